@@ -12,6 +12,8 @@ FOUND = runpy.run_path(str(Path(__file__).parent / "src/nnet3tools/cli/programs.
 
 setup(
     entry_points={
-        "console_scripts": [f"{p} = {FOUND['module_of'](p)}:main" for p in FOUND["PROGRAMS"]]
+        "console_scripts": [
+            f"{p} = {':'.join(FOUND['entry_point_of'](p))}" for p in FOUND["PROGRAMS"]
+        ]
     }
 )

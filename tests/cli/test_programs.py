@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import runpy
 import subprocess
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nnet3tools.cli.programs import PROGRAMS, module_of
+from nnet3tools.cli.programs import PROGRAMS, entry_point_of, main_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +20,9 @@ def test_entry_points_are_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, dict[str, list[str]]] = {}
     monkeypatch.setitem(sys.modules, "setuptools", SimpleNamespace(setup=given.update))
     runpy.run_path(str(ROOT / "setup.py"))
-    scripts = {"console_scripts": [f"{name} = {module_of(name)}:main" for name in PROGRAMS]}
+    scripts = {
+        "console_scripts": [f"{name} = {':'.join(entry_point_of(name))}" for name in PROGRAMS]
+    }
     assert given == {"entry_points": scripts}
     assert {"nnet3-train", "nnet3-am-adjust-priors"} < set(PROGRAMS)
 
@@ -35,8 +36,7 @@ def test_bin_has_the_program(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_help_names_the_program_and_an_example(name: str) -> None:
-    module = importlib.import_module(module_of(name))
-    line = module.main.command_line
+    line = main_of(name).command_line
     text = line.help()
     assert line.name == name
     assert f"{name} " in text

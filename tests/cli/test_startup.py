@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nnet3tools.chain.example import CHAIN_EXAMPLE
-from nnet3tools.cli.programs import PROGRAMS, module_of
+from nnet3tools.cli.programs import PROGRAMS, entry_point_of
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import write_nnet
 from nnet3tools.training.example import EXAMPLE
@@ -50,7 +50,9 @@ def modules_after(code: str) -> set[str]:
 
 def modules_of(name: str, *words: str) -> set[str]:
     """All that is loaded when a program has run, from a fresh interpreter on."""
-    run_it = f"from {module_of(name)} import main; status = main({list(words)!r})"
+    run_it = (
+        f"from nnet3tools.cli.programs import main_of; status = main_of('{name}')({list(words)!r})"
+    )
     return modules_after(f"{run_it}; assert status == 0")
 
 
@@ -76,7 +78,7 @@ def modules_of_numpy() -> set[str]:
 
 @pytest.mark.parametrize("names", [sorted(set(PROGRAMS) - _TRAINING)])
 def test_command_lines_are_read_without_numpy(names) -> None:
-    loaded = modules_after(f"import {', '.join(map(module_of, names))}")
+    loaded = modules_after(f"import {', '.join(entry_point_of(name)[0] for name in names)}")
     assert not loaded & {"numpy", "pyparsing", "click"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import types
 
@@ -12,7 +11,7 @@ import pytest
 from nnet3tools.cli import gpu
 from nnet3tools.cli.cuda_options import CudaAllocatorOptions, CudaDeviceOptions
 from nnet3tools.cli.options import program
-from nnet3tools.cli.programs import PROGRAMS, module_of
+from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.tensor.cuda.pools import SharedLimit
 from support.emulated_cuda import REAL, needs_compiler
@@ -35,7 +34,7 @@ KALDIS = {
 
 @pytest.mark.parametrize("name", [name for name in KALDIS if name in PROGRAMS])
 def test_programs_have_the_options_that_kaldis_register_with_the_same_defaults(name):
-    specs = importlib.import_module(module_of(name)).main.command_line.specs
+    specs = main_of(name).command_line.specs
     found = {key: specs[key][0].default for key in specs if key.startswith("cuda-")}
     assert found.keys() >= KALDIS[name].keys()
     assert {key: found[key] for key in KALDIS[name]} == KALDIS[name]

@@ -9,7 +9,7 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.cli import combine_models, gpu, judging, train_model
-from nnet3tools.cli.programs import PROGRAMS, module_of
+from nnet3tools.cli.programs import PROGRAMS, entry_point_of, main_of
 from nnet3tools.io.holders import MATRIX, VECTOR
 from nnet3tools.io.table import SequentialTableReader, TableWriter
 from nnet3tools.nnet.arithmetic import vectorize
@@ -46,7 +46,7 @@ KALDIS_DEFAULTS = {
 def test_every_program_that_computes_has_the_gpu_options_with_the_same_help():
     found, helps = {}, set()
     for name in PROGRAMS:
-        specs = importlib.import_module(module_of(name)).main.command_line.specs
+        specs = main_of(name).command_line.specs
         if "use-gpu" in specs and "stage" not in specs:  # drivers pass it on to programs
             device, math = (specs[key][0] for key in ("use-gpu", "gpu-math"))
             found[name] = str(device.default)
@@ -73,7 +73,7 @@ def folder(tmp_path, monkeypatch):
 
 def run(monkeypatch, on_device: bool, name: str, *words: str) -> None:
     """Run a program on the emulated device or the host."""
-    module = importlib.import_module(module_of(name))
+    module = importlib.import_module(entry_point_of(name)[0])
     tensor.random.seed(0)  # batch normalisation without data makes statistics up
     if on_device:
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import io
 
 import pytest
 from test_memory_compression import DEEP, deep_case
 
-from nnet3tools.cli.programs import module_of
+from nnet3tools.cli.programs import main_of
 from nnet3tools.io.files import open_output
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.model_file import write_nnet
@@ -60,7 +59,7 @@ def test_the_rest_of_the_switches() -> None:
 @pytest.mark.parametrize("program", ["nnet3-compile", "nnet3-train", "nnet3-compute"])
 def test_every_option_is_in_the_help(program: str, capsys) -> None:
     with pytest.raises(SystemExit):
-        raise SystemExit(importlib.import_module(module_of(program)).main(["--help"]))
+        raise SystemExit(main_of(program)(["--help"]))
     captured = capsys.readouterr()
     text = captured.out + captured.err
     for option in dataclasses.fields(OptimizeOptions):
@@ -75,7 +74,7 @@ def test_from_the_command_line_to_the_program(tmp_path, monkeypatch, capsys) -> 
     write_nnet(parse(DEEP), "raw", True)
     with open_output("request", binary=False) as writer:
         deep_case().request.write(writer)
-    main = importlib.import_module(module_of("nnet3-compile")).main
+    main = main_of("nnet3-compile")
 
     def text(*options: str) -> str:
         assert main(["--print=true", *options, "raw", "request", "out.comp"]) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3tools.cli.programs import module_of
+from nnet3tools.cli.programs import main_of
 from nnet3tools.io.holders import GENERAL_MATRIX, INT32_VECTOR, MATRIX, POSTERIOR, TOKEN
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import TableWriter
@@ -80,7 +79,7 @@ def run(name: str, *args: str) -> Outcome:
     """Run a program in this process; a Python exception that gets out of it is its crash."""
     log, crash, status = io.StringIO(), None, -1
     out = io.TextIOWrapper(io.BytesIO())
-    main = importlib.import_module(module_of(name)).main
+    main = main_of(name)
     with contextlib.redirect_stderr(log), contextlib.redirect_stdout(out):
         try:
             status = main([*map(str, args)])

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nnet3tools.chain.den_graph import load_denominator_graph
+from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.example import CHAIN_EXAMPLE
-from nnet3tools.chain.example_bytes import CHAIN_BYTES
-from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
+from nnet3tools.cli.programs import main_of
 from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
 from nnet3tools.errors import DataError, naming
 from nnet3tools.expression.graph import Graph
@@ -53,8 +53,8 @@ from nnet3tools.optimizer.cache_files import load_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.files import read_computation, write_computation
 from nnet3tools.recipe.schedules import parse_dropout_schedule
+from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES
 from nnet3tools.training.example import EXAMPLE
-from nnet3tools.training.example_bytes import EXAMPLE_BYTES
 from nnet3tools.training.lda import LdaStats
 from nnet3tools.training.minibatch_rules import MinibatchRules
 from nnet3tools.training.xvector_egs import read_ranges
@@ -250,7 +250,7 @@ def _sizes(name: str) -> None:
 
 
 def _options(name: str) -> None:
-    merge_egs.command_line.parse([f"--config={name}", "ark:egs", "ark:out"])  # type: ignore[attr-defined]
+    main_of("nnet3-merge-egs").command_line.parse([f"--config={name}", "ark:egs", "ark:out"])  # type: ignore[attr-defined]
 
 
 def _lattices(name: str) -> None:
@@ -326,10 +326,10 @@ READERS: dict[str, FuzzReader] = {
     "examples in binary": FuzzReader(("egs", "merged"), partial(_archive, EXAMPLE), 6),
     "examples in text": FuzzReader(("egs.txt",), partial(_archive, EXAMPLE), 3),
     "examples as bytes": FuzzReader(
-        ("egs", "merged"), partial(_both_ways, EXAMPLE_BYTES, EXAMPLE), 6
+        ("egs", "merged"), partial(_both_ways, ENCODED_EXAMPLES, EXAMPLE), 6
     ),
     "chain examples as bytes": FuzzReader(
-        ("cegs.bin",), partial(_both_ways, CHAIN_BYTES, CHAIN_EXAMPLE), 6
+        ("cegs.bin",), partial(_both_ways, ENCODED_CHAIN_EXAMPLES, CHAIN_EXAMPLE), 6
     ),
     "chain examples in binary": FuzzReader(("cegs.bin",), partial(_archive, CHAIN_EXAMPLE), 6),
     "chain examples in text": FuzzReader(("cegs.txt",), partial(_archive, CHAIN_EXAMPLE), 4),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from nnet3tools.cli.programs import module_of
+from nnet3tools.cli.programs import main_of
 from nnet3tools.io.holders import MATRIX, Holder
 from nnet3tools.io.table import SequentialTableReader, TableWriter
 
@@ -15,7 +14,7 @@ __all__ = ["read_table", "run", "write_table"]
 
 def run(program: str, *words: object) -> int:
     """The exit status of a program."""
-    return importlib.import_module(module_of(program)).main([*map(str, words)])
+    return main_of(program)([*map(str, words)])
 
 
 def write_table(wspecifier: str, values: Mapping[str, Any], holder: Holder = MATRIX) -> None:

@@ -6,7 +6,6 @@ it; rows are cut and compressed together.
 
 from __future__ import annotations
 
-import io
 import itertools
 import struct
 from collections.abc import Iterator, Sequence
@@ -15,26 +14,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.chain.example_bytes import ChainExampleBytes, head_of
+from nnet3tools.chain.encoded_examples import CHAIN_LAYOUTS, EncodedChainExample
 from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.compressed import compressed_bytes
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix
-from nnet3tools.io.stream import Writer
-from nnet3tools.training.example_layout import Layout
 
 __all__ = ["Assembler", "Planned"]
-
-_END = b"</NnetChainSup> </Nnet3ChainEg> "
 
 
 class Planned(NamedTuple):
     """An example to be put together."""
 
     plan: ExamplePlan
-    weight: bytes
-    """Of its supervision, a float32."""
+    weight: float
+    """The weight of its supervision."""
     label_dim: int
     acceptor: bytes
 
@@ -72,62 +68,62 @@ class Assembler:
     """Puts examples of one kind of supervision together; `compress` compresses their inputs."""
 
     def __init__(self, compress: bool, is_e2e: bool) -> None:
-        self._compress = compress
-        self._start_of_tail = b"</Fsts> " * is_e2e + b"</Supervision> <DW2> FV \4"
-        self._is_e2e = is_e2e
-        self._heads: dict[_Shape, Layout | None] = {}
+        self._compress, self._is_e2e = compress, is_e2e
+        self._templates: dict[_Shape, EncodedChainExample | None] = {}
 
-    def assembled(self, examples: Sequence[Planned | None]) -> list[ChainExampleBytes | None]:
-        """The examples in order; None for those that are rare, which have to be written one by one.
+    def assembled(self, examples: Sequence[Planned | None]) -> list[EncodedChainExample | None]:
+        """The examples in order; None for rare ones, which have to be written one by one.
 
-        Matrices are not dense, weights negative, or something is not finite.
+        An example is rare if its matrices are not dense, a weight is negative, or a number is not
+        finite.
         """
         groups: dict[_Shape, list[tuple[int, Planned]]] = {}
         for i, planned in enumerate(examples):
             if planned is not None and (shape := _Shape.of(planned)) is not None:
                 groups.setdefault(shape, []).append((i, planned))
-        found: list[ChainExampleBytes | None] = [None] * len(examples)
-        for shape, some in groups.items():
-            kept = list(itertools.compress(some, _are_sound([item.plan for _, item in some])))
+        found: list[EncodedChainExample | None] = [None] * len(examples)
+        for shape, group in groups.items():
+            kept = list(itertools.compress(group, _are_sound([item.plan for _, item in group])))
             if not kept:
                 continue
-            if shape not in self._heads:
-                self._heads[shape] = self._head(kept[0][1])
-            if (head := self._heads[shape]) is None:
+            if shape not in self._templates:
+                self._templates[shape] = self._template(kept[0][1])
+            if (template := self._templates[shape]) is None:
                 continue
-            made = self._alike(head, [item for _, item in kept])
-            for (i, _), example in zip(kept, made, strict=True):
+            assembled = self._of_template(template, [item for _, item in kept])
+            for (i, _), example in zip(kept, assembled, strict=True):
                 found[i] = example
         return found
 
-    def _head(self, planned: Planned) -> Layout | None:
-        """The layout of what is before the acceptor, but for what differs."""
+    def _template(self, planned: Planned) -> EncodedChainExample | None:
+        """An example of the same shape; None if it cannot pass as bytes."""
         acceptor = Fst.linear([1])
         plan, frames = planned.plan, len(planned.plan.deriv_weights)
         of_kind = (Fst.empty(), (acceptor,)) if self._is_e2e else (acceptor,)
         supervision = Supervision(1.0, 1, frames, planned.label_dim, *of_kind)
-        file = io.BytesIO()
-        plan.example(supervision, self._compress).write(Writer(file))
-        return head_of(file.getvalue())
+        return CHAIN_LAYOUTS.encode(plan.example(supervision, self._compress))
 
-    def _alike(self, head: Layout, some: Sequence[Planned]) -> Iterator[ChainExampleBytes]:
-        """Examples of one shape."""
-        plans = [planned.plan for planned in some]
+    def _of_template(
+        self, template: EncodedChainExample, group: Sequence[Planned]
+    ) -> Iterator[EncodedChainExample]:
+        """The examples of one shape, whose fixed bytes are the template's."""
+        plans = [planned.plan for planned in group]
         columns = [self._matrices(_rows(plans))]
         if plans[0].ivector is not None:
             columns.append(self._matrices(_ivectors(plans)))
-        last = head.fixed[-1]
-        for planned, *matrices in zip(some, *columns, strict=True):
-            pieces = itertools.chain.from_iterable(zip(head.fixed, matrices, strict=False))
-            before = b"".join([*pieces, head.fixed[-2], planned.weight, last])
-            tail = self._tail(planned.plan.deriv_weights)
+        *fixed, last = template.layout.fixed
+        (_, end), (begin, stop) = template.holes
+        between, after = template.data[end:begin], template.data[stop:]
+        for planned, *matrices in zip(group, *columns, strict=True):
+            holes = [*matrices, struct.pack("<f", planned.weight)]
+            before = b"".join(
+                [*itertools.chain.from_iterable(zip(fixed, holes, strict=True)), last]
+            )
+            weights = planned.plan.deriv_weights.astype("<f4").tobytes()
+            data = b"".join([before, planned.acceptor, between, weights, after])
             end = len(before) + len(planned.acceptor)
-            data = b"".join([before, planned.acceptor, tail])
-            yield ChainExampleBytes(data, head, len(before), end)
-
-    def _tail(self, weights: NDArray[np.float32]) -> bytes:
-        size = struct.pack("<i", len(weights))
-        return b"".join([self._start_of_tail, size, weights.astype("<f4").tobytes(), _END])
+            begin, stop = end + len(between), end + len(between) + len(weights)
+            yield EncodedRecord(data, template.layout, ((len(before), end), (begin, stop)))
 
     def _matrices(self, matrices: NDArray[np.float32]) -> list[bytes]:
         """Matrices (N, rows, columns) as they stand in an example."""

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from nnet3tools.chain.assembly import Assembler, Planned
 from nnet3tools.chain.cutting import SupervisionCutter
+from nnet3tools.chain.encoded_examples import (
+    ACCEPTOR,
+    EncodedChainExample,
+    EncodedSupervision,
+    supervision_weight,
+)
 from nnet3tools.chain.example import NnetChainExample
-from nnet3tools.chain.example_bytes import ChainExampleBytes
 from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.generation import ChainExampleMaker, UtteranceData
 from nnet3tools.chain.native.supervisor import Job, Kind, native_supervisor
 from nnet3tools.chain.supervision import Supervision
-from nnet3tools.chain.supervision_bytes import SupervisionBytes
 from nnet3tools.errors import NotFiniteError, naming
 from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.io import log
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite
 from nnet3tools.training.splitting import Chunk
 
@@ -28,14 +32,14 @@ _BLOCK = 512
 _MOST_BYTES = 1 << 23
 """So many chunks, or bytes of features, wait to be done together."""
 
-Write = Callable[[str, NnetChainExample | ChainExampleBytes], None]
+Write = Callable[[str, NnetChainExample | EncodedChainExample], None]
 
 
 class _Waiting(NamedTuple):
     """A chunk whose example is still to be made."""
 
     utterance: UtteranceData
-    supervision: SupervisionBytes
+    supervision: EncodedSupervision
     chunk: Chunk
     plan: ExamplePlan
 
@@ -54,9 +58,9 @@ class _Blocks:
     def add(self, utterance: UtteranceData) -> int:
         """Make the examples of an utterance, now or later; how many there are."""
         maker, given = self._maker, utterance.supervision
-        if self._native is None or not isinstance(given, SupervisionBytes):
+        if self._native is None or not isinstance(given, EncodedRecord):
             return self._make_at_once(utterance)
-        num_frames = maker.frames_with_output(utterance.features, given.frames_per_sequence)
+        num_frames = maker.frames_with_output(utterance.features, utterance.num_output)
         chunks = maker.chunks(utterance.name, num_frames)
         for chunk in chunks:
             plan = maker.plan(chunk, utterance, num_frames)
@@ -98,16 +102,16 @@ class _Blocks:
         for item in waiting:
             if item.supervision is not last:
                 last, at = item.supervision, len(data)
-                data += last.acceptor
+                data += last.hole(ACCEPTOR)
             frames = self._maker.frames_of(item.chunk)
-            jobs.append(Job(at, *frames, last.frames_per_sequence))
+            jobs.append(Job(at, *frames, item.utterance.num_output))
         return self._native.make(Kind.PIECES, bytes(data), jobs)
 
     def _left(
         self,
         item: _Waiting,
         acceptor: bytes | None,
-        cutter_of: Callable[[SupervisionBytes], SupervisionCutter],
+        cutter_of: Callable[[EncodedSupervision], SupervisionCutter],
     ) -> NnetChainExample:
         """What was not put together: features are compressed, or the C library made no acceptor."""
         if acceptor is None:
@@ -128,18 +132,20 @@ class _Blocks:
 def _read(item: _Waiting, acceptor: bytes) -> Supervision:
     """The supervision of a chunk with the acceptor that was made."""
     given, num_frames = item.supervision, len(item.plan.deriv_weights)
-    (weight,) = struct.unpack("<f", given.weight)
     (fst,) = acceptors_of_bytes([(acceptor, 0)])
-    return Supervision(weight, 1, num_frames, given.label_dim, fst)
+    label_dim = given.layout.values["label_dim"]
+    return Supervision(supervision_weight(given), 1, num_frames, label_dim, fst)
 
 
 def _planned(item: _Waiting, acceptor: bytes | None) -> Planned | None:
     if acceptor is None:
         return None
-    return Planned(item.plan, item.supervision.weight, item.supervision.label_dim, acceptor)
+    given = item.supervision
+    label_dim = given.layout.values["label_dim"]
+    return Planned(item.plan, supervision_weight(given), label_dim, acceptor)
 
 
-def _cutter(supervision: SupervisionBytes) -> SupervisionCutter:
+def _cutter(supervision: EncodedSupervision) -> SupervisionCutter:
     return SupervisionCutter(supervision.whole())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,11 +10,11 @@ from numpy.typing import NDArray
 
 from nnet3tools.chain.assembly import Assembler, Planned
 from nnet3tools.chain.e2e import DrawIvector, E2eExampleMaker
+from nnet3tools.chain.encoded_examples import EncodedChainExample
+from nnet3tools.chain.encoded_graphs import EncodedGraph
 from nnet3tools.chain.example import NnetChainExample
-from nnet3tools.chain.example_bytes import ChainExampleBytes
 from nnet3tools.chain.example_normalization import joined_jobs
 from nnet3tools.chain.example_plan import ExamplePlan
-from nnet3tools.chain.graph_bytes import GraphBytes
 from nnet3tools.chain.native.supervisor import Kind, native_supervisor
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import naming
@@ -27,14 +26,14 @@ _BLOCK = 256
 _MOST_BYTES = 1 << 23
 """So many utterances, or bytes of features, wait to be done together."""
 
-Write = Callable[[str, NnetChainExample | ChainExampleBytes], None]
+Write = Callable[[str, NnetChainExample | EncodedChainExample], None]
 
 
 class _Waiting(NamedTuple):
     """An utterance whose example is still to be made."""
 
     key: str
-    graph: GraphBytes | Fst
+    graph: EncodedGraph | Fst
     features: NDArray[np.float32]
     extension: int
     draw_ivector: DrawIvector | None
@@ -47,9 +46,6 @@ class _Ready(NamedTuple):
     plan: ExamplePlan
     acceptor: bytes | None
     supervision: Supervision | None
-
-
-_WEIGHT = struct.pack("<f", 1.0)
 
 
 class E2eBlocks:
@@ -71,7 +67,7 @@ class E2eBlocks:
     def accept(
         self,
         key: str,
-        graph: GraphBytes | Fst,
+        graph: EncodedGraph | Fst,
         features: NDArray[np.float32],
         draw_ivector: DrawIvector | None,
     ) -> None:
@@ -97,7 +93,7 @@ class E2eBlocks:
     def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
         """What is made of each graph; None for what is left to Python."""
         found: list[bytes | None] = [None] * len(waiting)
-        places = [i for i, item in enumerate(waiting) if isinstance(item.graph, GraphBytes)]
+        places = [i for i, item in enumerate(waiting) if isinstance(item.graph, EncodedGraph)]
         if self._native is None or not places:
             return found
         graphs = [waiting[i].graph.data for i in places]  # type: ignore[union-attr]
@@ -120,7 +116,7 @@ class E2eBlocks:
         return _Ready(item, plan, acceptor, supervision)
 
     def _supervision(self, item: _Waiting) -> Supervision | None:
-        graph = item.graph.whole() if isinstance(item.graph, GraphBytes) else item.graph
+        graph = item.graph.whole() if isinstance(item.graph, EncodedGraph) else item.graph
         with naming(f"{self._where}: key '{item.key}'"):
             return self._maker.supervision(item.key, graph, self._num_output(item))
 
@@ -128,7 +124,7 @@ class E2eBlocks:
         if found.acceptor is None:
             return None
         num_pdfs = self._maker.transition_model.num_pdfs
-        return Planned(found.plan, _WEIGHT, num_pdfs, found.acceptor)
+        return Planned(found.plan, 1.0, num_pdfs, found.acceptor)
 
     def _left(self, found: _Ready) -> NnetChainExample:
         supervision = found.supervision or self._supervision(found.item)

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nnet3tools.chain.encoded_examples import ACCEPTOR, EncodedChainExample
 from nnet3tools.chain.example import NnetChainExample
-from nnet3tools.chain.example_bytes import ChainExampleBytes, facts_of
 from nnet3tools.chain.native.supervisor import Job, Kind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.errors import DataError
@@ -32,16 +32,16 @@ class ExampleNormalizer:
     def __init__(
         self,
         normalizer: Normalizer,
-        write: Callable[[str, NnetChainExample | ChainExampleBytes], None],
+        write: Callable[[str, NnetChainExample | EncodedChainExample], None],
     ) -> None:
         self._normalizer, self._write = normalizer, write
         self._native = native_supervisor(normalizer.fst)
-        self._waiting: list[tuple[str, ChainExampleBytes]] = []
+        self._waiting: list[tuple[str, EncodedChainExample]] = []
         self._num_bytes = 0
         self.num_written = self.num_errors = 0
         """Examples written, and those left out as nothing of them was left."""
 
-    def accept(self, key: str, example: NnetChainExample | ChainExampleBytes) -> None:
+    def accept(self, key: str, example: NnetChainExample | EncodedChainExample) -> None:
         """Take an example; DataError if it has not one output of one sequence."""
         if self._native is None or isinstance(example, NnetChainExample):
             self.finish()
@@ -55,23 +55,23 @@ class ExampleNormalizer:
     def finish(self) -> None:
         """Write what waits."""
         waiting, self._waiting, self._num_bytes = self._waiting, [], 0
-        for is_e2e, some in itertools.groupby(waiting, lambda item: facts_of(item[1].head)[2]):
+        for is_e2e, some in itertools.groupby(
+            waiting, lambda item: item[1].layout.values["is_e2e"]
+        ):
             self._normalize_all(Kind.END_TO_END if is_e2e else Kind.WHOLE, list(some))
 
-    def _normalize_all(self, kind: Kind, items: list[tuple[str, ChainExampleBytes]]) -> None:
+    def _normalize_all(self, kind: Kind, items: list[tuple[str, EncodedChainExample]]) -> None:
         assert self._native is not None
-        acceptors = [example.data[example.acceptor : example.tail] for _, example in items]
+        acceptors = [example.hole(ACCEPTOR) for _, example in items]
         made = self._native.make(kind, *joined_jobs(acceptors))
         for (key, example), acceptor in zip(items, made, strict=True):
             if acceptor is None:
                 self._normalize(key, example)
                 continue
-            begin, tail = example.acceptor, example.tail
-            new = b"".join([example.data[:begin], acceptor, example.data[tail:]])
-            self._write(key, ChainExampleBytes(new, example.head, begin, begin + len(acceptor)))
+            self._write(key, example.with_hole(ACCEPTOR, acceptor))
             self.num_written += 1
 
-    def _normalize(self, key: str, given: NnetChainExample | ChainExampleBytes) -> None:
+    def _normalize(self, key: str, given: NnetChainExample | EncodedChainExample) -> None:
         example = given if isinstance(given, NnetChainExample) else given.whole()
         if len(example.outputs) != 1:
             raise DataError(f"expected exactly one output, found {len(example.outputs)}")

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from nnet3tools import draws
 from nnet3tools.chain.cutting import SupervisionCutter
+from nnet3tools.chain.encoded_examples import EncodedSupervision
 from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
-from nnet3tools.chain.supervision_bytes import SupervisionBytes
 from nnet3tools.io import log
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.training.generation import IvectorSource
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
@@ -50,7 +51,7 @@ class ChainExampleMaker:
 
     def lengths_match(self, utterance: UtteranceData) -> bool:
         """Whether features, supervision and derivative weights go together; warns if not."""
-        num_output = utterance.supervision.frames_per_sequence
+        num_output = utterance.num_output
         tolerance, weights = self.supervision_tolerance, utterance.deriv_weights
         if weights is not None and abs(len(weights) - num_output) > tolerance:
             log.warning(
@@ -146,11 +147,19 @@ class UtteranceData:
 
     name: str
     features: GeneralMatrix
-    supervision: Supervision | SupervisionBytes
+    supervision: Supervision | EncodedSupervision
     deriv_weights: NDArray[np.float32] | None = None
     ivectors: NDArray[np.float32] | None = None
+
+    @property
+    def num_output(self) -> int:
+        """The number of frames of the supervision."""
+        given = self.supervision
+        if isinstance(given, EncodedRecord):
+            return given.layout.values["frames_per_sequence"]
+        return given.frames_per_sequence
 
     def whole_supervision(self) -> Supervision:
         """The supervision, read in full."""
         given = self.supervision
-        return given.whole() if isinstance(given, SupervisionBytes) else given
+        return given.whole() if isinstance(given, EncodedRecord) else given

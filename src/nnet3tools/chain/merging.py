@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.chain.encoded_examples import (
+    ACCEPTOR,
+    DERIV_WEIGHTS,
+    EncodedChainExample,
+    supervision_weight,
+)
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
-from nnet3tools.chain.example_bytes import ChainExampleBytes
-from nnet3tools.chain.like_heads import outputs_of, prototype_of
 from nnet3tools.chain.sequences import SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
+from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.fst.connect import breadth_first_sorted
 from nnet3tools.fst.epsilon import concatenate, remove_epsilons
+from nnet3tools.fst.fst import Fst
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.nnet.indexes import IndexArray, pack
 from nnet3tools.training.example import NnetIo, hash_of_io, index_hash, string_hash
-from nnet3tools.training.example_layout import Layout
-from nnet3tools.training.like_examples import LikeBlock
-from nnet3tools.training.merging import Mergeable, merge_runs
+from nnet3tools.training.merging import Mergeable, merge_runs, structure_by_layout
+from nnet3tools.training.same_layout import merged_by_layout
 
 __all__ = [
     "MERGEABLE_CHAIN",
@@ -35,15 +41,18 @@ __all__ = [
 ]
 
 
+_EMPTY = Fst.empty()
+
+
 def merge_chain_examples(
-    examples: Sequence[NnetChainExample | ChainExampleBytes], compress_features: bool
+    examples: Sequence[NnetChainExample | EncodedChainExample], compress_features: bool
 ) -> NnetChainExample:
     """One example of many: inputs example by example, outputs frame by frame.
 
     DataError if the examples do not fit together, or one is a merged one already.
     """
     stride = int(_prototype(examples[0]).inputs[0].indexes[:, 0].max(initial=0)) + 1
-    inputs = merge_runs(_runs(examples), stride, compress_features)
+    inputs = merge_runs(merged_by_layout(examples, attrgetter("inputs")), stride, compress_features)
     outputs_of_all = list(_outputs(examples))
     counts = {len(outputs) for outputs in outputs_of_all}
     if len(counts) > 1:
@@ -52,35 +61,31 @@ def merge_chain_examples(
     return NnetChainExample(inputs, [_merge_outputs(parts) for parts in outputs])
 
 
-def _runs(
-    examples: Sequence[NnetChainExample | ChainExampleBytes],
-) -> Iterator[tuple[int, list[NnetIo]]]:
-    """Stretches of examples with one head: how many they are, and the inputs of all."""
-    for head, some in itertools.groupby(examples, lambda e: getattr(e, "head", None)):
-        if head is None:
-            yield from ((1, example.inputs) for example in some)  # type: ignore[union-attr]
-        else:
-            yield _inputs_of_all(head, list(some))  # type: ignore[arg-type]
-
-
-def _inputs_of_all(head: Layout, examples: Sequence[ChainExampleBytes]) -> tuple[int, list[NnetIo]]:
-    block = LikeBlock.of(head, [example.data[: example.acceptor] for example in examples])
-    ios = [
-        NnetIo(like.name, np.tile(like.indexes, (len(block), 1)), matrices.features())
-        for like, matrices in zip(prototype_of(head).inputs, block.matrices(), strict=False)
-    ]
-    return len(block), ios
-
-
 def _outputs(
-    examples: Sequence[NnetChainExample | ChainExampleBytes],
+    examples: Sequence[NnetChainExample | EncodedChainExample],
 ) -> Iterator[list[NnetChainSupervision]]:
     """The outputs of each example."""
-    for head, some in itertools.groupby(examples, lambda e: getattr(e, "head", None)):
-        if head is None:
-            yield from (example.outputs for example in some)  # type: ignore[union-attr]
+    for is_encoded, run in itertools.groupby(examples, lambda e: isinstance(e, EncodedRecord)):
+        if is_encoded:
+            yield from ([output] for output in _decoded_outputs(list(run)))  # type: ignore[arg-type]
         else:
-            yield from ([output] for output in outputs_of(list(some)))  # type: ignore[arg-type]
+            yield from (example.outputs for example in run)  # type: ignore[union-attr]
+
+
+def _decoded_outputs(examples: Sequence[EncodedChainExample]) -> list[NnetChainSupervision]:
+    """The output of each encoded example, acceptors decoded together."""
+    fsts = acceptors_of_bytes([(e.data, e.holes[ACCEPTOR][0]) for e in examples])
+    found = []
+    for example, fst in zip(examples, fsts, strict=True):
+        (like,) = example.prototype().outputs
+        values, (begin, end) = example.layout.values, example.holes[DERIV_WEIGHTS]
+        weights = np.frombuffer(example.data, "<f4", (end - begin) // 4, begin)
+        supervision = Supervision(
+            *(supervision_weight(example), 1, values["frames_per_sequence"], values["label_dim"]),
+            *((_EMPTY, (fst,)) if values["is_e2e"] else (fst,)),
+        )
+        found.append(NnetChainSupervision(like.name, like.indexes, supervision, weights))
+    return found
 
 
 def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
@@ -141,29 +146,9 @@ def _check_same(what: str, first: float, other: float) -> None:
         raise DataError(f"merging supervisions of different {what}: {first:g} and {other:g}")
 
 
-def _prototype(example: NnetChainExample | ChainExampleBytes) -> NnetChainExample:
+def _prototype(example: NnetChainExample | EncodedChainExample) -> NnetChainExample:
     """An example with the same names, indexes and dimensions."""
-    return example if isinstance(example, NnetChainExample) else prototype_of(example.head)
-
-
-def _structure(example: NnetChainExample | ChainExampleBytes) -> Hashable:
-    if isinstance(example, NnetChainExample):
-        return _structure_of(example)
-    return _structure_of_head(example.head)
-
-
-@functools.lru_cache(maxsize=64)
-def _structure_of_head(head: Layout) -> Hashable:
-    return _structure_of(prototype_of(head))
-
-
-def _structure_of(example: NnetChainExample) -> Hashable:
-    return structure_of_sequences(example.inputs, example.outputs)
-
-
-def _structure_hash(example: NnetChainExample | ChainExampleBytes) -> int:
-    like = _prototype(example)
-    return hash_of_sequences(like.inputs, like.outputs)
+    return example.prototype() if isinstance(example, EncodedRecord) else example
 
 
 def structure_of_sequences(
@@ -184,7 +169,15 @@ def hash_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[SequenceOutput
     return value & 0xFFFFFFFFFFFFFFFF
 
 
-MERGEABLE_CHAIN: Mergeable[NnetChainExample | ChainExampleBytes] = Mergeable(
-    _structure, _structure_hash, lambda example: _prototype(example).size, merge_chain_examples
+def _structure_hash(example: NnetChainExample | EncodedChainExample) -> int:
+    like = _prototype(example)
+    return hash_of_sequences(like.inputs, like.outputs)
+
+
+MERGEABLE_CHAIN: Mergeable[NnetChainExample | EncodedChainExample] = Mergeable(
+    structure_by_layout(lambda like: structure_of_sequences(like.inputs, like.outputs)),
+    _structure_hash,
+    lambda example: _prototype(example).size,
+    merge_chain_examples,
 )
 """Chain examples."""

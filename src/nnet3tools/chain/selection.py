@@ -9,14 +9,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from nnet3tools.chain.encoded_examples import CHAIN_LAYOUTS
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.sequences import SequenceExample
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.indexes import IndexArray
+from nnet3tools.training.batched_changes import ChangesOfKind
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.selection import ContextCutter, shift_times
 
-__all__ = ["ChainSelection", "rename_output", "scale_supervision", "shift_sequence_times"]
+__all__ = [
+    "CHAIN_CHANGES",
+    "ChainSelection",
+    "rename_output",
+    "scale_supervision",
+    "shift_sequence_times",
+]
 
 
 def _change_output(
@@ -77,6 +85,23 @@ class ChainSelection:
     frame_shift: int
     contexts: ContextCutter
 
+    @property
+    def does_nothing(self) -> bool:
+        """Whether examples pass through unchanged."""
+        return self.frame_shift == 0 and self.contexts.does_nothing
+
+    def bounds(self, example: NnetChainExample, key: str) -> tuple[int, ...]:
+        """Nothing: there is no choice to make."""
+        return ()
+
+    def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...]:
+        """Nothing, as `bounds`."""
+        return ()
+
+    def cut(self, example: NnetChainExample, key: str, chosen: tuple[int, ...]) -> NnetChainExample:
+        """The same as `apply`."""
+        return self.apply(example, key)
+
     def apply(self, example: NnetChainExample, key: str) -> NnetChainExample:
         """The shifted example with its context cut down.
 
@@ -95,3 +120,12 @@ class ChainSelection:
         times = output.indexes[:, 1]
         inputs = self.contexts.cut(example.inputs, key, int(times.min()), int(times.max()))
         return NnetChainExample(inputs, example.outputs)
+
+
+CHAIN_CHANGES: ChangesOfKind[NnetChainExample] = ChangesOfKind(
+    CHAIN_LAYOUTS,
+    lambda example: example.inputs,
+    lambda example, inputs: NnetChainExample(inputs, example.outputs),
+    scale_supervision,
+    rename_output,
+)

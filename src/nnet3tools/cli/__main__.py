@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import signal
 import sys
 
@@ -19,7 +18,7 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_
 if __name__ == "__main__":
     gc.disable()  # until run_program: imports leave no garbage, and a collection takes 5 ms
 
-from nnet3tools.cli.programs import PROGRAMS, module_of
+from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.cli.standard_streams import take_standard_streams
 
 
@@ -42,9 +41,9 @@ def main() -> int:
         take_standard_streams()
         sys.stderr.write(f"ERROR (nnet3tools) {problem}; programs: {' '.join(PROGRAMS)}\n")
         return 1
-    module = importlib.import_module(module_of(name))
+    program = main_of(name)
     gc.freeze()  # excludes the loaded modules from later collections
-    return int(module.main(sys.argv[2:]))
+    return int(program(sys.argv[2:]))
 
 
 if __name__ == "__main__":

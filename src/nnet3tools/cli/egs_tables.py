@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nnet3tools.cli.options import option
 from nnet3tools.errors import EmptyError
@@ -14,6 +14,7 @@ from nnet3tools.io import log
 if TYPE_CHECKING:
     from nnet3tools.io.holder import Holder
     from nnet3tools.io.table import TableWriter
+    from nnet3tools.training.batched_changes import BatchedChanges
     from nnet3tools.training.merging import Mergeable
     from nnet3tools.training.minibatch_rules import ExampleMergingOptions
 
@@ -24,7 +25,6 @@ __all__ = [
     "ShuffleOptions",
     "SubsetOptions",
     "copy_examples",
-    "frame_shift_option",
     "merge_table",
     "shuffle_table",
     "subset_table",
@@ -75,16 +75,6 @@ class CopyOptions(DrawOptions):
         return contexts == (-1, -1) and not self.weights and not self.outputs
 
 
-def frame_shift_option() -> int:
-    """--frame-shift of examples of sequences, whose outputs may be fewer than their inputs."""
-    return option(
-        0,
-        "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
-        "in augmenting data.  Note, the outputs will remain at the closest exact multiples of the "
-        "frame subsampling factor",
-    )
-
-
 @dataclass(frozen=True)
 class Changes(Generic[E]):
     """What copying may do to a kind of examples, each with the example and its key first.
@@ -99,6 +89,12 @@ class Changes(Generic[E]):
     rename: Callable[[E, str, str], E]
     finish: Callable[[Sequence[E]], Iterable[E]] | None = None
     num_bytes: Callable[[E], int] = lambda example: 0
+
+    @classmethod
+    def batched(cls, changes: BatchedChanges[Any]) -> Changes[Any]:
+        """Changes that are made to examples of one layout together."""
+        parts = changes.scale, changes.select, changes.rename, changes.finish, changes.num_bytes
+        return Changes(*parts)
 
 
 class _Changer(Generic[E]):

@@ -1,14 +1,17 @@
-"""The list of programs; each is `main` in the module of its name.
+"""The list of programs; most are `main` in the module of their name.
 
 The modules are `nnet3_*.py` in this folder, all modules in chain/, data/, decoding/,
-discriminative/ and lang/, and recipe/programs/. setup.py runs this file by itself.
+discriminative/ and lang/, and recipe/programs/. Twelve programs for tables of examples are functions
+of egs_programs.py. setup.py runs this file by itself.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+from typing import Any
 
-__all__ = ["PROGRAMS", "module_of"]
+__all__ = ["PROGRAMS", "entry_point_of", "main_of"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -29,9 +32,23 @@ for _folder in _FOLDERS:
     _MODULES |= _modules(_folder)
 _MODULES |= _modules("../recipe/programs", "nnet3_")
 
-PROGRAMS = tuple(sorted(_MODULES))
+_EGS_PROGRAMS = [
+    f"{kind}-{action}-egs"
+    for kind in ("nnet3", "nnet3-chain", "nnet3-discriminative")
+    for action in ("copy", "merge", "shuffle", "subset")
+]
+
+PROGRAMS = tuple(sorted([*_MODULES, *_EGS_PROGRAMS]))
 
 
-def module_of(program: str) -> str:
-    """The module that contains a program's `main`."""
-    return _MODULES[program]
+def entry_point_of(program: str) -> tuple[str, str]:
+    """The module and the function that a program is."""
+    if program in _EGS_PROGRAMS:
+        return "nnet3tools.cli.egs_programs", program.replace("-", "_")
+    return _MODULES[program], "main"
+
+
+def main_of(program: str) -> Any:
+    """The function that a program is, whose module is imported now."""
+    module, name = entry_point_of(program)
+    return getattr(importlib.import_module(module), name)

@@ -8,7 +8,6 @@ programs, and pipelines over files too large to hold.
 
 from __future__ import annotations
 
-import importlib
 import os
 import shlex
 import subprocess
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nnet3tools import draws
-from nnet3tools.cli.programs import PROGRAMS, module_of
+from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.errors import OptionError
 from nnet3tools.io import handover
 from nnet3tools.io.files import split_offset
@@ -135,7 +134,7 @@ def _call(
     program: tuple[str, ...], offers: dict[str, Handed], sinks: list[str]
 ) -> tuple[int, dict[str, Handed]]:
     """Run a program that reads `offers` and writes to `sinks`; its status and outputs."""
-    main = importlib.import_module(module_of(program[0])).main
+    main = main_of(program[0])
     draws.seed(1)  # the seed of a new process
     handover.clear()
     try:

@@ -17,11 +17,12 @@ from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from nnet3tools.training.encoded_examples import EncodedExample
 from nnet3tools.training.example import ExampleTally, NnetExample
 from nnet3tools.training.lda import LdaStats
-from nnet3tools.training.like_examples import LIKE_EXAMPLES, LikeExample, prototype
 from nnet3tools.training.merging import MERGEABLE_FRAMES, merge_examples
 from nnet3tools.training.running import ExampleRunner, computation_request
+from nnet3tools.training.same_layout import DECODABLE_EXAMPLES, prototype
 
 __all__ = ["LdaAccumulator", "accumulate_examples"]
 
@@ -99,7 +100,7 @@ def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
     """
     tally = ExampleTally(rspecifier)
     most_rows = _MOST_ROWS if accumulator.may_merge else 0
-    with SequentialTableReader(rspecifier, LIKE_EXAMPLES) as examples:
+    with SequentialTableReader(rspecifier, DECODABLE_EXAMPLES) as examples:
         for run in _runs(examples, most_rows):
             try:
                 merged = merge_examples([example for _, example in run], False)
@@ -113,13 +114,13 @@ def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
     return tally.count
 
 
-def _whole(example: LikeExample) -> NnetExample:
+def _whole(example: NnetExample | EncodedExample) -> NnetExample:
     return example if isinstance(example, NnetExample) else example.whole()
 
 
 def _runs(
-    examples: Iterable[tuple[str, LikeExample]], most_rows: int
-) -> Iterator[list[tuple[str, LikeExample]]]:
+    examples: Iterable[tuple[str, NnetExample | EncodedExample]], most_rows: int
+) -> Iterator[list[tuple[str, NnetExample | EncodedExample]]]:
     """Examples of one structure that follow one another, with so many rows; or each by itself."""
     for _, some in itertools.groupby(examples, lambda item: MERGEABLE_FRAMES.structure(item[1])):
         left = iter(some)

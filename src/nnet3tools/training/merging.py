@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.encoded import Layout
 from nnet3tools.io.general_matrix import append_rows, compress
 from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, structure_key
-from nnet3tools.training.example_layout import Layout
-from nnet3tools.training.like_examples import (
-    LikeBlock,
-    LikeExample,
-    prototype,
-    prototype_of,
-    runs_of_like,
-)
 from nnet3tools.training.merging_stats import MergingStats
 from nnet3tools.training.minibatch_rules import ExampleMergingOptions
+from nnet3tools.training.same_layout import (
+    DecodableExample,
+    SameLayoutBatch,
+    merged_by_layout,
+    prototype,
+)
 from nnet3tools.training.std_order import HashOrder
 
 __all__ = [
@@ -31,27 +31,28 @@ __all__ = [
     "Mergeable",
     "merge_examples",
     "merge_runs",
+    "structure_by_layout",
 ]
 
 E = TypeVar("E")
 
 
-def merge_examples(
-    examples: Sequence[LikeExample | LikeBlock], compress_features: bool
-) -> NnetExample:
+def merge_examples(examples: Sequence[DecodableExample], compress_features: bool) -> NnetExample:
     """One example of many: rows one after another, sequence numbers n told apart.
 
     Inputs and outputs come out sorted by name. Examples that are minibatches already keep the
     sequences they have. DataError if a name's dimension differs between examples.
     """
     stride = int(prototype(examples[0]).io[0].indexes[:, 0].max(initial=0)) + 1
-    return NnetExample(merge_runs(runs_of_like(examples), stride, compress_features))
+    return NnetExample(
+        merge_runs(merged_by_layout(examples, attrgetter("io")), stride, compress_features)
+    )
 
 
 def merge_runs(
     runs: Iterable[tuple[int, list[NnetIo]]], stride: int, compress_features: bool
 ) -> list[NnetIo]:
-    """The inputs and outputs of runs of like examples, as `runs_of_like` gives them, merged.
+    """The inputs and outputs of runs of examples, as `merged_by_layout` returns them, merged.
 
     Sequence numbers go up by `stride` from example to example. DataError as `merge_examples`.
     """
@@ -108,27 +109,31 @@ class Mergeable(Generic[E]):
     """Those of them from `begin` to `end`."""
 
 
-def _structure(example: LikeExample | LikeBlock) -> Hashable:
-    if isinstance(example, NnetExample) or example.layout is None:
-        return structure_key(prototype(example))
-    return _structure_of(example.layout)
+def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
+    """A function of examples, computed once for each layout from the prototype."""
+    found: WeakKeyDictionary[Layout, Hashable] = WeakKeyDictionary()
+
+    def structure(example: Any) -> Hashable:
+        layout = getattr(example, "layout", None)
+        if layout is None:
+            return of_prototype(example)
+        if layout not in found:
+            found[layout] = of_prototype(example.prototype())
+        return found[layout]
+
+    return structure
 
 
-@functools.lru_cache(maxsize=64)
-def _structure_of(layout: Layout) -> Hashable:
-    return structure_key(prototype_of(layout))
+def _part(example: DecodableExample, begin: int, end: int) -> DecodableExample:
+    return example.part(begin, end) if isinstance(example, SameLayoutBatch) else example
 
 
-def _part(example: LikeExample | LikeBlock, begin: int, end: int) -> LikeExample | LikeBlock:
-    return example.part(begin, end) if isinstance(example, LikeBlock) else example
-
-
-MERGEABLE_FRAMES: Mergeable[LikeExample | LikeBlock] = Mergeable(
-    _structure,
+MERGEABLE_FRAMES: Mergeable[DecodableExample] = Mergeable(
+    structure_by_layout(structure_key),
     lambda example: structure_hash(prototype(example)),
     lambda example: prototype(example).size,
     merge_examples,
-    lambda example: len(example) if isinstance(example, LikeBlock) else 1,
+    lambda example: len(example) if isinstance(example, SameLayoutBatch) else 1,
     _part,
 )
 """Frame-level examples."""

@@ -140,12 +140,12 @@ class FrameSelection:
         """
         if self.does_nothing:
             return example
-        if (frames := self.choose(*self.labelled_frames(example, key))) is None:
+        if (frames := self.choose(self.bounds(example, key))) is None:
             return None
-        return self.cut(example, key, *frames)
+        return self.cut(example, key, frames)
 
     @staticmethod
-    def labelled_frames(example: NnetExample, key: str) -> tuple[int, int]:
+    def bounds(example: NnetExample, key: str) -> tuple[int, ...]:
         """The first and the last frame of the output; DataError as `apply`."""
         if any((io.indexes[:, 0] != 0).any() for io in example.io):
             raise DataError(
@@ -153,15 +153,17 @@ class FrameSelection:
             )
         return _time_range(example.io, "output", key)
 
-    def choose(self, first: int, last: int) -> tuple[int, int] | None:
-        """The first and the last frame to keep of those labelled; None if there is none."""
+    def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The first and the last frame to keep of the labelled ones; None if there is none."""
+        first, last = bounds
         if self.frame == "":
             return first, last
         frame = draws.rand_int(first, last) if self.frame == "random" else int(self.frame)
         return (frame, frame) if first <= frame <= last else None
 
-    def cut(self, example: NnetExample, key: str, first: int, last: int) -> NnetExample:
-        """The example with these frames of the output, and with the context they need."""
+    def cut(self, example: NnetExample, key: str, frames: tuple[int, ...]) -> NnetExample:
+        """The example from the first to the last of two frames, with the context they need."""
+        first, last = frames
         ios = [
             _keep_times(io, key, first, last) if io.name == "output" else io
             for io in self._contexts.cut(example.io, key, first, last)

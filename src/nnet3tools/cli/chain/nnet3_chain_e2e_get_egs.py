@@ -48,8 +48,8 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools import draws
     from nnet3tools.chain.e2e import E2eExampleMaker
     from nnet3tools.chain.e2e_blocks import E2eBlocks
-    from nnet3tools.chain.example_bytes import CHAIN_BYTES
-    from nnet3tools.chain.graph_bytes import GRAPH_BYTES
+    from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
+    from nnet3tools.chain.encoded_graphs import ENCODED_GRAPHS
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.errors import naming
     from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -67,10 +67,12 @@ def main(options: Options, args: list[str]) -> None:
     )
     num_missing = 0
     with ExitStack() as stack:
-        writer = stack.enter_context(TableWriter(wspecifier, CHAIN_BYTES))
+        writer = stack.enter_context(TableWriter(wspecifier, ENCODED_CHAIN_EXAMPLES))
         inputs = _Inputs(feature_rspecifier, options.inputs, stack)
         examples = E2eBlocks(maker, writer.write, fst_rspecifier)
-        for key, graph in stack.enter_context(SequentialTableReader(fst_rspecifier, GRAPH_BYTES)):
+        for key, graph in stack.enter_context(
+            SequentialTableReader(fst_rspecifier, ENCODED_GRAPHS)
+        ):
             with naming(f"{fst_rspecifier}: key '{key}'"):
                 found = inputs.find(key)
             if found is None:

@@ -75,7 +75,7 @@ def main(options: Options, args: list[str]) -> None:
     """Cut features and supervisions into examples."""
     from nnet3tools import draws
     from nnet3tools.chain.block_generation import make_chain_examples
-    from nnet3tools.chain.example_bytes import CHAIN_BYTES
+    from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 
@@ -84,7 +84,7 @@ def main(options: Options, args: list[str]) -> None:
     with ExitStack() as stack:
         maker = _maker(options, normalization, stack)
         source = _Source(options, supervision_rspecifier, maker, stack)
-        writer = stack.enter_context(TableWriter(wspecifier, CHAIN_BYTES))
+        writer = stack.enter_context(TableWriter(wspecifier, ENCODED_CHAIN_EXAMPLES))
         features = stack.enter_context(SequentialTableReader(feature_rspecifier, GENERAL_MATRIX))
         make_chain_examples(features, source.find, maker, writer.write)
         maker.splitter.print_stats()
@@ -128,13 +128,13 @@ class _Source:
     def __init__(
         self, options: Options, rspecifier: str, maker: ChainExampleMaker, stack: ExitStack
     ) -> None:
-        from nnet3tools.chain.supervision_bytes import SUPERVISION_BYTES
+        from nnet3tools.chain.encoded_examples import ENCODED_SUPERVISIONS
         from nnet3tools.io.holders import VECTOR
         from nnet3tools.io.table import RandomAccessTableReader
 
         self._ivectors = maker.ivectors
         self._supervisions = stack.enter_context(
-            RandomAccessTableReader(rspecifier, SUPERVISION_BYTES)
+            RandomAccessTableReader(rspecifier, ENCODED_SUPERVISIONS)
         )
         self._weights = None
         if name := options.deriv_weights_rspecifier:

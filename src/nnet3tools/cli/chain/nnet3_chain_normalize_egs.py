@@ -34,7 +34,7 @@ class Options:
 @program("nnet3-chain-normalize-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Add the weights to every example that can take them."""
-    from nnet3tools.chain.example_bytes import CHAIN_BYTES
+    from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.chain.example_normalization import ExampleNormalizer
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.io.table import TableWriter
@@ -44,9 +44,9 @@ def main(options: Options, args: list[str]) -> None:
     if scale < 0.0:
         raise OptionError(f"invalid --normalization-fst-scale={scale:g}: must be >= 0")
     normalizer = load_normalizer(args[0], scale)
-    with TableWriter(args[2], CHAIN_BYTES) as writer:
+    with TableWriter(args[2], ENCODED_CHAIN_EXAMPLES) as writer:
         examples = ExampleNormalizer(normalizer, writer.write)
-        for_each_of_kind(CHAIN_BYTES, args[1], examples.accept)
+        for_each_of_kind(ENCODED_CHAIN_EXAMPLES, args[1], examples.accept)
         examples.finish()
         log.log(
             f"Added normalization to {examples.num_written} egs; had errors on "

@@ -11,11 +11,12 @@ import pytest
 from nnet3tools.errors import DataError
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 from nnet3tools.io.compressed import CompressionMethod
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
-from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes
 from nnet3tools.training.merging import merge_examples
 from support.training_helpers import example, one_hot
 
@@ -45,9 +46,9 @@ EXAMPLES = {
 ODD = {"no rows": of(FEATURES[:0]), "no elements": of(FEATURES[:, :0])}
 
 
-def written(value: NnetExample | ExampleBytes, binary: bool = True) -> bytes:
+def written(value: NnetExample | EncodedRecord, binary: bool = True) -> bytes:
     file = io.BytesIO()
-    EXAMPLE_BYTES.write(Writer(file, binary), value)
+    ENCODED_EXAMPLES.write(Writer(file, binary), value)
     return file.getvalue()
 
 
@@ -72,22 +73,22 @@ def test_bytes_pass_and_the_next_example_is_found(name, stream) -> None:
     reader = Reader(stream(b"x" + data + data), binary=True)
     reader.expect_byte(b"x", "x")
     for _ in range(2):
-        value = EXAMPLE_BYTES.read(reader)
-        assert isinstance(value, ExampleBytes)
+        value = ENCODED_EXAMPLES.read(reader)
+        assert isinstance(value, EncodedRecord)
         assert value.data == data
     assert reader.at_end()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_text_is_that_of_the_example(name) -> None:
-    value = EXAMPLE_BYTES.read(Reader(io.BytesIO(written(EXAMPLES[name])), binary=True))
+    value = ENCODED_EXAMPLES.read(Reader(io.BytesIO(written(EXAMPLES[name])), binary=True))
     assert written(value, binary=False) == written(EXAMPLES[name], binary=False)
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_other_forms_are_read_in_full(name) -> None:
     data = written(ODD[name])
-    value = EXAMPLE_BYTES.read(Reader(io.BytesIO(data), binary=True))
+    value = ENCODED_EXAMPLES.read(Reader(io.BytesIO(data), binary=True))
     assert isinstance(value, NnetExample)
     assert written(value) == data
 
@@ -96,7 +97,7 @@ def test_other_forms_are_read_in_full(name) -> None:
 def test_truncated_examples_have_the_error_of_the_full_reader(name) -> None:
     data = written(EXAMPLES[name])
     for size in {*range(0, len(data), 1 + len(data) // 60), len(data) - 1}:
-        assert outcome(EXAMPLE_BYTES.read, data[:size]) == outcome(NnetExample.read, data[:size])
+        assert outcome(ENCODED_EXAMPLES.read, data[:size]) == outcome(NnetExample.read, data[:size])
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -107,7 +108,7 @@ def test_garbled_examples_have_the_error_of_the_full_reader(name) -> None:
         garbled = bytearray(data)
         garbled[generator.randrange(len(data))] = generator.choice([0, 4, 8, 32, 125, 127, 255])
         expected = outcome(NnetExample.read, bytes(garbled))
-        found = outcome(EXAMPLE_BYTES.read, bytes(garbled))
+        found = outcome(ENCODED_EXAMPLES.read, bytes(garbled))
         # What is right passes as it is, also if the writer would have put it another way.
         assert found == expected or (isinstance(expected, bytes) and found == bytes(garbled))
 
@@ -124,4 +125,4 @@ def test_a_header_that_asks_for_much_gets_nothing() -> None:
     data = written(EXAMPLES["full"])
     huge = data.replace(b"\4" + (6).to_bytes(4, "little"), b"\4\xff\xff\xff\x7f")
     with pytest.raises(DataError, match="expected 2147483647 indexes"):
-        EXAMPLE_BYTES.read(Reader(io.BytesIO(huge), binary=True))
+        ENCODED_EXAMPLES.read(Reader(io.BytesIO(huge), binary=True))

@@ -13,18 +13,24 @@ import pytest
 from nnet3tools import draws
 from nnet3tools.errors import DataError
 from nnet3tools.io.compressed import CompressionMethod
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix, compress
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.table_reader import iterate_archive
 from nnet3tools.tensor.cpu import choice
-from nnet3tools.training import like_examples
+from nnet3tools.training import same_layout
+from nnet3tools.training.batched_changes import FRAME_CHANGES, BatchedChanges
+from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io, structure_key
-from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes
-from nnet3tools.training.like_changes import LikeChanges
-from nnet3tools.training.like_examples import LIKE_BLOCKS, LIKE_EXAMPLES, LikeBlock, prototype
 from nnet3tools.training.merging import MERGEABLE_FRAMES, ExampleMerger, merge_examples
 from nnet3tools.training.minibatch_rules import ExampleMergingOptions
+from nnet3tools.training.same_layout import (
+    BATCHED_EXAMPLES,
+    DECODABLE_EXAMPLES,
+    SameLayoutBatch,
+    prototype,
+)
 from nnet3tools.training.selection import FrameSelection
 from support.native_kernels import needs_compiler
 
@@ -96,9 +102,9 @@ class Trickle(io.BytesIO):
         return super().read1(min(size or 1, 999))
 
 
-def written(value: NnetExample | ExampleBytes) -> bytes:
+def written(value: NnetExample | EncodedRecord) -> bytes:
     file = io.BytesIO()
-    EXAMPLE_BYTES.write(Writer(file), value)
+    ENCODED_EXAMPLES.write(Writer(file), value)
     return file.getvalue()
 
 
@@ -119,7 +125,7 @@ def test_all_bytes_and_keys_pass_whatever_is_at_hand(first, second, stream) -> N
     values = examples(first, second)
     data = archive(values)
     expected = [written(value) for value in values]
-    found, error = outcome(EXAMPLE_BYTES, data, stream)
+    found, error = outcome(ENCODED_EXAMPLES, data, stream)
     assert ([value for _, value in found], error) == (expected, "")
     assert [key for key, _ in found] == [key for key, _ in outcome(EXAMPLE, data)[0]]
 
@@ -129,8 +135,8 @@ def test_all_bytes_and_keys_pass_whatever_is_at_hand(first, second, stream) -> N
 def test_merged_together_as_merged_one_by_one(first, second, compressed) -> None:
     data = archive(examples(first, second)) * 4
     whole = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), EXAMPLE)]
-    alike = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), LIKE_EXAMPLES)]
-    assert sum(isinstance(value, ExampleBytes) for value in alike) > NUM
+    alike = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), DECODABLE_EXAMPLES)]
+    assert sum(isinstance(value, EncodedRecord) for value in alike) > NUM
     kinds = [structure_key(prototype(value)) for value in alike]
     assert kinds == list(map(structure_key, whole))
     for kind in set(kinds):
@@ -140,14 +146,14 @@ def test_merged_together_as_merged_one_by_one(first, second, compressed) -> None
 
 
 def test_many_new_names_take_no_more_memory(monkeypatch) -> None:
-    monkeypatch.setattr("nnet3tools.training.held_changes._MAX_TARGETS", 9)
+    monkeypatch.setattr("nnet3tools.training.batched_changes._MAX_ROW_MAPS", 9)
     data = archive(examples("full", "one hot")) * 4
     outcomes = []
-    for holder in (EXAMPLE, LIKE_EXAMPLES):
-        changes, made = LikeChanges(FrameSelection()), []
+    for holder in (EXAMPLE, DECODABLE_EXAMPLES):
+        changes, made = BatchedChanges(FRAME_CHANGES, FrameSelection()), []
         for i, (key, value) in enumerate(iterate_archive(Reader(io.BytesIO(data)), holder)):
             made += changes.finish([changes.rename(value, key, f"output-{i}")])
-            assert len(changes._targets) + len(changes._unchanged) <= 12
+            assert changes.num_kept <= 12
         outcomes.append([written(value) for value in made])
     assert outcomes[0] == outcomes[1]
 
@@ -159,11 +165,13 @@ def test_compiled_code_gives_the_same_bytes(first, monkeypatch) -> None:
     data = archive(examples(first, "uneven")) * 4
     outcomes = []
     for worth_compiling in (1 << 60, 0):
-        monkeypatch.setattr(like_examples, "_WORTH_COMPILING", worth_compiling)
-        values = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), LIKE_EXAMPLES)]
-        outcomes.append(minibatches(LIKE_EXAMPLES, values, "5"))
+        monkeypatch.setattr(same_layout, "_WORTH_COMPILING", worth_compiling)
+        values = [
+            value for _, value in iterate_archive(Reader(io.BytesIO(data)), DECODABLE_EXAMPLES)
+        ]
+        outcomes.append(minibatches(DECODABLE_EXAMPLES, values, "5"))
         draws.seed(5)
-        changes = LikeChanges(CHANGES["one frame"])
+        changes = BatchedChanges(FRAME_CHANGES, CHANGES["one frame"])
         scaled = [changes.scale(value, "key", 0.5) for value in values]
         chosen = [changes.select(value, "key") for value in scaled]
         outcomes.append([written(value) for value in changes.finish(chosen)])
@@ -189,21 +197,21 @@ def minibatches(holder, values, sizes: str) -> tuple[list[tuple[str, bytes]], in
 def test_blocks_become_the_minibatches_of_single_examples(second, stream, sizes) -> None:
     values = sorted(examples("by columns", second), key=structure_key) * 3
     data = archive(values)
-    list(iterate_archive(Reader(io.BytesIO(data)), EXAMPLE_BYTES))  # its layouts are known now
-    blocks = [value for _, value in iterate_archive(Reader(stream(data)), LIKE_BLOCKS)]
+    list(iterate_archive(Reader(io.BytesIO(data)), ENCODED_EXAMPLES))  # its layouts are known now
+    blocks = [value for _, value in iterate_archive(Reader(stream(data)), BATCHED_EXAMPLES)]
     if stream is io.BytesIO:
-        assert max(len(block) for block in blocks if isinstance(block, LikeBlock)) >= 4
-    assert minibatches(LIKE_BLOCKS, blocks, sizes) == minibatches(EXAMPLE, values, sizes)
+        assert max(len(block) for block in blocks if isinstance(block, SameLayoutBatch)) >= 4
+    assert minibatches(BATCHED_EXAMPLES, blocks, sizes) == minibatches(EXAMPLE, values, sizes)
 
 
 def test_blocks_and_single_examples_of_one_layout_merge_in_order() -> None:
     values = examples("full", "uneven")[1::6]
     data = archive(values * 4)
-    list(iterate_archive(Reader(io.BytesIO(data)), EXAMPLE_BYTES))
-    *_, (_, block) = iterate_archive(Reader(io.BytesIO(archive(values * 2))), LIKE_BLOCKS)
-    assert isinstance(block, LikeBlock)
+    list(iterate_archive(Reader(io.BytesIO(data)), ENCODED_EXAMPLES))
+    *_, (_, block) = iterate_archive(Reader(io.BytesIO(archive(values * 2))), BATCHED_EXAMPLES)
+    assert isinstance(block, SameLayoutBatch)
     block = block.part(len(block) - len(values), len(block))
-    singles = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), LIKE_EXAMPLES)]
+    singles = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), DECODABLE_EXAMPLES)]
     mixed = [block, singles[-1], singles[-2], block.part(1, 3), values[0]]
     expected = [*values, values[3], values[2], values[1], values[2], values[0]]
     assert written(merge_examples(mixed, False)) == written(merge_examples(expected, False))
@@ -221,11 +229,11 @@ def _garbled(data: bytes, generator: random.Random) -> Iterator[bytes]:
 @pytest.mark.parametrize(("first", "second"), [("full", "one hot"), ("by columns", "uneven")])
 def test_garbled_archives_have_the_error_of_the_full_reader(first, second) -> None:
     data = archive(examples(first, second))
-    outcome(EXAMPLE_BYTES, data)  # from here on its layouts are known
+    outcome(ENCODED_EXAMPLES, data)  # from here on its layouts are known
     for garbled in _garbled(data, random.Random(first)):
         (expected, error), (found, other) = (
             outcome(EXAMPLE, garbled),
-            outcome(EXAMPLE_BYTES, garbled),
+            outcome(ENCODED_EXAMPLES, garbled),
         )
         assert other == error
         assert [key for key, _ in found] == [key for key, _ in expected]
@@ -244,13 +252,13 @@ def test_a_column_beyond_the_dimension_matches_no_layout() -> None:
         )
 
     for dim in (1, 255, 256, 257, 65536, 70000, 1 << 24, 0x12345678):
-        outcome(EXAMPLE_BYTES, archive([one(0, dim)] * 10))
+        outcome(ENCODED_EXAMPLES, archive([one(0, dim)] * 10))
         columns = {c for c in (0, 1, 254, 255, 256, 65535, 65536, dim // 2, dim - 1) if c < dim}
         data = archive([one(column, dim) for column in sorted(columns)])
-        assert len(outcome(EXAMPLE_BYTES, data)[0]) == len(columns)
+        assert len(outcome(ENCODED_EXAMPLES, data)[0]) == len(columns)
         for column in (dim, dim + 1, dim + 255, -1, 0x7FFFFFFF):
             data = archive([one(column, dim)])
-            assert outcome(EXAMPLE_BYTES, data) == outcome(EXAMPLE, data)
+            assert outcome(ENCODED_EXAMPLES, data) == outcome(EXAMPLE, data)
             assert f"column {column} of a sparse matrix" in outcome(EXAMPLE, data)[1]
 
 
@@ -269,9 +277,9 @@ CHANGES = {
 def test_changed_together_as_changed_one_by_one(first, second, change) -> None:
     data = archive(examples(first, second)) * 4
     outcomes = []
-    for holder in (EXAMPLE, LIKE_EXAMPLES):
+    for holder in (EXAMPLE, DECODABLE_EXAMPLES):
         draws.seed(5)
-        changes, found = LikeChanges(CHANGES[change]), []
+        changes, found = BatchedChanges(FRAME_CHANGES, CHANGES[change]), []
         for i, (key, value) in enumerate(iterate_archive(Reader(io.BytesIO(data)), holder)):
             scaled = changes.scale(value, key, (1.0, 0.5, 1.7)[i % 3])
             selected = changes.select(scaled, key)

@@ -9,25 +9,31 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnet3tools.chain.byte_changes import ChainChanges
+from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.example import (
     CHAIN_EXAMPLE,
     NnetChainExample,
 )
-from nnet3tools.chain.example_bytes import CHAIN_BYTES, ChainExampleBytes
 from nnet3tools.chain.merging import merge_chain_examples
-from nnet3tools.chain.selection import ChainSelection, rename_output, scale_supervision
+from nnet3tools.chain.selection import (
+    CHAIN_CHANGES,
+    ChainSelection,
+    rename_output,
+    scale_supervision,
+)
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.table_reader import iterate_archive
+from nnet3tools.training.batched_changes import BatchedChanges
 from nnet3tools.training.selection import ContextCutter
 from support.chain_examples import LABEL_DIM, acceptor, chain_example
 
 
 def written(value) -> bytes:
     file = io.BytesIO()
-    CHAIN_BYTES.write(Writer(file), value)
+    ENCODED_CHAIN_EXAMPLES.write(Writer(file), value)
     return file.getvalue()
 
 
@@ -68,15 +74,15 @@ def values(request) -> list[NnetChainExample]:
 @pytest.mark.parametrize("stream", [io.BytesIO, Trickle])
 def test_all_pass_as_bytes(values, stream) -> None:
     data = archive(values)
-    found = read(CHAIN_BYTES, data, stream)
-    assert all(isinstance(value, ChainExampleBytes) for value in found)
+    found = read(ENCODED_CHAIN_EXAMPLES, data, stream)
+    assert all(isinstance(value, EncodedRecord) for value in found)
     assert archive(found) == data
     assert [written(value.whole()) for value in found] == list(map(written, values))
 
 
 def test_garbled_archives_have_the_error_of_the_full_reader(values) -> None:
     data = archive(values[:12])
-    read(CHAIN_BYTES, archive(values))  # from here on layouts are known
+    read(ENCODED_CHAIN_EXAMPLES, archive(values))  # from here on layouts are known
     generator = random.Random(3)
     for _ in range(400):
         garbled = bytearray(data)
@@ -84,7 +90,7 @@ def test_garbled_archives_have_the_error_of_the_full_reader(values) -> None:
         if generator.random() < 0.1:
             garbled = garbled[: generator.randrange(len(data))]
         (found, error), (expected, other) = (
-            outcome(holder, bytes(garbled)) for holder in (CHAIN_BYTES, CHAIN_EXAMPLE)
+            outcome(holder, bytes(garbled)) for holder in (ENCODED_CHAIN_EXAMPLES, CHAIN_EXAMPLE)
         )
         assert error == other
         assert [key for key, _ in found] == [key for key, _ in expected]
@@ -125,7 +131,7 @@ def test_unsound_acceptors_have_the_error_of_the_full_reader(name) -> None:
     sound = chain_example(0, False)
     output = replace(sound.outputs[0], supervision=unsound(name))
     data = archive([sound] * 9 + [replace(sound, outputs=[output])])
-    found, error = outcome(CHAIN_BYTES, data)
+    found, error = outcome(ENCODED_CHAIN_EXAMPLES, data)
     assert (len(found), error) == (9, outcome(CHAIN_EXAMPLE, data)[1])
     assert error
 
@@ -135,7 +141,7 @@ def test_a_negative_derivative_weight_is_refused() -> None:
     (output,) = sound.outputs
     output = replace(output, deriv_weights=-output.deriv_weights)
     data = archive([sound] * 9 + [replace(sound, outputs=[output])])
-    assert "negative derivative weight" in outcome(CHAIN_BYTES, data)[1]
+    assert "negative derivative weight" in outcome(ENCODED_CHAIN_EXAMPLES, data)[1]
 
 
 CHANGES = {
@@ -150,9 +156,9 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_together_as_changed_one_by_one(values, change) -> None:
     selection = CHANGES[change]
-    changes, found, expected = ChainChanges(selection), [], []
+    changes, found, expected = BatchedChanges(CHAIN_CHANGES, selection), [], []
     for i, (value, given) in enumerate(
-        zip(values, read(CHAIN_BYTES, archive(values)), strict=True)
+        zip(values, read(ENCODED_CHAIN_EXAMPLES, archive(values)), strict=True)
     ):
         weight, name = (1.0, 0.5, 1.7)[i % 3], f"output-{i % 2}"
         one = selection.apply(scale_supervision(value, "key", weight), "key")
@@ -168,25 +174,25 @@ def test_changed_together_as_changed_one_by_one(values, change) -> None:
 
 
 def test_many_new_names_take_no_more_memory(values, monkeypatch) -> None:
-    monkeypatch.setattr("nnet3tools.training.held_changes._MAX_TARGETS", 9)
-    changes, made = ChainChanges(CHANGES["nothing"]), []
-    for i, given in enumerate(read(CHAIN_BYTES, archive(values))):
+    monkeypatch.setattr("nnet3tools.training.batched_changes._MAX_ROW_MAPS", 9)
+    changes, made = BatchedChanges(CHAIN_CHANGES, CHANGES["nothing"]), []
+    for i, given in enumerate(read(ENCODED_CHAIN_EXAMPLES, archive(values))):
         made += changes.finish([changes.rename(given, "key", f"output-{i}")])
-        assert len(changes._targets) + len(changes._unchanged) <= 12
+        assert changes.num_kept <= 12
     expected = [rename_output(value, "key", f"output-{i}") for i, value in enumerate(values)]
     assert [written(value) for value in made] == [written(value) for value in expected]
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_merged_together_as_merged_one_by_one(values, compressed) -> None:
-    given = read(CHAIN_BYTES, archive(values))
+    given = read(ENCODED_CHAIN_EXAMPLES, archive(values))
     for kind in range(4):
         merged = [merge_chain_examples(some[kind::4], compressed) for some in (values, given)]
         assert written(merged[0]) == written(merged[1])
 
 
 def test_single_examples_and_bytes_merge_in_order(values) -> None:
-    given = read(CHAIN_BYTES, archive(values))
+    given = read(ENCODED_CHAIN_EXAMPLES, archive(values))
     mixed = [given[1], given[5], values[9], values[13], given[17], given[1]]
     expected = [values[i] for i in (1, 5, 9, 13, 17, 1)]
     assert written(merge_chain_examples(mixed, False)) == written(

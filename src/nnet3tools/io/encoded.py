@@ -1,0 +1,349 @@
+"""Records of a binary archive that pass from table to table as bytes. Without NumPy.
+
+Most records of an archive differ only in the elements of their matrices. A layout is what such
+records share: all other bytes. A regular expression made of the layout finds further records of it;
+what it matches is exactly what the full reader would accept. A record of no known layout is walked
+over, field by field, and one that the walk does not accept is read in full.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+from nnet3tools.io.holder import Holder
+from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
+from nnet3tools.io.record import Field, Record
+from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["EncodedRecord", "Layout", "LayoutTable", "encoded_entries", "encoded_holder"]
+
+T = TypeVar("T")
+
+_COMMON = 8
+"""Records of a layout after which its pattern is made, which takes as long as reading about 10."""
+_MOST_COSTLY_PATTERN = 4000
+_MAX_COMMON, _MAX_RARE = 32, 200
+_AT_HAND = 1 << 20
+_KEY = re.compile(rb"([!-~]+)[ \t]\0B")
+"""The usual key of an archive, and the header of the binary record after it."""
+_KEY_WITHOUT_HEADER = re.compile(rb"([!-~]+)[ \t]")
+
+
+class Layout:
+    """What records share that differ in their matrices and numbers only.
+
+    `fixed` are the bytes before, between and after the holes, which have `forms`. A layout covers a
+    record as far as its sizes are the same: a chain example up to its acceptor. `rest` are the
+    steps of a walk over what follows, and `values` the walked values that these steps need.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        fixed: tuple[bytes, ...],
+        forms: tuple[MatrixForm | AnyBytes, ...],
+        rest: tuple[bytes | Field, ...],
+        values: dict[str, Any],
+    ) -> None:
+        self.record, self.fixed, self.forms = record, fixed, forms
+        self.rest, self.values = rest, values
+        self.num_seen = 0
+        self._prototype: Any = None
+
+    @cached_property
+    def longest(self) -> int:
+        """The size in bytes if all rows of sparse matrices have as many elements as they may."""
+        return sum(map(len, self.fixed)) + sum(form.longest for form in self.forms)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """Matches what the layout covers of a record; each hole is a group."""
+        parts = [re.escape(self.fixed[0])]
+        for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
+            parts += [form.pattern, re.escape(fixed)]
+        return re.compile(b"".join(parts), re.DOTALL)
+
+    @cached_property
+    def entry(self) -> re.Pattern[bytes]:
+        """Matches an entry of an archive, key and record as groups; else the empty string."""
+        return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
+
+    @property
+    def is_common(self) -> bool:
+        """Whether there were so many records of the layout that its pattern pays."""
+        cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
+        return self.num_seen >= _COMMON and cost <= _MOST_COSTLY_PATTERN
+
+    def prototype(self, data: bytes) -> Any:
+        """A record of the layout, read in full; `data` is one, if none has been read before.
+
+        It has the names, indexes and dimensions of all of them. Its elements are any.
+        """
+        if self._prototype is None:
+            self._prototype = self.record.read(Reader(io.BytesIO(data), binary=True))
+        return self._prototype
+
+
+class EncodedRecord(Generic[T]):
+    """The bytes of a record; `holes` are begin and end of each hole behind the layout."""
+
+    __slots__ = ("data", "holes", "layout")
+
+    def __init__(
+        self, data: bytes, layout: Layout, holes: tuple[tuple[int, int], ...] = ()
+    ) -> None:
+        self.data, self.layout, self.holes = data, layout, holes
+
+    @property
+    def RECORD(self) -> Record:
+        """The description of the record."""
+        return self.layout.record
+
+    @property
+    def covered(self) -> bytes:
+        """The bytes that the layout covers."""
+        return self.data[: self.holes[0][0]] if self.holes else self.data
+
+    def prototype(self) -> T:
+        """An object with the same names, indexes and dimensions."""
+        return self.layout.prototype(self.data)
+
+    def whole(self) -> T:
+        """The object, read in full."""
+        return self.layout.record.read(Reader(io.BytesIO(self.data), binary=True))
+
+    def write(self, writer: Writer) -> None:
+        """Write in the writer's form."""
+        if writer.binary:
+            writer.write_bytes(self.data)
+        else:
+            self.layout.record.write(writer, self.whole())
+
+    def hole(self, place: int) -> bytes:
+        """The bytes of hole number `place` of `holes`."""
+        begin, end = self.holes[place]
+        return self.data[begin:end]
+
+    def with_hole(self, place: int, value: bytes) -> EncodedRecord[T]:
+        """A copy whose hole number `place` of `holes` has these bytes."""
+        begin, end = self.holes[place]
+        grown = len(value) - (end - begin)
+        later = [(a + grown, b + grown) for a, b in self.holes[place + 1 :]]
+        data = b"".join([self.data[:begin], value, self.data[end:]])
+        holes = (*self.holes[:place], (begin, end + grown), *later)
+        return EncodedRecord(data, self.layout, holes)
+
+
+class LayoutTable:
+    """The layouts of the records of one description that have been met."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._layouts: dict[tuple[Any, Any], Layout] = {}
+        self._common: list[Layout] = []  # the one matched last is first
+
+    def find(
+        self, data: bytes | bytearray, start: int
+    ) -> tuple[Layout, tuple[tuple[int, int], ...], int] | None:
+        """Layout, `holes` and end of the record that starts here; None if the walk refuses it.
+
+        The places of holes are relative to the start. IndexError if the data ends too early.
+        """
+        if (matched := self._match(data, start)) is None:
+            walk = ByteWalk(data, start)
+            try:
+                layout = self._walked(walk)
+            except OtherFormError:
+                return None
+            end = walk.at
+        else:
+            layout, end = matched
+        if not layout.rest:
+            return layout, (), end
+        walk = ByteWalk(data, end)
+        try:
+            for step in layout.rest:
+                _go_over(walk, step, layout.values)
+        except OtherFormError:
+            return None
+        return layout, tuple([(a - start, b - start) for a, b, _ in walk.holes]), walk.at
+
+    def encode(self, value: Any) -> EncodedRecord[Any] | None:
+        """An object as bytes; None if the walk refuses them."""
+        file = io.BytesIO()
+        self._record.write(Writer(file), value)
+        found = self.find(data := file.getvalue(), 0)
+        return None if found is None else EncodedRecord(data, *found[:2])
+
+    def changed(
+        self,
+        layout: Layout,
+        fixed: tuple[bytes, ...],
+        forms: tuple[MatrixForm | AnyBytes, ...],
+    ) -> Layout:
+        """A layout with other fixed bytes and forms, and the same rest."""
+        found = self._get(fixed, forms, layout.rest, layout.values)
+        found.num_seen = max(found.num_seen, layout.num_seen)
+        return found
+
+    def _walked(self, walk: ByteWalk) -> Layout:
+        """Go over a record as far as its layout covers it."""
+        start, values = walk.at, dict[str, Any]()
+        steps = self._record.steps(values)
+        rest: list[bytes | Field] = []
+        for step in steps:
+            if isinstance(step, Field) and step.ends_layout:
+                rest = _joined([step, *steps])
+                break
+            value = _go_over(walk, step, values)
+            if isinstance(step, Field):
+                values[step.name] = value
+        begins = [begin for begin, _, _ in walk.holes] + [walk.at]
+        ends = [start] + [end for _, end, _ in walk.holes]
+        fixed = tuple([bytes(walk.data[a:b]) for a, b in zip(ends, begins, strict=True)])
+        layout = self._get(fixed, tuple(form for _, _, form in walk.holes), tuple(rest), values)
+        layout.num_seen += 1
+        if layout.num_seen >= _COMMON and layout.is_common and layout not in self._common:
+            self._common.insert(0, layout)
+            del self._common[_MAX_COMMON:]
+        return layout
+
+    def _get(
+        self,
+        fixed: tuple[bytes, ...],
+        forms: tuple[MatrixForm | AnyBytes, ...],
+        rest: tuple[bytes | Field, ...],
+        values: dict[str, Any],
+    ) -> Layout:
+        if (layout := self._layouts.get((fixed, forms))) is None:
+            if len(self._layouts) >= _MAX_RARE:
+                self._layouts = {(one.fixed, one.forms): one for one in self._common}
+            layout = self._layouts[fixed, forms] = Layout(self._record, fixed, forms, rest, values)
+        return layout
+
+    def _match(self, data: bytes | bytearray, start: int) -> tuple[Layout, int] | None:
+        for i, layout in enumerate(self._common):
+            if (match := layout.pattern.match(data, start)) is not None:
+                self._use(i)
+                return layout, match.end()
+        return None
+
+    def _use(self, place: int) -> None:
+        """Make a common layout the first to be tried."""
+        if place:
+            self._common.insert(0, self._common.pop(place))
+
+    def runs(self, reader: Reader) -> Iterator[tuple[str, Layout, bytes, list[tuple[int, int]]]]:
+        """Take runs of successive entries of one layout that are in the reader's buffer.
+
+        Each is the last key, the layout, the bytes from the first record to the end of the last
+        one, and begin and end of each record in these bytes.
+        """
+        if not self._common:
+            return
+        data = reader.buffered(_AT_HAND)
+        start = 0
+        while matches := self._run(data, start):
+            last = matches[-1]
+            reader.advance(last.end() - start)
+            start = last.end()
+            first = matches[0].start(2)
+            places = [(a - first, b - first) for a, b in (match.span(2) for match in matches)]
+            yield last.group(1).decode(), self._common[0], data[first:start], places
+
+    def _run(self, data: bytes, start: int) -> list[re.Match[bytes]]:
+        """The entries of one layout from here on."""
+        for i, layout in enumerate(self._common):
+            found = layout.entry.finditer(data, start)
+            if matches := list(itertools.takewhile(operator.attrgetter("lastindex"), found)):
+                self._use(i)
+                return matches
+        return []
+
+
+def _go_over(walk: ByteWalk, step: bytes | Field, values: dict[str, Any]) -> Any:
+    """Go over bytes, or a field, whose value is returned; OtherFormError if it is unusual."""
+    if isinstance(step, bytes):
+        walk.word(step)
+        return None
+    walk_value = getattr(step.kind, "walk", None)
+    if walk_value is None:
+        raise OtherFormError
+    value = walk_value(walk, values)
+    if not step.usual(value, values):
+        raise OtherFormError
+    return value
+
+
+def _joined(steps: list[bytes | Field]) -> list[bytes | Field]:
+    """The steps, bytes after bytes as one step."""
+    found: list[bytes | Field] = []
+    for step in steps:
+        if isinstance(step, bytes) and found and isinstance(found[-1], bytes):
+            found[-1] += step
+        else:
+            found.append(step)
+    return found
+
+
+def encoded_entries(
+    reader: Reader,
+    find: Callable[[bytes, int], tuple[T, int] | None],
+    has_header: bool = True,
+) -> Iterator[tuple[str, T]]:
+    """Take the entries that are in the reader's buffer: key and object.
+
+    `find(data, start)` returns the object that starts there and its end, or None if it must be read
+    in full; IndexError if the data ends too early.
+    """
+    pattern = _KEY if has_header else _KEY_WITHOUT_HEADER
+    data = reader.buffered(_AT_HAND)
+    start = 0
+    while (key := pattern.match(data, start)) is not None:
+        try:
+            found = find(data, key.end())
+        except IndexError:
+            return
+        if found is None:
+            return
+        value, end = found
+        reader.advance(end - start)
+        start = end
+        yield key.group(1).decode(), value
+
+
+def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:
+    """The holder of tables of records that are EncodedRecords, or objects where that cannot be."""
+
+    def find(data: bytes, start: int) -> tuple[EncodedRecord[Any], int] | None:
+        if (found := layouts.find(data, start)) is None:
+            return None
+        layout, holes, end = found
+        return EncodedRecord(data[start:end], layout, holes), end
+
+    def read(reader: Reader) -> Any:
+        found: list[tuple[Layout, tuple[tuple[int, int], ...], int]] = []
+
+        def end_of(data: bytearray, start: int) -> int | None:
+            if (one := layouts.find(data, start)) is None:
+                return None
+            found.append(one)
+            return one[2]
+
+        data = reader.take(end_of) if reader.binary else None
+        return record.read(reader) if data is None else EncodedRecord(data, *found[-1][:2])
+
+    return Holder(
+        name,
+        read,
+        lambda writer, value: value.write(writer),
+        entries=lambda reader: encoded_entries(reader, find),
+        adopt=lambda value: value if getattr(value, "RECORD", None) is record else None,
+    )

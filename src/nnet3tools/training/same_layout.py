@@ -1,0 +1,290 @@
+"""Records of one layout, decoded together.
+
+The matrices of records of one layout have the same form, mostly at the same
+place in every record, so that one array, or one decompression, covers all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.io.compressed import decompress_all
+from nnet3tools.io.encoded import EncodedRecord, Layout
+from nnet3tools.io.general_matrix import GeneralMatrix
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.matrix_forms import (
+    COMPRESSED_SIZES,
+    FULL_HEAD,
+    SPARSE_HEAD,
+    AnyBytes,
+    MatrixForm,
+)
+from nnet3tools.io.sparse import SparseMatrix, sparse_of_rows
+from nnet3tools.io.stream import Reader
+from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS, EncodedExample
+from nnet3tools.training.example import NnetExample, NnetIo
+
+__all__ = [
+    "BATCHED_EXAMPLES",
+    "DECODABLE_EXAMPLES",
+    "DecodableExample",
+    "SameLayoutBatch",
+    "SameLayoutMatrices",
+    "merged_by_layout",
+    "prototype",
+]
+
+
+class SameLayoutMatrices:
+    """The matrices that one hole of a layout has in the records of a batch.
+
+    `starts` and `ends` are where each stands in `data`.
+    """
+
+    def __init__(
+        self,
+        form: MatrixForm | AnyBytes,
+        data: bytes,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+    ) -> None:
+        self._form, self._data, self._starts, self._ends = form, data, starts, ends
+
+    def __len__(self) -> int:
+        """The number of matrices."""
+        return len(self._starts)
+
+    @property
+    def form(self) -> MatrixForm:
+        """The form of all matrices."""
+        assert isinstance(self._form, MatrixForm)
+        return self._form
+
+    @property
+    def encoded(self) -> list[bytes]:
+        """The bytes of each matrix."""
+        return self._slices(0)
+
+    def features(self, weights: NDArray[np.float32] | None = None) -> GeneralMatrix:
+        """The rows of all matrices, decompressed, each matrix times its weight."""
+        num, rows, cols = len(self), self.form.num_rows, self.form.num_cols
+        if self.form.token == "SM":
+            sparse = sparse_of_rows(b"".join(self._slices(SPARSE_HEAD)), num * rows)
+            return sparse if weights is None else _weighted(sparse, np.repeat(weights, rows))
+        if self.form.token == "FM":
+            elements = b"".join(self._slices(FULL_HEAD))
+            dense = np.frombuffer(elements, "<f4").reshape(num, rows, cols)
+            return (dense if weights is None else dense * weights[:, None, None]).reshape(-1, cols)
+        return self._decompressed(weights).reshape(-1, cols)
+
+    def ranges(self, weights: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Minimum and range of each compressed matrix, times its weight, (N, 2)."""
+        begin = len(self.form.token) + 1
+        ranges = np.frombuffer(b"".join(self._slices(begin, begin + 8)), "<f4").reshape(-1, 2)
+        return ranges if weights is None else ranges * weights[:, None]
+
+    def _slices(self, begin: int, end: int | None = None) -> list[bytes]:
+        """The bytes of each matrix from `begin` to `end`, or to its own end."""
+        ends = self._ends if end is None else self._starts + end
+        spans = zip((self._starts + begin).tolist(), ends.tolist(), strict=True)
+        return [self._data[a:b] for a, b in spans]
+
+    def _decompressed(self, weights: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        token, rows, cols = self.form.token, self.form.num_rows, self.form.num_cols
+        begin = len(token) + 1
+        if _pays_to_compile(len(self) * rows * cols):
+            # Here, as it takes 20 ms to load.
+            from nnet3tools.tensor.operators.compress.kaldi import decompress
+
+            starts = self._starts + begin
+            found = decompress(token, self._data, starts, (rows, cols), weights)
+            if found is not None:
+                return found
+        low, extent = np.ascontiguousarray(self.ranges(weights).T)
+        of_column, _ = COMPRESSED_SIZES[token]
+        begin += 16
+        elements = begin + of_column * cols
+        percentiles = b"".join(self._slices(begin, elements)) if of_column else b""
+        codes = np.frombuffer(
+            b"".join(self._slices(elements)), "<u2" if token == "CM2" else np.uint8
+        )
+        return decompress_all(
+            low,
+            extent,
+            np.frombuffer(percentiles, "<u2").reshape(len(self), -1, 4),
+            codes.reshape((len(self), cols, rows) if of_column else (len(self), rows, cols)),
+        )
+
+
+_num_decompressed = 0
+_WORTH_COMPILING = 8_000_000
+"""Elements that NumPy decompresses in 60 ms, the time it takes to load the compiled kernel."""
+
+
+def _pays_to_compile(num_elements: int) -> bool:
+    """Whether the elements decompressed so far, with these, are worth loading a compiled kernel."""
+    global _num_decompressed
+    _num_decompressed += num_elements
+    return _num_decompressed > _WORTH_COMPILING
+
+
+def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatrix:
+    """A copy whose rows are multiplied by `weights`."""
+    values = sparse.values * weights[sparse.row_numbers]
+    return SparseMatrix(sparse.row_offsets, sparse.indices, values, sparse.num_cols)
+
+
+@dataclass(frozen=True, eq=False)
+class SameLayoutBatch:
+    """Records of one layout, or what it covers of them, each from `starts` to `ends` in `data`."""
+
+    layout: Layout
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self.starts)
+
+    @classmethod
+    def of(cls, layout: Layout, records: Iterable[EncodedRecord[Any]]) -> SameLayoutBatch:
+        """A batch of what the layout covers of the records."""
+        encoded = [record.covered for record in records]
+        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        return cls(layout, b"".join(encoded), starts, ends)
+
+    @classmethod
+    def joined(cls, batches: Sequence[SameLayoutBatch]) -> SameLayoutBatch:
+        """The records of batches of one layout, in order."""
+        if len(batches) == 1:
+            return batches[0]
+        sizes = np.array([len(batch.data) for batch in batches], np.int64)
+        shifts = np.repeat(sizes.cumsum() - sizes, [len(batch) for batch in batches])
+        # NumPy 1.26 types the sum of arrays whose types it does not know as bool.
+        starts: NDArray[np.int64] = np.concatenate([batch.starts for batch in batches])
+        ends: NDArray[np.int64] = np.concatenate([batch.ends for batch in batches])
+        data = b"".join(batch.data for batch in batches)
+        return cls(batches[0].layout, data, starts + shifts, ends + shifts)
+
+    def part(self, begin: int, end: int) -> SameLayoutBatch:
+        """The records from number `begin` to number `end`, without the bytes of the others."""
+        first, last = int(self.starts[begin]), int(self.ends[end - 1])
+        starts, ends = self.starts[begin:end] - first, self.ends[begin:end] - first
+        return SameLayoutBatch(self.layout, self.data[first:last], starts, ends)
+
+    def prototype(self) -> Any:
+        """An object with the names, indexes and dimensions of each record."""
+        return self.layout.prototype(self.data[int(self.starts[0]) : int(self.ends[0])])
+
+    def matrices(self) -> list[SameLayoutMatrices]:
+        """For each hole of the layout, the matrices of all records."""
+        layout = self.layout
+        found = []
+        if (self.ends - self.starts == layout.longest).all():
+            begins = self.starts
+            for fixed, form in zip(layout.fixed, layout.forms, strict=False):
+                begins = begins + len(fixed)
+                ends = begins + form.longest
+                found.append(SameLayoutMatrices(form, self.data, begins, ends))
+                begins = ends
+            return found
+        records = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        spans = [layout.pattern.fullmatch(self.data, a, b).regs for a, b in records]  # type: ignore[union-attr]
+        for form, span in zip(layout.forms, np.array(spans).transpose(1, 2, 0)[1:], strict=True):
+            found.append(SameLayoutMatrices(form, self.data, *span))
+        return found
+
+
+# -- frame-level examples
+
+
+DecodableExample = NnetExample | EncodedExample | SameLayoutBatch
+"""An example, or encoded ones whose layout is common."""
+
+
+def prototype(example: DecodableExample) -> NnetExample:
+    """An example with the same names, indexes and dimensions; its elements are any."""
+    return example if isinstance(example, NnetExample) else example.prototype()
+
+
+def _decodable(example: NnetExample | EncodedExample) -> NnetExample | EncodedExample:
+    """The example, read in full if its layout is rare."""
+    is_rare = isinstance(example, EncodedRecord) and not example.layout.is_common
+    return example.whole() if is_rare else example  # type: ignore[union-attr]
+
+
+def _adopt(value: object) -> NnetExample | EncodedExample | None:
+    assert ENCODED_EXAMPLES.adopt is not None
+    adopted = ENCODED_EXAMPLES.adopt(value)
+    return None if adopted is None else _decodable(adopted)
+
+
+def _entries(reader: Reader) -> Iterator[tuple[str, NnetExample | EncodedExample]]:
+    assert ENCODED_EXAMPLES.entries is not None
+    return ((key, _decodable(example)) for key, example in ENCODED_EXAMPLES.entries(reader))
+
+
+DECODABLE_EXAMPLES: Holder[NnetExample | EncodedExample] = replace(
+    ENCODED_EXAMPLES,
+    read=lambda reader: _decodable(ENCODED_EXAMPLES.read(reader)),
+    entries=_entries,
+    adopt=_adopt,
+)
+"""The holder of tables of frame-level examples that are decoded together if they can be."""
+
+
+def _batches(reader: Reader) -> Iterator[tuple[str, SameLayoutBatch]]:
+    for key, layout, data, spans in EXAMPLE_LAYOUTS.runs(reader):
+        starts, ends = np.array(spans, np.int64).T
+        yield key, SameLayoutBatch(layout, data, starts, ends)
+
+
+BATCHED_EXAMPLES: Holder[Any] = replace(cast(Holder[Any], DECODABLE_EXAMPLES), entries=_batches)
+"""The same, successive examples of one layout as a SameLayoutBatch, under the last one's key."""
+
+
+# -- examples of any kind
+
+E = TypeVar("E")
+
+
+def merged_by_layout(
+    examples: Sequence[Any], ios_of: Callable[[Any], list[NnetIo]]
+) -> Iterator[tuple[int, list[NnetIo]]]:
+    """For each run of examples of one layout: their number, and each input or output of all.
+
+    An input or output has the rows of one example after another; the sequence numbers n are those
+    of each example. `ios_of` returns the inputs and outputs of an object that was read in full.
+    """
+    for layout, run in itertools.groupby(
+        examples, lambda example: getattr(example, "layout", None)
+    ):
+        if layout is None:
+            yield from ((1, ios_of(example)) for example in run)
+            continue
+        batch = SameLayoutBatch.joined(list(_in_batches(layout, run)))
+        ios = ios_of(batch.prototype())
+        yield (
+            len(batch),
+            [
+                NnetIo(io.name, np.tile(io.indexes, (len(batch), 1)), matrices.features())
+                for io, matrices in zip(ios, batch.matrices(), strict=False)
+            ],
+        )
+
+
+def _in_batches(layout: Layout, examples: Iterable[Any]) -> Iterator[SameLayoutBatch]:
+    """Batches as they are, and successive single examples as one batch."""
+    for is_batch, run in itertools.groupby(examples, lambda e: isinstance(e, SameLayoutBatch)):
+        if is_batch:
+            yield from run
+        else:
+            yield SameLayoutBatch.of(layout, run)
