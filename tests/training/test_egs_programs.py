@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools.cli.programs import main_of
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX, POSTERIOR
 from nnet3tools.io.posterior import Posterior
@@ -29,9 +29,8 @@ def run(tmp_path: Path, monkeypatch, capfd) -> Run:
     monkeypatch.chdir(tmp_path)
 
     def call(name: str, *args: str, status: int = 0) -> str:
-        module = importlib.import_module("nnet3tools.cli." + name.replace("-", "_"))
         capfd.readouterr()
-        found = module.main(list(args))
+        found = main_of(name)(list(args))
         log = capfd.readouterr().err
         assert found == status, log
         return log

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from nnet3tools.fst.acceptor_walk import walk_acceptor
@@ -116,7 +115,6 @@ def _sizes_problem(values: Values) -> str:
     )
 
 
-@dataclass(frozen=True)
 class _Acceptors(Field):
     """One compact acceptor, or, of end-to-end supervision, one for each sequence in <Fsts>."""
 
@@ -178,8 +176,8 @@ SUPERVISION_RECORD = Record(
 """The supervision of one or more sequences."""
 
 
-def _are_usual_weights(weights: Any, values: Values) -> bool:
-    """Whether weights (an array of floats) are none, or finite, not negative, and one per frame."""
+def _are_usual_weights(weights: tuple[float, ...], values: Values) -> bool:
+    """Whether the weights are none, or finite, not negative, and one per frame."""
     if not len(weights):
         return True
     is_one_per_frame = len(weights) == values["frames_per_sequence"]

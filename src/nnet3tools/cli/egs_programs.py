@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3tools.cli.egs_tables import (
     Changes,
     CopyOptions,
-    DrawOptions,
     ShuffleOptions,
     SubsetOptions,
     copy_examples,
@@ -19,77 +19,29 @@ from nnet3tools.cli.egs_tables import (
     subset_table,
 )
 from nnet3tools.cli.egs_usage import USAGE
-from nnet3tools.cli.options import Main, option, option_group, program
+from nnet3tools.cli.options import Main, program
 from nnet3tools.errors import DataError
-from nnet3tools.training.minibatch_rules import MINIBATCH_SIZE_HELP, ExampleMergingOptions
 
 if TYPE_CHECKING:
     from nnet3tools.chain.example import NnetChainExample
+    from nnet3tools.cli.egs_options import (
+        ChainCopyOptions,
+        DiscriminativeCopyOptions,
+        ExampleMergingOptions,
+        FrameCopyOptions,
+    )
     from nnet3tools.io.holder import Holder
     from nnet3tools.training.merging import Mergeable
-
-__all__ = ["MAINS"]
-
-
-# -- options
-
-
-@dataclass(frozen=True)
-class _FrameCopyOptions:
-    common: CopyOptions = option_group("", CopyOptions)
-    frame_shift: int = option(
-        0,
-        "Allows you to shift time values in the supervision data (excluding iVector data).  Only "
-        "really useful for topologies with modulus != 1.  Done after any frame selection.",
-    )
-    frame: str = option(
-        "", "A number 0, 1, etc. to select a single frame of each example, or 'random'"
-    )
-
-
-def _frame_shift_of_sequences() -> int:
-    return option(
-        0,
-        "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
-        "in augmenting data.  Note, the outputs will remain at the closest exact multiples of the "
-        "frame subsampling factor",
-    )
-
-
-@dataclass(frozen=True)
-class _ChainCopyOptions:
-    common: CopyOptions = option_group("", CopyOptions)
-    frame_shift: int = _frame_shift_of_sequences()
-
-
-@dataclass(frozen=True)
-class _DiscriminativeCopyOptions(DrawOptions):
-    frame_shift: int = _frame_shift_of_sequences()
-
-
-@dataclass(frozen=True)
-class _SequenceMergeOptions(ExampleMergingOptions):
-    minibatch_size: str = option("64", MINIBATCH_SIZE_HELP)
-
-
-@dataclass(frozen=True)
-class _ChainMergeOptions(_SequenceMergeOptions):
-    multilingual_eg: bool = option(
-        False,
-        "Set to true if your egs have keys such as key?lang=NAME: outputs are then called "
-        "output-NAME, and minibatches get ?lang=NAME as well (chain2 recipes)",
-    )
 
 
 # -- kinds of examples
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of examples; values that load NumPy or rooms are looked up by module and name.
+class _Kind(NamedTuple):
+    """A kind of examples; what takes time to load is named by module and name.
 
     `encoded` and `mergeable_table` are the holders of tables that are passed on and merged;
-    `merge_rules` is a Mergeable. `copy` runs the copying program.
+    `merge_rules` is a Mergeable. `copy` runs the copying program. The options are in egs_options.
     """
 
     prefix: str
@@ -97,8 +49,8 @@ class _Kind:
     encoded: tuple[str, str]
     mergeable_table: tuple[str, str]
     merge_rules: tuple[str, str]
-    merge_options: type[ExampleMergingOptions]
-    copy_options: type[Any]
+    merge_options: str
+    copy_options: str
     copy: Callable[[Any, list[str]], None]
 
 
@@ -107,7 +59,7 @@ def _imported(place: tuple[str, str]) -> Any:
     return getattr(import_module(f"nnet3tools.{module}"), name)
 
 
-def _copy_frames(options: _FrameCopyOptions, args: list[str]) -> None:
+def _copy_frames(options: FrameCopyOptions, args: list[str]) -> None:
     common = options.common
     if common.changes_nothing and not options.frame and not options.frame_shift:
         copy_examples(args, common, _imported(_FRAMES.encoded), None)
@@ -122,7 +74,7 @@ def _copy_frames(options: _FrameCopyOptions, args: list[str]) -> None:
     copy_examples(args, common, DECODABLE_EXAMPLES, Changes.batched(changes))
 
 
-def _copy_chain(options: _ChainCopyOptions, args: list[str]) -> None:
+def _copy_chain(options: ChainCopyOptions, args: list[str]) -> None:
     common, holder = options.common, _imported(_CHAIN.encoded)
     if common.changes_nothing and not options.frame_shift:
         copy_examples(args, common, holder, None)
@@ -136,7 +88,7 @@ def _copy_chain(options: _ChainCopyOptions, args: list[str]) -> None:
     copy_examples(args, common, holder, Changes.batched(changes))
 
 
-def _copy_discriminative(options: _DiscriminativeCopyOptions, args: list[str]) -> None:
+def _copy_discriminative(options: DiscriminativeCopyOptions, args: list[str]) -> None:
     from nnet3tools.chain.selection import shift_sequence_times
 
     common = CopyOptions(options.random, options.keep_proportion, options.srand)
@@ -154,8 +106,8 @@ _FRAMES = _Kind(
     ("training.encoded_examples", "ENCODED_EXAMPLES"),
     ("training.same_layout", "BATCHED_EXAMPLES"),
     ("training.merging", "MERGEABLE_FRAMES"),
-    ExampleMergingOptions,
-    _FrameCopyOptions,
+    "ExampleMergingOptions",
+    "FrameCopyOptions",
     _copy_frames,
 )
 _CHAIN = _Kind(
@@ -164,8 +116,8 @@ _CHAIN = _Kind(
     ("chain.encoded_examples", "ENCODED_CHAIN_EXAMPLES"),
     ("chain.encoded_examples", "ENCODED_CHAIN_EXAMPLES"),
     ("chain.merging", "MERGEABLE_CHAIN"),
-    _ChainMergeOptions,
-    _ChainCopyOptions,
+    "ChainMergeOptions",
+    "ChainCopyOptions",
     _copy_chain,
 )
 _DISCRIMINATIVE = _Kind(
@@ -174,10 +126,13 @@ _DISCRIMINATIVE = _Kind(
     ("discriminative.example", "DISCRIMINATIVE_EXAMPLE"),
     ("discriminative.example", "DISCRIMINATIVE_EXAMPLE"),
     ("discriminative.merging", "MERGEABLE_DISCRIMINATIVE"),
-    _SequenceMergeOptions,
-    _DiscriminativeCopyOptions,
+    "SequenceMergeOptions",
+    "DiscriminativeCopyOptions",
     _copy_discriminative,
 )
+
+
+_KINDS = (_FRAMES, _CHAIN, _DISCRIMINATIVE)
 
 
 # -- merging the examples of several languages
@@ -210,8 +165,8 @@ def _merge(kind: _Kind, options: ExampleMergingOptions, args: list[str]) -> None
         merge_table(args, options, _imported(kind.mergeable_table), rules)
 
 
-def _programs_of(kind: _Kind) -> dict[str, Main]:
-    """The four programs of a kind, by name."""
+def _program(kind: _Kind, action: str) -> Main:
+    """The program that does `action` to tables of a kind of examples."""
 
     def shuffle(options: ShuffleOptions, args: list[str]) -> None:
         shuffle_table(args, options, _imported(kind.encoded))
@@ -222,25 +177,25 @@ def _programs_of(kind: _Kind) -> dict[str, Main]:
     def merge(options: ExampleMergingOptions, args: list[str]) -> None:
         _merge(kind, options, args)
 
-    two_or_more: tuple[int, int | None] = (2, None)
-    actions: tuple[tuple[str, type[Any], int | tuple[int, int | None], Callable], ...] = (
-        ("copy", kind.copy_options, two_or_more, kind.copy),
-        ("merge", kind.merge_options, 2, merge),
-        ("shuffle", ShuffleOptions, 2, shuffle),
-        ("subset", SubsetOptions, 2, subset),
-    )
-    return {
-        (name := f"{kind.prefix}-{action}-egs"): program(name, USAGE[name], options, num_args)(body)
-        for action, options, num_args, body in actions
-    }
+    name = f"{kind.prefix}-{action}-egs"
+    match action:
+        case "copy":
+            copy_options = _imported(("cli.egs_options", kind.copy_options))
+            return program(name, USAGE[name], copy_options, (2, None))(kind.copy)
+        case "merge":
+            merge_options = _imported(("cli.egs_options", kind.merge_options))
+            return program(name, USAGE[name], merge_options, 2)(merge)
+        case "shuffle":
+            return program(name, USAGE[name], ShuffleOptions, 2)(shuffle)
+        case _:
+            return program(name, USAGE[name], SubsetOptions, 2)(subset)
 
 
-MAINS = {**_programs_of(_FRAMES), **_programs_of(_CHAIN), **_programs_of(_DISCRIMINATIVE)}
-"""Program -> its `main`."""
-
-
+@functools.cache
 def __getattr__(name: str) -> Main:
-    """`nnet3_copy_egs` and its like, which entry points name."""
-    if (main := MAINS.get(name.replace("_", "-"))) is None:
+    """The program of this name with underscores, such as `nnet3_copy_egs`; entry points name it."""
+    prefix, _, action = name.removesuffix("_egs").replace("_", "-").rpartition("-")
+    kind = next((kind for kind in _KINDS if kind.prefix == prefix), None)
+    if kind is None or f"{prefix}-{action}-egs" not in USAGE:
         raise AttributeError(name)
-    return main
+    return _program(kind, action)

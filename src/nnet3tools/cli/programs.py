@@ -1,8 +1,8 @@
 """The list of programs; most are `main` in the module of their name.
 
 The modules are `nnet3_*.py` in this folder, all modules in chain/, data/, decoding/,
-discriminative/ and lang/, and recipe/programs/. Twelve programs for tables of examples are functions
-of egs_programs.py. setup.py runs this file by itself.
+discriminative/ and lang/, and recipe/programs/. Twelve programs for tables of examples are
+functions of egs_programs.py. setup.py runs this file by itself.
 """
 
 from __future__ import annotations

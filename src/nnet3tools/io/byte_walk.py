@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from array import array
 from typing import NamedTuple
 
 from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, AnyBytes, MatrixForm
@@ -53,7 +52,7 @@ class ByteWalk:
 
     def __init__(self, data: bytes | bytearray, at: int) -> None:
         self.data, self.at = data, at
-        self.holes: list[tuple[int, int, MatrixForm | AnyBytes]] = []
+        self.holes: list[tuple[int, int, MatrixForm | AnyBytes | None]] = []
 
     def word(self, word: bytes) -> None:
         """Pass the bytes `word`; OtherFormError if other bytes come."""
@@ -109,9 +108,9 @@ class ByteWalk:
         """Pass a float32 number and add its 4 bytes to the holes."""
         self.word(b"\x04")
         self.skip(4)
-        self.add_hole(self.at - 4)
+        self.add_hole(self.at - 4, AnyBytes(4))
 
-    def float_vector(self) -> array[float]:
+    def float_vector(self) -> tuple[float, ...]:
         """Pass a vector of float32 numbers, add its elements to the holes and return them."""
         self.word(b"FV \x04")
         size = self.integer()
@@ -120,11 +119,11 @@ class ByteWalk:
         begin = self.at
         self.skip(4 * size)
         self.add_hole(begin)
-        return array("f", bytes(self.data[begin : self.at]))
+        return struct.unpack_from(f"<{size}f", self.data, begin)
 
-    def add_hole(self, begin: int) -> None:
-        """Add the bytes from `begin` to the current position to the holes."""
-        self.holes.append((begin, self.at, AnyBytes(self.at - begin)))
+    def add_hole(self, begin: int, form: AnyBytes | None = None) -> None:
+        """Add the bytes from `begin` to the current position to the holes; a form fixes the size."""
+        self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
         """Pass a vector of at least one Index."""

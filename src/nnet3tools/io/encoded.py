@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
-from nnet3tools.io.record import Field, Record
+from nnet3tools.io.record import Field, Kind, Record
 from nnet3tools.io.stream import Reader, Writer
 
 __all__ = ["EncodedRecord", "Layout", "LayoutTable", "encoded_entries", "encoded_holder"]
@@ -54,7 +54,9 @@ class Layout:
     ) -> None:
         self.record, self.fixed, self.forms = record, fixed, forms
         self.rest, self.values = rest, values
-        self.num_seen = 0
+        self._num_seen = 0
+        self.is_common = False
+        """Whether there were so many records of the layout that its pattern pays."""
         self._prototype: Any = None
 
     @cached_property
@@ -75,16 +77,17 @@ class Layout:
         """Matches an entry of an archive, key and record as groups; else the empty string."""
         return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
-    @property
-    def is_common(self) -> bool:
-        """Whether there were so many records of the layout that its pattern pays."""
-        cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
-        return self.num_seen >= _COMMON and cost <= _MOST_COSTLY_PATTERN
+    def count(self, num_more: int) -> None:
+        """Count that many more records of the layout."""
+        self._num_seen += num_more
+        if not self.is_common and self._num_seen >= _COMMON:
+            cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
+            self.is_common = cost <= _MOST_COSTLY_PATTERN
 
-    def prototype(self, data: bytes) -> Any:
-        """A record of the layout, read in full; `data` is one, if none has been read before.
+    def prototype(self, data: bytes = b"") -> Any:
+        """A record of the layout, read in full; it is read from `data` the first time.
 
-        It has the names, indexes and dimensions of all of them. Its elements are any.
+        It has the names, indexes and dimensions of all records. Its elements are any.
         """
         if self._prototype is None:
             self._prototype = self.record.read(Reader(io.BytesIO(data), binary=True))
@@ -126,6 +129,15 @@ class EncodedRecord(Generic[T]):
         else:
             self.layout.record.write(writer, self.whole())
 
+    def with_covered(self, covered: bytes, layout: Layout) -> EncodedRecord[T]:
+        """A record of another layout, which covers other bytes; the rest is the same."""
+        if not self.holes:
+            return EncodedRecord(covered, layout)
+        begin = self.holes[0][0]
+        grown = len(covered) - begin
+        holes = tuple([(a + grown, b + grown) for a, b in self.holes])
+        return EncodedRecord(covered + self.data[begin:], layout, holes)
+
     def hole(self, place: int) -> bytes:
         """The bytes of hole number `place` of `holes`."""
         begin, end = self.holes[place]
@@ -149,12 +161,10 @@ class LayoutTable:
         self._layouts: dict[tuple[Any, Any], Layout] = {}
         self._common: list[Layout] = []  # the one matched last is first
 
-    def find(
-        self, data: bytes | bytearray, start: int
-    ) -> tuple[Layout, tuple[tuple[int, int], ...], int] | None:
-        """Layout, `holes` and end of the record that starts here; None if the walk refuses it.
+    def find(self, data: bytes | bytearray, start: int) -> tuple[EncodedRecord[Any], int] | None:
+        """The record that starts here and its end; None if the walk refuses it.
 
-        The places of holes are relative to the start. IndexError if the data ends too early.
+        IndexError if the data ends too early.
         """
         if (matched := self._match(data, start)) is None:
             walk = ByteWalk(data, start)
@@ -166,21 +176,52 @@ class LayoutTable:
         else:
             layout, end = matched
         if not layout.rest:
-            return layout, (), end
+            return EncodedRecord(bytes(data[start:end]), layout), end
         walk = ByteWalk(data, end)
         try:
             for step in layout.rest:
-                _go_over(walk, step, layout.values)
+                if isinstance(step, bytes):
+                    walk.word(step)
+                else:
+                    _go_over(walk, step, layout.values)
         except OtherFormError:
             return None
-        return layout, tuple([(a - start, b - start) for a, b, _ in walk.holes]), walk.at
+        holes = tuple([(a - start, b - start) for a, b, _ in walk.holes])
+        return EncodedRecord(bytes(data[start : walk.at]), layout, holes), walk.at
+
+    def entries(self, reader: Reader) -> Iterator[tuple[str, EncodedRecord[Any]]]:
+        """Take the entries that are in the reader's buffer."""
+        if not self._common or self._common[0].rest:
+            yield from encoded_entries(reader, self._find_complete)
+            return
+        data = reader.buffered(_AT_HAND)
+        start = 0
+        while True:
+            for layout in self._common:
+                match = layout.entry.match(data, start)
+                if match is not None and match.lastindex:
+                    break
+            else:
+                return
+            if layout is not self._common[0]:
+                self._use(self._common.index(layout))
+            end = match.end()
+            reader.advance(end - start)
+            start = end
+            yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
+
+    def _find_complete(self, data: bytes, start: int) -> tuple[EncodedRecord[Any], int] | None:
+        """The same; None also if the data seems to end too early, which saves a walk."""
+        if self._common and len(data) - start < self._common[0].longest:
+            return None
+        return self.find(data, start)
 
     def encode(self, value: Any) -> EncodedRecord[Any] | None:
         """An object as bytes; None if the walk refuses them."""
         file = io.BytesIO()
         self._record.write(Writer(file), value)
-        found = self.find(data := file.getvalue(), 0)
-        return None if found is None else EncodedRecord(data, *found[:2])
+        found = self.find(file.getvalue(), 0)
+        return None if found is None else found[0]
 
     def changed(
         self,
@@ -190,7 +231,8 @@ class LayoutTable:
     ) -> Layout:
         """A layout with other fixed bytes and forms, and the same rest."""
         found = self._get(fixed, forms, layout.rest, layout.values)
-        found.num_seen = max(found.num_seen, layout.num_seen)
+        if layout.is_common:
+            found.count(_COMMON)
         return found
 
     def _walked(self, walk: ByteWalk) -> Layout:
@@ -202,15 +244,18 @@ class LayoutTable:
             if isinstance(step, Field) and step.ends_layout:
                 rest = _joined([step, *steps])
                 break
-            value = _go_over(walk, step, values)
-            if isinstance(step, Field):
-                values[step.name] = value
+            if isinstance(step, bytes):
+                walk.word(step)
+            else:
+                values[step.name] = _go_over(walk, step, values)
         begins = [begin for begin, _, _ in walk.holes] + [walk.at]
         ends = [start] + [end for _, end, _ in walk.holes]
         fixed = tuple([bytes(walk.data[a:b]) for a, b in zip(ends, begins, strict=True)])
-        layout = self._get(fixed, tuple(form for _, _, form in walk.holes), tuple(rest), values)
-        layout.num_seen += 1
-        if layout.num_seen >= _COMMON and layout.is_common and layout not in self._common:
+        layout = self._get(
+            fixed, tuple(form for _, _, form in walk.holes if form), tuple(rest), values
+        )
+        layout.count(1)
+        if layout.is_common and layout not in self._common:
             self._common.insert(0, layout)
             del self._common[_MAX_COMMON:]
         return layout
@@ -231,14 +276,14 @@ class LayoutTable:
     def _match(self, data: bytes | bytearray, start: int) -> tuple[Layout, int] | None:
         for i, layout in enumerate(self._common):
             if (match := layout.pattern.match(data, start)) is not None:
-                self._use(i)
+                if i:
+                    self._use(i)
                 return layout, match.end()
         return None
 
     def _use(self, place: int) -> None:
         """Make a common layout the first to be tried."""
-        if place:
-            self._common.insert(0, self._common.pop(place))
+        self._common.insert(0, self._common.pop(place))
 
     def runs(self, reader: Reader) -> Iterator[tuple[str, Layout, bytes, list[tuple[int, int]]]]:
         """Take runs of successive entries of one layout that are in the reader's buffer.
@@ -268,16 +313,13 @@ class LayoutTable:
         return []
 
 
-def _go_over(walk: ByteWalk, step: bytes | Field, values: dict[str, Any]) -> Any:
-    """Go over bytes, or a field, whose value is returned; OtherFormError if it is unusual."""
-    if isinstance(step, bytes):
-        walk.word(step)
-        return None
-    walk_value = getattr(step.kind, "walk", None)
-    if walk_value is None:
+def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
+    """Go over a field and return what its walk returns; OtherFormError if it is unusual."""
+    assert isinstance(field.kind, Kind)
+    if field.kind.walk is None:
         raise OtherFormError
-    value = walk_value(walk, values)
-    if not step.usual(value, values):
+    value = field.kind.walk(walk, values)
+    if not field.usual(value, values):
         raise OtherFormError
     return value
 
@@ -322,28 +364,22 @@ def encoded_entries(
 def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:
     """The holder of tables of records that are EncodedRecords, or objects where that cannot be."""
 
-    def find(data: bytes, start: int) -> tuple[EncodedRecord[Any], int] | None:
-        if (found := layouts.find(data, start)) is None:
-            return None
-        layout, holes, end = found
-        return EncodedRecord(data[start:end], layout, holes), end
-
     def read(reader: Reader) -> Any:
-        found: list[tuple[Layout, tuple[tuple[int, int], ...], int]] = []
+        found: list[EncodedRecord[Any]] = []
 
         def end_of(data: bytearray, start: int) -> int | None:
             if (one := layouts.find(data, start)) is None:
                 return None
-            found.append(one)
-            return one[2]
+            found.append(one[0])
+            return one[1]
 
-        data = reader.take(end_of) if reader.binary else None
-        return record.read(reader) if data is None else EncodedRecord(data, *found[-1][:2])
+        is_encoded = reader.binary and reader.take(end_of) is not None
+        return found[-1] if is_encoded else record.read(reader)
 
     return Holder(
         name,
         read,
         lambda writer, value: value.write(writer),
-        entries=lambda reader: encoded_entries(reader, find),
+        entries=layouts.entries,
         adopt=lambda value: value if getattr(value, "RECORD", None) is record else None,
     )

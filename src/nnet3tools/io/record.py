@@ -11,7 +11,7 @@ import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.byte_walk import ByteWalk
@@ -41,8 +41,7 @@ Values = Mapping[str, Any]
 _MAX_COUNT = 1_000_000
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """How one kind of value stands in a file.
 
     `walk(walk, values)` goes over a value in binary and returns what a field's `usual` looks at. A
@@ -91,7 +90,8 @@ MATRIX = Kind(
 """A full, compressed or sparse matrix with a row for each of the `indexes` before it."""
 
 
-@dataclass(frozen=True)
+# The methods that are left out of these classes would take 2 ms of every start.
+@dataclass(eq=False, repr=False)
 class Field:
     """A value of a record: the attribute `name`, after `token` if that is not empty.
 
@@ -157,7 +157,7 @@ class Field:
             yield self
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Repeated(Field):
     """A list of records after a token and their number; `noun` names them in errors."""
 
@@ -193,7 +193,7 @@ class Repeated(Field):
             yield from self.kind.steps(values)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Record:
     """A description of a record: its name in files, its fields, and its class.
 

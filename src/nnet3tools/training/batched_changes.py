@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -231,12 +231,11 @@ class BatchedChanges(Generic[E]):
             io, rows = next(ios)
             is_scaled = not has_weight and io.name == "output" and (weights != 1.0).any()
             columns.append(_changed_matrices(matrices, rows, weights if is_scaled else None))
-        for example, holes in zip(given, zip(*columns, strict=True), strict=True):
-            parts = itertools.chain.from_iterable(zip(new_layout.fixed, holes, strict=False))
-            covered = b"".join([*parts, new_layout.fixed[-1]])
-            size = len(example.covered)
-            moved = [(a + len(covered) - size, b + len(covered) - size) for a, b in example.holes]
-            yield EncodedRecord(covered + example.data[size:], new_layout, tuple(moved))
+        parts: list[Iterable[bytes]] = []
+        for fixed, column in zip(new_layout.fixed, [*columns, None], strict=True):
+            parts += [itertools.repeat(fixed, len(given)), *([] if column is None else [column])]
+        for example, covered in zip(given, map(b"".join, zip(*parts, strict=True)), strict=True):
+            yield example.with_covered(covered, new_layout)
 
 
 def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.encoded import Layout
 from nnet3tools.io.general_matrix import append_rows, compress
 from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, structure_key
 from nnet3tools.training.merging_stats import MergingStats
@@ -111,15 +110,13 @@ class Mergeable(Generic[E]):
 
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
     """A function of examples, computed once for each layout from the prototype."""
-    found: WeakKeyDictionary[Layout, Hashable] = WeakKeyDictionary()
+    of_layout = functools.lru_cache(maxsize=64)(lambda layout: of_prototype(layout.prototype()))
 
     def structure(example: Any) -> Hashable:
-        layout = getattr(example, "layout", None)
-        if layout is None:
+        if (layout := getattr(example, "layout", None)) is None:
             return of_prototype(example)
-        if layout not in found:
-            found[layout] = of_prototype(example.prototype())
-        return found[layout]
+        example.prototype()  # which the layout keeps
+        return of_layout(layout)
 
     return structure
 
