@@ -122,7 +122,7 @@ class ByteWalk:
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
     def add_hole(self, begin: int, form: AnyBytes | None = None) -> None:
-        """Add the bytes from `begin` to the current position to the holes; a form fixes the size."""
+        """Add the bytes from `begin` to here to the holes; a form fixes their size."""
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
