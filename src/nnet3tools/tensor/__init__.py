@@ -75,12 +75,10 @@ row operators upload them once), `persistent_array` for memos. **Random numbers*
 Kaldi's generator. **Decisions and counts of the host**: tensor.recording; numbers that depend on
 data: tensor.number.
 
-**A new special operator** is one file here. If formulas can say it, a function under
-`@operator_of_formulas` that binds them is all: it runs on every device (softmax.py). Otherwise it
-is a plain function under `@operator` (signature = operands, body = reference implementation that
-tests compare with) plus a module a backend, which is found by its place, with `@implements`.
-`gaps(device)` lists what a backend lacks; asking for it is an UnsupportedOperator error at `bind`
-already.
+**A new operator**: if formulas can express it, a function under `@operator_of_formulas` that binds
+them, in a file here (softmax.py); it runs on every device. Otherwise a folder in `operators/`, which
+says what is in it. `gaps(device)` lists the operators without an implementation on a device; asking
+for one is an UnsupportedOperator error at `bind` already.
 """
 
 from __future__ import annotations
