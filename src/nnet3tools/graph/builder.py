@@ -1,12 +1,12 @@
 """Building the computation graph: from the outputs back to their inputs, hop by hop.
 
-What Kaldi's ComputationGraphBuilder (nnet-computation-graph.cc) does one cindex at a time with
-queues is done here a node at a time. A round explores, from the outputs back, the dependencies of
-all cindexes that are wanted and new, and then decides, from the inputs on, which cindexes can be
-computed. A feed-forward network takes one round; a recurrence would take one for each step in time,
-so all steps that the inputs may allow are explored as soon as the first one is wanted.
-What only uncomputable cindexes want is dropped by usable counts, as in Kaldi, and this is what
-ends a recurrence over an unbounded past.
+Kaldi's ComputationGraphBuilder (nnet-computation-graph.cc) handles one cindex at a time with
+queues; this builder handles all cindexes of a node at a time. Each round has two phases. The first
+goes from the outputs back and explores the dependencies of new cindexes. The second goes from the
+inputs on and decides which cindexes can be computed. A feed-forward network takes one round. A
+recurrence would take one round for each step in time; instead, all steps within the inputs' frames
+are explored together. As in Kaldi, usable counts drop cindexes that only uncomputable cindexes
+depend on, which ends a recurrence over an unbounded past.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ from nnet3tools.nnet.indexes import (
 __all__ = ["GraphBuilder"]
 
 _SPARE_ROUNDS = 500
-"""Rounds that building may take beyond what the frames of the request explain."""
+"""Rounds that are allowed beyond the number that the frames of the request explain."""
 
 
 class GraphBuilder:
-    """Builds one graph; for several segments call compute() and prune() for each in turn."""
+    """Builds one graph. For several segments, call compute() and prune() for each in turn."""
 
     def __init__(
         self, plan: NetworkPlan, *, foresee: bool = True, expect_all: bool = False
     ) -> None:
-        """Without `foresee` nothing is explored but what is wanted, which takes longer.
+        """With `foresee`, the steps of recurrences are explored ahead, which saves rounds.
 
-        With `expect_all` it is first tried whether all that outputs may want can be computed: that
-        takes a fifth of the time, or is lost.
+        With `expect_all`, the builder first tries strict_building.py. If all cindexes can be
+        computed, that takes a fifth of the time; otherwise the attempt is wasted.
         """
         self.plan = plan
         self._expects_all = expect_all and not plan.back_edges
@@ -72,14 +72,18 @@ class GraphBuilder:
         self._dirty: set[int] = set()
         self._some_unusable = False
         self._exploring = -1
-        """The node that is explored just now."""
+        """The node that `_explore` is working on."""
         self._foreseen: list[IntArray] = []
-        """Cindexes of recurrences that are explored before anybody has been found to want them."""
+        """Cindexes of recurrences that were explored ahead, before another cindex depends on
+        them."""
         self._frames: tuple[int, int, int] | None = None
-        """First and last frame and number of rows of the inputs; None: nothing is foreseen."""
+        """First and last frame of the inputs, and steps to explore ahead; None: explore none
+        ahead."""
 
     def compute(self, request: ComputationRequest) -> None:
-        """Find the cindexes that the request's outputs may need, and those that can be computed."""
+        """Find the cindexes that the request's outputs may need, and which of them are
+        computable.
+        """
         nnet = self.plan.nnet
         request.validate(nnet)
         self.segment_start = self.store.size
@@ -114,9 +118,9 @@ class GraphBuilder:
         )
 
     def _frames_to_foresee(self, request: ComputationRequest) -> tuple[int, int, int] | None:
-        """The first and last frame that a recurrence may go on to, and in how many steps at most.
+        """The first and last frame to explore a recurrence to, and the largest number of steps.
 
-        None where there is none, and in later segments, which begin where those before ended.
+        None for a network without recurrence, and for later segments of a graph.
         """
         if not self.foresees or self.segment_start:
             return None
@@ -127,7 +131,9 @@ class GraphBuilder:
         return min(int(t.min()) for t in times), max(int(t.max()) for t in times), num_rows
 
     def _max_rounds(self, request: ComputationRequest) -> int:
-        """A recurrence takes at most a round for each frame and dependency that closes a circle."""
+        """The largest number of rounds: one for each frame and each dependency that closes a
+        cycle.
+        """
         times = [
             spec.indexes[:, 1] for spec in request.inputs + request.outputs if len(spec.indexes)
         ]
@@ -135,7 +141,7 @@ class GraphBuilder:
         return _SPARE_ROUNDS + (span + 1) * (1 + len(self.plan.back_edges))
 
     def computable_outputs(self, request: ComputationRequest) -> list[BoolArray]:
-        """For each output which of its rows can be computed; after compute(), before prune()."""
+        """For each output, a flag for each row that can be computed. Call before prune()."""
         ids = [
             self.graph.find(self.plan.nnet.node_index(spec.name), spec.indexes)
             for spec in request.outputs
@@ -143,7 +149,7 @@ class GraphBuilder:
         return [self.store.status[of_output] == COMPUTABLE for of_output in ids]
 
     def graph_index(self, cindex: int) -> tuple[int, int, int]:
-        """(n, t, x) of a cindex; after compute(), before prune()."""
+        """The Index (n, t, x) of a cindex. Call before prune()."""
         n, t, x = unpack(self.store.keys[cindex : cindex + 1])[0].tolist()
         return n, t, x
 
@@ -163,7 +169,7 @@ class GraphBuilder:
         return np.arange(first, first + len(keys), dtype=np.int32)
 
     def _add(self, node: int, keys: KeyArray) -> IntArray:
-        """Ids of cindexes of a node; those that are new are added and queued."""
+        """The ids of cindexes of a node. New cindexes are added to the graph and to the queue."""
         table = self.graph.tables[node]
         if len(table.keys) == 0:
             new = sorted_unique(keys)
@@ -173,7 +179,7 @@ class GraphBuilder:
         missing = ids < 0
         if not np.count_nonzero(missing):
             return ids
-        # All are missing or none, mostly; and these are sorted.
+        # The common cases: all keys are missing, or none; missing keys are sorted already.
         wanted = keys if all_true(missing) else keys[missing]
         new = sorted_unique(wanted)
         further = self._further_keys(node, new)
@@ -188,7 +194,9 @@ class GraphBuilder:
         return ids
 
     def _add_new(self, node: int, keys: KeyArray) -> IntArray:
-        """Add sorted cindexes of a node that are not there yet; their ids follow each other."""
+        """Add new cindexes of a node, given in increasing order, and return their consecutive
+        ids.
+        """
         is_missing_input = node in self.plan.input_nodes
         first = self.store.add(node, keys, NOT_COMPUTABLE if is_missing_input else UNKNOWN)
         self.graph.tables[node].insert(keys, first)
@@ -198,17 +206,17 @@ class GraphBuilder:
         return ids
 
     def _further_keys(self, node: int, new: KeyArray) -> KeyArray:
-        """Where a recurrence, which wants these of a node now, will go on to.
+        """The later steps of a recurrence whose step `new` of a node is being added.
 
-        Exploring them at once saves a round for each step in time. Nothing depends on whether they
-        come to be wanted: each is given up at the end, and stays only if another wants it.
+        Exploring them now saves a round for each step in time. The result does not depend on it:
+        at the end, a step stays only if another cindex depends on it.
         """
         if self._frames is None or (self._exploring, node) not in self.plan.back_edges:
             return new[:0]
         return repeated_beyond(self.graph.tables[node].keys, new, *self._frames)
 
     def _explore(self) -> None:
-        """Find the dependencies of the queued cindexes, each node once."""
+        """Find the dependencies of the queued cindexes, visiting each node once."""
         store = self.store
         for node in self.plan.from_outputs:
             if (batches := self._queue.pop(node, None)) is None:
@@ -230,12 +238,13 @@ class GraphBuilder:
             self._waiting.setdefault(node, []).append((ids, rows))
             self._dirty.add(node)
 
-    # -- usable counts: how many cindexes that are wanted and may be computable want this one
+    # -- usable counts: by cindex, the number of usable cindexes that depend on it
 
     def _want(self, rows: IntArray, num_before: int) -> None:
-        """Count these dependencies up; those that come to be wanted again are taken up again.
+        """Add 1 to the usable count of each dependency in `rows`, and queue those that become
+        usable.
 
-        Ids from `num_before` on have just been made, and are in the queue.
+        Ids from `num_before` on are new, and in the queue already.
         """
         store = self.store
         pending = [rows]
@@ -249,7 +258,9 @@ class GraphBuilder:
             add_counts(store.usable, ids, 1)
 
     def _unwant(self, rows: IntArray) -> None:
-        """Count these dependencies down, and those of whatever nobody wants any more."""
+        """Subtract 1 from the usable count of each dependency, and go on from those that reach
+        0.
+        """
         store = self.store
         pending = [rows]
         while pending:
@@ -260,7 +271,7 @@ class GraphBuilder:
             pending += self._rows_of_explored(unusable)
 
     def _rows_of_explored(self, ids: IntArray) -> list[IntArray]:
-        """The dependencies of those of these that are explored and not found uncomputable."""
+        """The dependencies of the ids that are explored and not known to be uncomputable."""
         store = self.store
         ids = ids[(store.slots[ids] >= 0) & (store.status[ids] != NOT_COMPUTABLE)]
         rows = []
@@ -273,7 +284,7 @@ class GraphBuilder:
     # -- deciding: which cindexes can be computed
 
     def _decide(self) -> None:
-        """Decide on the undecided cindexes of nodes whose dependencies have changed."""
+        """Update the status of undecided cindexes in nodes whose sources have changed."""
         for node in reversed(self.plan.from_outputs):
             if node in self._dirty:
                 self._dirty.discard(node)
@@ -305,7 +316,7 @@ class GraphBuilder:
         self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Which are computable by what is known to be, and which are not whatever is still open."""
+        """Flags for cindexes: computable from known dependencies; uncomputable in any case."""
         store, rule = self.store, self.plan.rules[node]
         if rule.needs_all and rows.shape[1] == 1:
             status = store.status[as_slice(rows[:, 0])]
@@ -321,7 +332,10 @@ class GraphBuilder:
         return computable, ~possible
 
     def prune(self) -> None:
-        """Append inputs and the cindexes that outputs use to the graph; all must be computable."""
+        """Append the inputs and the cindexes that outputs use to the graph.
+
+        All outputs must be computable.
+        """
         if self._strict is not None:
             self._strict.finish(self.graph, self.store)
             self._strict = None
@@ -330,5 +344,5 @@ class GraphBuilder:
 
 
 def _merged(keys: KeyArray, others: KeyArray) -> KeyArray:
-    """The keys of both, sorted; the first themselves if there are no others."""
+    """The union of two sorted key arrays, sorted; `keys` itself if `others` is empty."""
     return np.sort(np.concatenate([keys, others])) if len(others) else keys

@@ -23,17 +23,18 @@ class ComputationGraph:
     """Pruned graph: everything in it is an input or is used to compute an output."""
 
     tables: list[KeyTable]
-    """One a node of the network."""
+    """A table of cindexes for each node of the network."""
     nodes: IntArray = field(default_factory=lambda: np.empty(0, np.int32))
     """Node of each cindex, (N,)."""
     keys: KeyArray = field(default_factory=lambda: np.empty(0, np.int64))
     """Packed Index of each cindex, (N,)."""
     is_input: BoolArray = field(default_factory=lambda: np.empty(0, bool))
-    """Whether the request gives it, (N,)."""
+    """Whether the request gives the cindex as input, (N,)."""
     offsets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
     """Cindex i depends on terms[offsets[i]:offsets[i + 1]]."""
     terms: IntArray = field(default_factory=lambda: np.empty(0, np.int32))
-    """Ids; for a descriptor one a leaf, -1 where the leaf is not used."""
+    """Cindex ids. A cindex of a descriptor has one for each leaf, -1 for a leaf that is not
+    used."""
     segment_ends: list[int] = field(default_factory=list)
     """One past the last id of each segment."""
     node_ranges: list[list[tuple[int, int, int]]] = field(default_factory=list)
@@ -49,7 +50,7 @@ class ComputationGraph:
         return unpack(self.keys[ids])
 
     def find(self, node: int, indexes: IndexArray) -> IntArray:
-        """The id of each (node, Index), -1 where the graph does not have it."""
+        """The id of each (node, Index), -1 if the graph does not contain it."""
         return self.tables[node].find(pack(indexes))
 
     def dependencies(self, ids: IntArray) -> IntArray:

@@ -1,8 +1,8 @@
 """Left and right context of a network: how many frames of input around an output it needs.
 
-Works by trying, as Kaldi's ComputeSimpleNnetContext (nnet-utils.cc): given a window of input
-frames, which outputs in the window can be computed? All shifts modulo the network's modulus are
-tried at once, as so many sequences n of one request.
+As in Kaldi's ComputeSimpleNnetContext (nnet-utils.cc), the context is found by trial: for a window
+of input frames, it is found which outputs in the window can be computed. One request tries all
+shifts of the window modulo the network's modulus, each as a sequence n.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class NnetContext(NamedTuple):
 
 _FIRST_WINDOW, _WINDOW_LIMIT = 40, 800
 _FIRST_SHIFTS = 16
-"""Shifts tried first: a window that is too small is mostly too small for these."""
+"""Shifts tried first; a window that is too small usually fails for one of them."""
 _CHUNK_ROWS = 1 << 19
-"""Rows of one request (some 150 bytes each)."""
+"""Rows of one request; a row takes about 150 bytes."""
 _MAX_ROWS = 1 << 27
-"""Rows that may be tried: some 10 s, as Round(ivector, 10000) takes."""
+"""The largest number of rows to try. It takes about 10 s, for example Round(ivector, 10000)."""
 
 
 def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
     """Context of a network with input "input", output "output" and perhaps input "ivector".
 
-    Raises UserError for other networks, and for those whose context is too wide to be found.
+    UserError for other networks, and for a context that is too wide to be found.
     """
     if not nnet.is_simple():
         raise UserError(
@@ -60,7 +60,7 @@ def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
     while window < _WINDOW_LIMIT:
         if (context := _context_in_window(plan, modulus, window)) is not None:
             left, right = context
-            # One shift more than there are: the last must come out as the first.
+            # The modulus itself is tried as well: it must give the same context as shift 0.
             if left[0] != left[-1] or right[0] != right[-1]:
                 raise UserError("the network's context changes with time: cannot tell what it is")
             return NnetContext(int(left.max()), int(right.max()), modulus)
@@ -97,7 +97,7 @@ def _rows_of_shift(plan: NetworkPlan, window: int) -> int:
 
 
 def _check_period(plan: NetworkPlan) -> None:
-    """UserError if trying all shifts would take too long."""
+    """Raise UserError if trying all shifts would take too long."""
     modulus = plan.nnet.modulus()
     if modulus * _rows_of_shift(plan, 16 * _FIRST_WINDOW) > _MAX_ROWS:
         raise UserError(
@@ -107,7 +107,7 @@ def _check_period(plan: NetworkPlan) -> None:
 
 
 def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationRequest:
-    """Inputs and outputs t = shift ... shift + window - 1, a sequence for each shift."""
+    """A request for inputs and outputs t = shift ... shift + window - 1, one sequence a shift."""
     n = np.arange(len(shifts))[:, None]
     t = shifts[:, None] + np.arange(window)
     rows = make_indexes(n, t)
@@ -120,7 +120,7 @@ def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationR
 
 
 def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray:
-    """Which of those outputs can be computed, (shifts, window)."""
+    """Whether each output of that request can be computed, shape (shifts, window)."""
     request = _request(plan, shifts, window)
     builder = GraphBuilder(plan)
     builder.compute(request)
@@ -130,9 +130,8 @@ def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray
 def draw_before_statistics(nnet: Nnet) -> None:
     """Draw the random numbers that Kaldi draws while it finds an acoustic model's context.
 
-    Kaldi does so when it reads the model, before it makes up random statistics for batch norm
-    components without any. If the network has no such component, nothing is drawn: the numbers
-    would not show.
+    Kaldi does so when it reads the model, before it invents random statistics for batch norm
+    components that have none. Without such a component the draws have no effect, and are left out.
     """
     if any(isinstance(c, BatchStatisticsComponent) and c.count == 0.0 for c in nnet.components):
         _draw_context_checks(nnet)

@@ -19,7 +19,7 @@ Graph = Sequence[Sequence[int]]
 
 
 def consumers(nnet: Nnet) -> list[list[int]]:
-    """For each node its users: the nodes that take their value from it, increasing."""
+    """For each node, the nodes that read its value, in increasing order."""
     graph: list[list[int]] = [[] for _ in range(nnet.num_nodes)]
     for node in range(nnet.num_nodes):
         for source in nnet.node_inputs(node):
@@ -28,7 +28,7 @@ def consumers(nnet: Nnet) -> list[list[int]]:
 
 
 def _depth_first(graph: Graph, start: int, seen: list[bool]) -> Iterator[int]:
-    """Nodes not seen yet that `start` leads to, each after all that it leads to."""
+    """The unseen nodes reachable from `start`, each after its successors (postorder)."""
     seen[start] = True
     path = [(start, iter(graph[start]))]
     while path:
@@ -44,16 +44,16 @@ def _depth_first(graph: Graph, start: int, seen: list[bool]) -> Iterator[int]:
 
 
 def visit_order(graph: Graph, starts: Sequence[int]) -> list[int]:
-    """Nodes reachable from `starts`, each before those it leads to except along cycles."""
+    """The nodes reachable from `starts`, each before its successors except along cycles."""
     seen = [False] * len(graph)
     finished = [n for start in starts if not seen[start] for n in _depth_first(graph, start, seen)]
     return finished[::-1]
 
 
 def top_sort(graph: Graph) -> list[int]:
-    """Position of each node of an acyclic graph, before all that it leads to.
+    """The position of each node of an acyclic graph in a topological order.
 
-    The last of the nodes without order between them comes first, as in Kaldi.
+    Of nodes without an order between them the last one comes first, as in Kaldi.
     """
     position = [0] * len(graph)
     for i, node in enumerate(visit_order(graph, range(len(graph)))):
@@ -68,7 +68,7 @@ def find_sccs(graph: Graph) -> list[list[int]]:
     on_stack = [False] * len(graph)
     stack: list[int] = []
     place: list[int] = [0] * len(graph)
-    """Where on the stack each node is."""
+    """Place of each node on the stack."""
     sccs: list[list[int]] = []
     count = 0
     for start in range(len(graph)):
@@ -103,7 +103,7 @@ def find_sccs(graph: Graph) -> list[list[int]]:
 
 
 def node_epochs(graph: Graph) -> list[int]:
-    """Epoch of each node, given each node's consumers."""
+    """The epoch of each node, given the consumers of each node."""
     sccs = find_sccs(graph)
     scc_of = [0] * len(graph)
     for i, scc in enumerate(sccs):

@@ -1,4 +1,4 @@
-"""Why an output cannot be computed, in one line."""
+"""An explanation, in one line, why an output cannot be computed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ __all__ = ["explain_uncomputable"]
 
 
 def explain_uncomputable(builder: GraphBuilder, request: ComputationRequest) -> str:
-    """Which output row is not computable and what it lacks; empty if all are."""
+    """The first uncomputable output row and the missing input; empty if all rows are computable."""
     for spec, computable in zip(request.outputs, builder.computable_outputs(request), strict=True):
         if computable.all():
             continue
         if builder.foresees and builder.segment_start == 0:
-            # What was explored too much would not be the first thing that is missing.
+            # Without exploring ahead, the first missing dependency is the one that the user needs
+            # to know.
             builder = GraphBuilder(builder.plan, foresee=False)
             builder.compute(request)
         row = int(np.flatnonzero(~computable)[0])
@@ -43,7 +44,7 @@ def _name(builder: GraphBuilder, cindex: int) -> str:
 
 
 def _reason(builder: GraphBuilder, start: int) -> str:
-    """Follow missing dependencies to an input that is not given, or round a circle."""
+    """Follow missing dependencies to an input that is not given, or around a cycle."""
     store = builder.store
     came_from = {start: -1}
     pending = [start]
@@ -65,7 +66,7 @@ def _reason(builder: GraphBuilder, start: int) -> str:
 
 
 def _given(builder: GraphBuilder, cindex: int) -> str:
-    """Which times of the same node, n and x are given."""
+    """Words about the times t that are given for the cindex's node, n and x."""
     n, _, x = builder.graph_index(cindex)
     table = builder.graph.tables[int(builder.store.nodes[cindex])]
     indexes = unpack(table.keys[builder.store.is_input[table.ids]])
@@ -76,13 +77,13 @@ def _given(builder: GraphBuilder, cindex: int) -> str:
 
 
 def _missing(builder: GraphBuilder, terms: IntArray) -> IntArray:
-    """The cindexes among these that are not computable."""
+    """The cindexes among `terms` that are not computable."""
     terms = terms[terms >= 0]
     return terms[builder.store.status[terms] != COMPUTABLE]
 
 
 def _path(builder: GraphBuilder, came_from: dict[int, int], end: int) -> str:
-    """The cindex at the end, and through which components it is wanted."""
+    """Words for the last cindex of a path and the components on the way to it."""
     nnet = builder.plan.nnet
     through = []
     cindex = came_from[end]

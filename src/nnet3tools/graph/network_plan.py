@@ -1,4 +1,4 @@
-"""A network's structure as compiling needs it, worked out once for all requests."""
+"""The facts about a network's structure that compilation needs, found once for all requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NetworkPlan"]
 
 
 class NetworkPlan:
-    """Rules, order and epochs of the nodes of one network (which must not change afterwards)."""
+    """Rules, order and epochs of the nodes of one network, which must not change afterwards."""
 
     def __init__(self, nnet: Nnet) -> None:
         self.nnet = nnet
@@ -24,11 +24,11 @@ class NetworkPlan:
         """Epoch of each node, from 0; a recurrence is one epoch."""
         inputs = [list(rule.sources) for rule in self.rules]
         self.from_outputs = visit_order(inputs, nnet.output_nodes())
-        """Nodes that outputs need, each before its inputs (recurrences apart)."""
+        """The nodes that outputs need, each before its sources except in recurrences."""
         position = {node: i for i, node in enumerate(self.from_outputs)}
         edges = [(node, source) for node in position for source in inputs[node]]
         self.back_edges = frozenset(
             (node, source) for node, source in edges if position[source] < position[node]
         )
-        """(node, source) of dependencies against that order, which close recurrences."""
+        """(node, source) of the dependencies against that order; they close recurrences."""
         self.input_nodes = frozenset(nnet.input_nodes())

@@ -1,8 +1,8 @@
-"""Dependencies of each kind of node, and when it can be computed: one rule object a node.
+"""Rules, one object for each node: its dependencies, and when it can be computed.
 
-A rule answers for many cindexes of its node at once. Dependencies are rows of cindex ids, shape
-(N, width); for a descriptor column i is leaf i of its parts (in Kaldi's order), for a component the
-inputs of the row, padded with -1.
+A rule handles many cindexes of its node in one call. Dependencies are rows of cindex ids, shape
+(N, width). In a descriptor's row, column i belongs to leaf i of its parts, in Kaldi's order. A
+component's row holds its inputs, padded with -1.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ __all__ = [
 ]
 
 _TIMES_TRIED = (0, 1, 2, 3, 5, 7, 11, 64, 1000, -1)
-"""Of output rows, to see whether a component's inputs stand at fixed distances from them."""
+"""Times of output rows at which a component is asked whether its inputs have fixed time offsets."""
 _NO_INDEXES = np.empty((0, 3), np.int32)
 
 AddCindexes = Callable[[int, KeyArray], IntArray]
-"""(node, keys) -> ids: cindexes of a node, added to the graph where they are not in it."""
+"""(node, keys) -> ids: finds the cindexes of a node, and adds missing ones to the graph."""
 
 
 class NodeRule:
     """The rule of an input node: it depends on nothing and is computable only if it is given."""
 
     sources: tuple[int, ...] = ()
-    """Nodes it may depend on, sorted."""
+    """The nodes that this node may depend on, sorted."""
     has_fixed_times = False
-    """Whether all rows take something from one time, whatever theirs is."""
+    """Whether some dependency has the same time for all rows, such as an i-vector at t = 0."""
     needs_all = True
-    """Whether a row can be computed exactly if all its dependencies can, and then uses them all."""
+    """Whether each row needs, and uses, all of its dependencies."""
 
     @property
     def is_strict(self) -> bool:
-        """As `needs_all`, for rules whose rows may be padded."""
+        """Whether `needs_all` holds and no row is padded."""
         return self.needs_all
 
     def time_shifts(self) -> list[tuple[int, int]] | None:
-        """(source, frames) of all that a row may depend on, if that is at the same n and x.
+        """(source, time offset in frames) of each dependency that a row may have.
 
-        None if it is not, or not at the same distance in time from every row. What all rows take
-        from time 0, such as an i-vector, counts as no later than they are (`has_fixed_times`).
+        None if a dependency has another n or x than the row, or no constant offset. A dependency
+        at time 0 for all rows (`has_fixed_times`) is listed with offset 0.
         """
         return []
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
-        """Ids of the dependencies of these cindexes of this node, (N, width)."""
+        """Ids of the dependencies of N cindexes of this node, (N, width)."""
         return np.empty((len(keys), 0), np.int32)
 
     def used(
@@ -74,16 +74,16 @@ class NodeRule:
         dependency_keys: KeyArray,
         available: BoolArray,
     ) -> tuple[BoolArray, BoolArray]:
-        """Which rows can be computed from the available dependencies, and which of these they use.
+        """Flags: rows that can be computed, (N,), and dependencies that they use, (N, width).
 
-        `dependency_keys` and `available` are shaped like `dependencies`; returns (N,), (N, width).
+        `dependency_keys` and `available` have the shape of `dependencies`, (N, width).
         """
         computable: BoolArray = np.all(available, axis=1)
         return computable, available & computable[:, None]
 
 
 class SameIndexRule(NodeRule):
-    """A simple component or a dim-range node: needs the same Index of one other node."""
+    """A simple component or a dim-range node: it needs the same Index of one other node."""
 
     def __init__(self, source: int) -> None:
         self.sources = (source,)
@@ -96,7 +96,7 @@ class SameIndexRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """A component that is not simple."""
+    """The rule of a component that is not simple."""
 
     needs_all = False
 
@@ -149,7 +149,7 @@ class ComponentRule(NodeRule):
 
 
 class DescriptorRule(NodeRule):
-    """A descriptor: its leaves side by side, its parts all needed."""
+    """The rule of a descriptor: it needs all of its parts."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._parts = descriptor.parts
@@ -166,9 +166,9 @@ class DescriptorRule(NodeRule):
 
     @cached_property
     def answers(self) -> BoolArray:
-        """(2 ** leaves,) whether a row is computable; bit i of the place: whether leaf i is there.
+        """Whether a row is computable, for each set of available leaves: (2 ** leaves,) flags.
 
-        The Index of the row does not matter.
+        Bit i of an entry's place says that leaf i is available. The row's Index does not matter.
         """
         cases = np.arange(1 << len(self._leaves))
         available = (cases[:, None] >> np.arange(len(self._leaves)) & 1).astype(np.bool_)
@@ -240,7 +240,7 @@ class DescriptorRule(NodeRule):
 
 
 def _needs_all(part: SumDescriptor) -> bool:
-    """Whether a part has neither IfDefined nor Failover (Const needs nothing)."""
+    """Whether a descriptor's part has neither IfDefined nor Failover; Const has no dependencies."""
     match part:
         case Joined(operator, terms):
             return operator == "Sum" and all(map(_needs_all, terms))
@@ -250,7 +250,7 @@ def _needs_all(part: SumDescriptor) -> bool:
 
 
 def _time_shift(leaf: Forwarding) -> tuple[int, int] | None:
-    """(node, frames) if a leaf shifts the time of one node's Indexes, else None."""
+    """(node, time offset) of a leaf that reads one node with an offset; None for other leaves."""
     frames = 0
     while isinstance(leaf, Offset) and leaf.x == 0:
         frames += leaf.t
@@ -259,7 +259,7 @@ def _time_shift(leaf: Forwarding) -> tuple[int, int] | None:
 
 
 def _node_at_time_0(leaf: Forwarding) -> int | None:
-    """The node that a leaf wants at time 0 whatever the row's own time is; None for others."""
+    """The node that a leaf reads at time 0 for all rows; None for other leaves."""
     match leaf:
         case ReplaceIndex(NodeTerm(node), "t", 0):
             return node

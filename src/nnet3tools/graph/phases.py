@@ -1,8 +1,8 @@
 """Phases: an order in which the cindexes of a graph can be computed.
 
-All cindexes of a phase can be computed at once, after those of earlier phases. A node outside
-recurrences is one phase; within a recurrence the phase of a cindex is the length of the longest
-chain of dependencies inside it (Kaldi's ComputeComputationPhases, nnet-computation-graph.cc).
+The cindexes of a phase depend only on cindexes of earlier phases. A node outside recurrences is one
+phase. Within a recurrence, the phase of a cindex is the length of its longest chain of dependencies
+inside the recurrence (Kaldi's ComputeComputationPhases, nnet-computation-graph.cc).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sub_phases(
 ) -> Iterator[tuple[int, IntArray]]:
     """(node, ids) in the order of computation: the phases of one segment, split by node.
 
-    Ids are in Kaldi's order of Indexes. What the request gives comes first.
+    Ids are in Kaldi's order of Indexes. Cindexes that the request gives come first.
     """
     of_epoch: dict[int, _Ranges] = {}
     given: list[tuple[int, IntArray]] = []
@@ -54,7 +54,7 @@ def sub_phases(
 
 
 def _num_given(graph: ComputationGraph, ranges: _Ranges) -> list[int]:
-    """Of each of these ranges how many cindexes the request gives."""
+    """For each (node, first id, end), the number of cindexes that the request gives."""
     before = np.concatenate([[0], np.cumsum(graph.is_input)])
     counts: list[int] = [int(before[end] - before[first]) for _, first, end in ranges]
     return counts
@@ -91,7 +91,7 @@ def _recurrent_phases(
 def _edges_inside(
     graph: ComputationGraph, ids: IntArray
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Dependencies between these (increasing) ids, as positions: (user, used), each (M,)."""
+    """The M dependencies between `ids` (increasing), as places in `ids`: (users, used)."""
     position = np.full(graph.num_cindexes + 1, -1, np.int64)
     position[ids] = np.arange(len(ids))
     counts = graph.offsets[ids + 1] - graph.offsets[ids]
@@ -104,7 +104,10 @@ def _edges_inside(
 def _longest_chains(
     size: int, users: NDArray[np.int64], used: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Length of the longest chain of edges behind each of `size` points, -1 on or behind cycles."""
+    """For each of `size` points, the length of its longest chain of dependencies.
+
+    It is -1 for points on a cycle, and for points that depend on a cycle.
+    """
     missing = np.bincount(users, minlength=size)
     order = np.argsort(used, kind="stable")
     users_by_used = users[order]

@@ -1,7 +1,7 @@
-"""Pruning: the cindexes that the outputs use, of all that building the graph came across.
+"""Pruning: keeps the cindexes that the outputs use, and gives them their final ids.
 
-Optional dependencies that exist but are not used, and what only they need, drop out; the rest gets
-its final numbers (Kaldi's ComputationGraphBuilder::Prune, nnet-computation-graph.cc).
+Optional dependencies that are not used, and their own dependencies, are removed (Kaldi's
+ComputationGraphBuilder::Prune, nnet-computation-graph.cc).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nnet3tools.nnet.indexes import BoolArray, IntArray
 __all__ = ["prune_segment"]
 
 _UsedRows = dict[int, tuple[IntArray, IntArray]]
-"""Node -> (ids in the order of keys, rows of the dependencies they use)."""
+"""Node -> (ids in the order of keys, rows of the dependencies that they use)."""
 
 
 def prune_segment(
@@ -35,8 +35,9 @@ def prune_segment(
     dependency_rows: list[DependencyRows],
     start: int,
 ) -> None:
-    """Number the inputs and what the outputs use, of the ids from `start` on, and add them to
-    the graph; `store` then holds just these. All outputs must be computable.
+    """Add one segment to the graph: of the ids from `start` on, the inputs and all used cindexes.
+
+    Afterwards `store` holds these cindexes under their new ids. All outputs must be computable.
     """
     finder = _Finder(plan, graph, store, dependency_rows, start)
     finder.find()
@@ -58,14 +59,14 @@ class _Finder:
         self._dependency_rows, self._start = dependency_rows, start
         self.used_rows: _UsedRows = {}
         self.required: BoolArray = store.is_input[: store.size].copy()
-        """A flag for each cindex; inputs are kept in any case."""
+        """A flag for each cindex; inputs are always kept."""
         self.required[:start] = True
 
     def find(self) -> None:
         """Fill in `required` and `used_rows`."""
         for node in self._plan.nnet.output_nodes():
             self.required[self._graph.tables[node].ids] = True
-        # Once round by nodes is enough where nothing recurs.
+        # Without a recurrence, one visit to each node is enough.
         left_over: list[IntArray] = []
         places_of: dict[int, slice | IntArray] = {}
         for node in self._plan.from_outputs:
@@ -87,7 +88,9 @@ class _Finder:
                 self.used_rows[node] = ids[kept], rows[kept]
 
     def _computed(self, node: int) -> tuple[IntArray, slice | IntArray]:
-        """The cindexes of a node that this segment can compute, and `as_slice` of them."""
+        """The ids of a node's computable cindexes in this segment; the same as a slice if
+        possible.
+        """
         ids = self._graph.tables[node].ids
         if self._start:
             ids = ids[ids >= self._start]
@@ -99,7 +102,7 @@ class _Finder:
         return ids, as_slice(ids)
 
     def _used(self, node: int, places: slice | IntArray) -> IntArray:
-        """The dependencies that computable cindexes of a node use, -1 for those they do not."""
+        """The dependencies of a node's computable cindexes, -1 for those that they do not use."""
         store, rule = self._store, self._plan.rules[node]
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:
@@ -109,10 +112,10 @@ class _Finder:
         return np.where(used, rows, np.int32(-1))
 
     def _follow(self, new: IntArray) -> None:
-        """Mark the dependencies of these required cindexes as required, then theirs, and so on.
+        """Mark everything that the cindexes `new` depend on, directly or not, as required.
 
-        Where networks recur there is a generation for each frame or more, so that each must cost
-        little: this goes by ids, not by nodes.
+        A recurrence needs a round for each frame or more, so a round must be cheap: it works on
+        ids, without a loop over nodes.
         """
         size = self._store.size
         starts, widths = np.zeros(size, np.int64), np.zeros(size, np.int64)
@@ -132,8 +135,8 @@ class _Finder:
 def _renumber(
     graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _UsedRows
 ) -> None:
-    """Append the required cindexes to the graph, node by node, in the order of keys."""
-    # One more entry than there are ids, so that -1 stays -1.
+    """Append the cindexes to keep to the graph, node by node, in the order of keys."""
+    # The additional last entry maps id -1 to -1.
     new_of = np.full(store.size + 1, -1, np.int32)
     new_of[:start] = np.arange(start)
     ranges: list[tuple[int, int, int]] = []
@@ -179,7 +182,7 @@ def _renumber(
 def _renumbered_rows(
     used_rows: tuple[IntArray, IntArray] | None, new_of: IntArray, first: int, end: int
 ) -> IntArray:
-    """Dependencies of cindexes first ... end - 1 of a node, in that order, under new ids."""
+    """The dependencies, under new ids, of a node's cindexes first ... end - 1."""
     if used_rows is None:
         return np.empty((end - first, 0), np.int32)
     ids, rows = used_rows

@@ -1,7 +1,6 @@
-"""Kaldi's queues over cindexes, one cindex at a time: the reference for the replay of its search.
+"""A replay of Kaldi's graph search with its queues, one cindex at a time.
 
-`native/` does the same in C; `strict_search` does it with arrays, where every cindex needs, and
-has, all of its dependencies.
+`native/queue_search.c` does the same in C.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["QueueSearch"]
 
 
 class QueueSearch:
-    """Kaldi's queues over the cindexes, by the ids that our own builder gives them."""
+    """Kaldi's queues over the cindexes, which have the ids that GraphBuilder gave them."""
 
     def __init__(self, builder: GraphBuilder, request: ComputationRequest) -> None:
         store, size = builder.store, builder.store.size
@@ -28,7 +27,7 @@ class QueueSearch:
         self.facts = SearchFacts(builder)
         self.nodes: list[int] = store.nodes[:size].tolist()
         self.rows = _explored(builder)
-        """By cindex its dependencies as its node's rule gives them, -1 for none."""
+        """By cindex, its dependencies as its node's rule gives them, padded with -1."""
         self.answers: dict[tuple[int, tuple[bool, ...]], bool] = {}
         self.is_input: list[bool] = store.is_input[:size].tolist()
         self.status = [COMPUTABLE if given else UNKNOWN for given in self.is_input]
@@ -48,7 +47,7 @@ class QueueSearch:
         self.queue, self.next = self.next, []
 
     def sizes(self) -> Iterator[int]:
-        """After each hop, until the queue is empty, the number of cindexes found."""
+        """The number of cindexes found after each hop, until the queue is empty."""
         while True:
             self.hop()
             yield self.num_cindexes
@@ -56,7 +55,10 @@ class QueueSearch:
                 return
 
     def hop(self) -> None:
-        """BuildGraphOneIter: the whole queue, last in first out; cindexes queued meanwhile wait."""
+        """Process the queue, last in first out, as BuildGraphOneIter.
+
+        Cindexes that are queued during the hop wait for the next one.
+        """
         queued, usable, dependencies = self.queued, self.usable, self.dependencies
         for cindex in reversed(self.queue):
             queued[cindex] = False
@@ -97,7 +99,7 @@ class QueueSearch:
         statuses, queued = self.status, self.queued
         status = COMPUTABLE
         for dependency in self.dependencies[cindex] or (-1,):
-            # Mostly all can be computed; an input that is not given has no dependencies.
+            # The common case: all can be computed. An input that is not given has no dependencies.
             if dependency < 0 or statuses[dependency] != COMPUTABLE:
                 status = self._judge(cindex)
                 break
@@ -133,7 +135,7 @@ class QueueSearch:
         return NOT_COMPUTABLE
 
     def _can(self, cindex: int, available: tuple[bool, ...]) -> bool:
-        """Whether a cindex can be computed from those of its dependencies that are available."""
+        """Whether a cindex can be computed from its dependencies flagged as available."""
         node = self.nodes[cindex]
         rule, case = self.plan.rules[node], (node, available)
         if isinstance(rule, DescriptorRule) and (remembered := self.answers.get(case)) is not None:
@@ -142,7 +144,7 @@ class QueueSearch:
         self.answers[case] = answer = self.facts.can(cindex, row, np.array(available, np.bool_))
         return answer
 
-    # -- usable counts; explicit stacks, for recurrences are deep
+    # -- usable counts, with explicit stacks because recurrences are deep
 
     def _count_up(self, cindex: int) -> None:
         if self.usable[cindex] > 0 or not self.dependencies[cindex]:
@@ -174,7 +176,7 @@ class QueueSearch:
             if self.usable[unused] == 0 and self.status[unused] != NOT_COMPUTABLE:
                 stack += self.dependencies[unused] or ()
 
-    # -- cindexes that our builder had no need to look at
+    # -- cindexes that GraphBuilder did not explore
 
     def _ask(self, cindex: int) -> list[int]:
         """Find the dependencies of a cindex by its node's rule."""
@@ -193,7 +195,7 @@ class QueueSearch:
 
 
 def _explored(builder: GraphBuilder) -> dict[int, list[int]]:
-    """The dependencies of all cindexes that the builder has explored."""
+    """The dependencies of each cindex that the builder has explored."""
     store = builder.store
     of_cindex: dict[int, list[int]] = {}
     for node, rows in enumerate(builder.dependency_rows):

@@ -1,4 +1,4 @@
-"""ComputationRequest: which rows are given, which are wanted, and which derivatives.
+"""ComputationRequest: the rows of inputs and outputs, and the derivatives, to compute.
 
 Kaldi's structs IoSpecification and ComputationRequest (nnet-computation.h), with index arrays.
 """
@@ -37,7 +37,7 @@ class IoSpecification:
     def from_range(
         cls, name: str, t_begin: int, t_end: int, has_deriv: bool = False
     ) -> IoSpecification:
-        """Rows n = 0, x = 0, t = t_begin ... t_end - 1."""
+        """A specification with the rows n = 0, x = 0, t = t_begin ... t_end - 1."""
         return cls(name, make_indexes(0, np.arange(t_begin, t_end)), has_deriv)
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +85,7 @@ class IoSpecification:
 
 @dataclass(eq=False)
 class ComputationRequest:
-    """Inputs, outputs and derivatives to compute; equal requests hash alike, as cache keys."""
+    """Inputs, outputs and derivatives to compute. Equal requests have equal hashes."""
 
     inputs: list[IoSpecification] = field(default_factory=list)
     outputs: list[IoSpecification] = field(default_factory=list)
@@ -104,12 +104,12 @@ class ComputationRequest:
 
     @property
     def needs_derivatives(self) -> bool:
-        """Whether there is a backward part (for the model or for some input)."""
+        """Whether a derivative of the model or of an input is wanted."""
         return self.need_model_derivative or any(spec.has_deriv for spec in self.inputs)
 
     @property
     def max_output_time(self) -> int:
-        """The largest t of any output row; RequestError if there is none."""
+        """The largest t of all output rows. RequestError if there are no rows."""
         times = [int(spec.indexes[:, 1].max()) for spec in self.outputs if len(spec.indexes)]
         if not times:
             raise RequestError("computation request: it asks for no output rows")
@@ -136,7 +136,7 @@ class ComputationRequest:
         return ", ".join(parts)
 
     def validate(self, nnet: Nnet) -> None:
-        """Raise RequestError, in one line, if this cannot be asked of `nnet`."""
+        """Raise RequestError, in one line, if the request does not fit the network."""
         for kind, spec in self._specs():
             node = nnet.node_index(spec.name)
             if node < 0:
@@ -174,7 +174,7 @@ class ComputationRequest:
 
     @classmethod
     def read(cls, reader: Reader) -> ComputationRequest:
-        """Read in Kaldi's text or binary form; DataError if it is broken."""
+        """Read in Kaldi's text or binary form. DataError for malformed input."""
         reader.expect_token("<ComputationRequest>")
         reader.expect_token("<NumInputs>")
         num_inputs = reader.read_size()
@@ -193,7 +193,7 @@ class ComputationRequest:
 
     @classmethod
     def from_text(cls, text: str) -> ComputationRequest:
-        """Read what a user wrote in Kaldi's text form; TextError if it is malformed."""
+        """Read Kaldi's text form as users write it. TextError if it is malformed."""
         from nnet3tools.grammars.request import read_request
 
         def specs(listed: list[tuple[str, list[int], bool]]) -> list[IoSpecification]:

@@ -1,8 +1,8 @@
-"""What the replay of Kaldi's graph search asks about cindexes that the builder knows less of.
+"""Dependencies of cindexes for the replay of Kaldi's graph search.
 
-Kaldi explores a recurrence into the past until it has found out that nothing there can be computed;
-our builder stops earlier. What cindexes depend on that it did not explore is asked here, for all
-of a node at once.
+Kaldi explores a recurrence into the past until it finds that nothing there can be computed.
+GraphBuilder stops earlier. `SearchFacts` finds the dependencies of the cindexes that GraphBuilder
+did not explore, for all cindexes of a node in one call.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, repeated_beyo
 __all__ = ["Found", "SearchFacts"]
 
 _STEPS_AHEAD = 16
-"""Of a recurrence that are foreseen: Kaldi's search of an LSTM goes on for about as many."""
+"""Steps of a recurrence to add ahead; Kaldi's search of an LSTM explores about as many."""
 _EVER = 1 << 26
-"""Frames before or after any request's."""
+"""A time beyond the frames of all requests."""
 
 
 class Found(NamedTuple):
-    """The dependencies of some cindexes of one node."""
+    """The dependencies of cindexes of one node."""
 
     ids: IntArray
-    """Those that were asked about."""
+    """The cindexes."""
     rows: IntArray
-    """(ids, width), padded with -1."""
+    """Their dependencies, (ids, width), padded with -1."""
     new_nodes: IntArray
-    """The nodes of cindexes that occur here for the first time; their ids follow the others'."""
+    """The nodes of dependencies that are new cindexes; these have the next free ids, in order."""
 
 
 class SearchFacts:
-    """The cindexes of a builder that has explored a request and not pruned it, and further ones."""
+    """The cindexes of a builder after compute() and before prune(), and further cindexes."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         store = builder.store
@@ -45,19 +45,19 @@ class SearchFacts:
         self._explored = store.slots[: store.size] >= 0
         self._builders_tables = builder.graph.tables
         self._tables: dict[int, KeyTable] = {}
-        """Of nodes that were asked about."""
+        """Tables of the nodes whose dependencies were found here."""
         self._unasked: dict[int, list[IntArray]] = {}
-        """By node the cindexes that nobody has explored."""
+        """`_unasked[node]`: cindexes of the node whose dependencies are not known yet."""
         self._new_nodes: list[IntArray] = []
         self._asking = -1
-        """The node whose dependencies are looked for."""
+        """The node whose dependencies `dependencies` is finding."""
 
     def node(self, cindex: int) -> int:
         """The node of a cindex."""
         return int(self._nodes[cindex])
 
     def dependencies(self, cindex: int) -> Found:
-        """Those of a cindex, and of all others of its node that nobody has asked about."""
+        """Dependencies of all cindexes of a cindex's node whose dependencies are not known yet."""
         node = self.node(cindex)
         self._table(node)
         unasked = self._unasked[node]
@@ -68,13 +68,15 @@ class SearchFacts:
         return Found(ids, np.ascontiguousarray(rows, np.int32), new_nodes)
 
     def can(self, cindex: int, row: IntArray, available: BoolArray) -> bool:
-        """Whether a cindex can be computed from those of its dependencies that are available."""
+        """Whether a cindex with dependencies `row` can be computed from those flagged as
+        available.
+        """
         rule = self._rules[self.node(cindex)]
         keys, row_keys = self._keys[[cindex]], self._keys[row]
         return bool(rule.used(keys, row[None], row_keys[None], available[None])[0][0])
 
     def _table(self, node: int) -> KeyTable:
-        """A node's own table here, that may grow."""
+        """The table of a node, at first a copy of the builder's."""
         if (table := self._tables.get(node)) is None:
             builders = self._builders_tables[node]
             table = self._tables[node] = KeyTable()
@@ -83,7 +85,7 @@ class SearchFacts:
         return table
 
     def _ids(self, node: int, keys: KeyArray) -> IntArray:
-        """The ids of cindexes, made where there are none."""
+        """The ids of cindexes of a node; cindexes without an id get the next free one."""
         table = self._table(node)
         ids = table.find(keys)
         missing = ids < 0

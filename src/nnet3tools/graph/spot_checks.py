@@ -1,13 +1,11 @@
 """The random numbers that Kaldi's graph builder spends on checking itself.
 
 Kaldi decides with one stream of rand() which minibatches store statistics, self-repair or are
-constrained, and its ComputationGraphBuilder (nnet-computation-graph.cc) draws from that stream to
-choose when and what to check. Training repeats Kaldi's decisions only if the same numbers go. How
-many go depends on how many cindexes there are after each hop of Kaldi's breadth-first search, so
-its queues are replayed, for the small request that shortcut compilation compiles: in C (native/),
-some ten to eighty times as fast as one cindex at a time in Python (queue_search.py); without a
-compiler with arrays (strict_search.py) where all cindexes can be computed and need all of their
-dependencies.
+constrained. Its ComputationGraphBuilder (nnet-computation-graph.cc) draws from the same stream to
+choose when and what to check. A training repeats Kaldi's decisions only if as many numbers are
+drawn here. Their count depends on the number of cindexes after each hop of Kaldi's breadth-first
+search, so that search is replayed for the small request that shortcut compilation compiles: by the
+C library (native/), or one cindex at a time in Python (queue_search.py).
 """
 
 from __future__ import annotations
@@ -19,20 +17,19 @@ from nnet3tools import tensor
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.queue_search import QueueSearch
 from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.graph.strict_search import StrictSearch, is_strict
 from nnet3tools.tensor.cpu.choice import are_native
 
 __all__ = ["draw_graph_checks"]
 
 _MAX_HOPS = 10000
-_FEW = 1000
-"""Cindexes that Python goes through before the C library is loaded (2 ms and its imports)."""
+_FEW = 500
+"""Python searches up to this many cindexes: it takes 3 ms, as long as loading the C library."""
 
 
 def draw_graph_checks(builder: GraphBuilder, request: ComputationRequest) -> None:
-    """Draw as many numbers from `tensor.random` as building this request's graph costs Kaldi.
+    """Draw as many numbers from `tensor.random` as Kaldi draws while it builds a request's graph.
 
-    `builder` has explored the request, and it alone, and has not pruned anything yet.
+    `builder` must have explored this request only, and must not have pruned the graph yet.
     """
     num_cindexes = 0
     for hop, num_cindexes in enumerate(_sizes(builder, request), 1):
@@ -43,19 +40,18 @@ def draw_graph_checks(builder: GraphBuilder, request: ComputationRequest) -> Non
 
 
 def _sizes(builder: GraphBuilder, request: ComputationRequest) -> Iterable[int]:
-    """After each hop of Kaldi's search the number of cindexes found."""
+    """The number of cindexes found after each hop of Kaldi's search."""
     max_hops = _MAX_HOPS - 1
     if builder.store.size > _FEW and are_native():
         from nnet3tools.graph.native.search import NativeSearch, search_library
 
         if (library := search_library()) is not None:
             return NativeSearch(library, builder, request).sizes(max_hops)
-    search = StrictSearch if is_strict(builder) else QueueSearch
-    return islice(search(builder, request).sizes(), max_hops)
+    return islice(QueueSearch(builder, request).sizes(), max_hops)
 
 
 def _draw_check(num_cindexes: int) -> None:
-    """ComputationGraphBuilder::Check: a number for each cindex looked at, one for the next step."""
+    """Draw as ComputationGraphBuilder::Check: two numbers for each cindex that it visits."""
     cindex, largest_step = 0, num_cindexes // 100
     while cindex < num_cindexes:
         tensor.random.rand_int(0, cindex)

@@ -1,8 +1,8 @@
 """Steps: the matrices of a computation, in the order in which they are computed.
 
-Each step is rows of one node that are computed together (Kaldi's ComputationStepsComputer). Inputs
-and outputs are one step each, in the order of rows of the request; a component's step comes right
-after the step of its own input; a dim-range step has the rows of the step it is part of.
+A step is a set of rows of one node that are computed together (Kaldi's ComputationStepsComputer).
+Each input and output is one step, with its rows in the request's order. A component's step follows
+the step of the component's input directly. A dim-range step has the rows of its source's step.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ class Step:
     node: int
     segment: int
     ids: IntArray
-    """Cindex ids, (rows,); -1 for rows of padding and rows of a dim-range that nobody uses."""
+    """Cindex ids, (rows,); -1 for padding and for rows of a dim-range that are not used."""
     indexes: IndexArray
-    """(rows, 3); padding has t = NO_TIME."""
+    """The Index of each row, (rows, 3); padding has t = NO_TIME."""
     is_input: bool = False
     """Whether the request gives these rows."""
     source: int = -1
-    """For a dim-range the step whose columns it is."""
+    """For a dim-range, the step of which it is a range of columns."""
 
 
 @dataclass
 class Steps:
-    """All steps of a computation, and where each cindex is."""
+    """All steps of a computation, and the place of each cindex in them."""
 
     steps: list[Step]
     step_of: IntArray
-    """Step of each cindex, (N + 1,); the last entry, -1, is for id -1. For cindexes that are inputs
-    of components it may be any of several steps."""
+    """Step of each cindex, (N + 1,); the last entry, -1, is for id -1. If a cindex is in several
+    steps, as inputs of components may be, it is one of them."""
     row_of: IntArray
-    """Row of each cindex in its step, likewise."""
+    """Row of each cindex in that step, (N + 1,)."""
 
 
 _NO_INDEXES: IndexArray = np.empty((0, 3), np.int32)
 
 
 class _SimpleRows(NamedTuple):
-    """All rows of one node in one segment, each of which takes its value from one other cindex."""
+    """All rows of one node in one segment; each row depends on one other cindex."""
 
     first: int
-    """Id of the first; the others follow."""
+    """Id of the first row; the ids are consecutive."""
     indexes: IndexArray
-    """For a simple component; none for a dim-range."""
+    """The rows' Indexes for a simple component; empty for a dim-range."""
     input_ids: IntArray
-    """The cindex that each takes its value from."""
+    """The cindex that each row depends on."""
 
     def of(self, ids: IntArray) -> slice | IntArray:
-        """Places of these increasing ids: a slice, which makes views, where they are a range."""
+        """The rows' places for increasing ids: a slice if they are a range, which makes views."""
         first, last = int(ids[0]), int(ids[-1])
         if last - first + 1 == len(ids):
             return slice(first - self.first, last + 1 - self.first)
@@ -98,7 +98,7 @@ class _Builder:
                 case DimRangeNode():
                     self._add_dim_ranges(node, ids)
                 case DescriptorNode() if not self.nnet.is_output(node):
-                    pass  # made together with the step of its component
+                    pass  # added together with the step of its component
                 case _:
                     self._add_requested(node, request)
 
@@ -110,7 +110,7 @@ class _Builder:
         self.step_of[-1] = self.row_of[-1] = -1
 
     def _rows_of_simple_nodes(self) -> dict[int, _SimpleRows]:
-        """The rows of this segment's dim-ranges and nodes with simple components, by node."""
+        """By node, the rows of this segment's dim-ranges and simple components."""
         graph, rows_of_node = self.graph, {}
         for node, first, end in graph.node_ranges[self._segment]:
             if not isinstance(self.plan.rules[node], SameIndexRule) or graph.is_input[first]:
@@ -123,7 +123,7 @@ class _Builder:
         return rows_of_node
 
     def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
-        """Steps for a component and its input, which has the same indexes."""
+        """Add the steps of a simple component and of its input, which has the same indexes."""
         of_node = rows.of(ids)
         indexes, input_ids = rows.indexes[of_node], rows.input_ids[of_node]
         self._add(node - 1, input_ids, indexes)
@@ -138,13 +138,13 @@ class _Builder:
         self._add(node, ids, spec.indexes, is_input=not is_output)
 
     def _add_component(self, node: int, ids: IntArray, component: Component) -> None:
-        """Steps for a component that is not simple and for its input."""
+        """Add the steps of a component that is not simple and of its input."""
         graph = self.graph
         indexes = graph.indexes(ids)
         input_ids = graph.dependencies(ids).ravel()
         input_ids = sorted_unique(present_ids(input_ids))
         keys = graph.keys[input_ids]
-        if not is_increasing(keys):  # some are of an earlier segment
+        if not is_increasing(keys):  # others are of an earlier segment
             order = np.argsort(keys, kind="stable")
             input_ids, keys = input_ids[order], keys[order]
         input_indexes = unpack(keys)
@@ -159,13 +159,13 @@ class _Builder:
     def _add_ordered(
         self, node: int, ids: IntArray, indexes: IndexArray, ordered: IndexArray
     ) -> None:
-        """A step with these rows in the order in which a component wants them."""
+        """Add a step with these rows in the order that a component's reorder_indexes chose."""
         if not np.array_equal(ordered, indexes):
             ids = self.graph.find(node, ordered)
         self._add(node, ids, ordered)
 
     def _add_dim_ranges(self, node: int, ids: IntArray) -> None:
-        """Steps for all steps of the source that these rows are part of."""
+        """Add a dim-range step for each step of the source that holds some of these rows."""
         rows = self._simple_rows[node]
         input_ids = rows.input_ids[rows.of(ids)]
         first = int(self.step_of[input_ids[0]])
@@ -193,7 +193,7 @@ class _Builder:
 def compute_steps(
     plan: NetworkPlan, graph: ComputationGraph, requests: list[ComputationRequest]
 ) -> Steps:
-    """The steps of a pruned graph with one segment a request."""
+    """The steps of a pruned graph, which has one segment for each request."""
     builder = _Builder(plan, graph)
     for segment, request in enumerate(requests):
         builder.add_segment(segment, request)

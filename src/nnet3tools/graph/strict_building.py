@@ -1,9 +1,8 @@
-"""The graph of a request all of whose cindexes can be computed and need all of their dependencies.
+"""A fast path for graphs in which every cindex is computable and needs all of its dependencies.
 
-So it is in training and decoding with feed-forward networks that are given all the context they
-want. Nothing has to be decided then, or pruned: what a node must give is known as soon as all nodes
-that take from it have been asked, and one pass over the nodes finds the graph, in a fraction of the
-calls that the general way (builder.py, pruning.py) takes.
+Feed-forward networks with complete context have such graphs. No status has to be decided, and
+nothing is pruned. The cindexes of a node are known when all of its consumers are done, so one pass
+over the nodes finds the graph, with far fewer calls than the general path (builder.py, pruning.py).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _NONE: list[KeyArray] = [np.empty(0, np.int64)]
 
 
 class _NotStrictError(Exception):
-    """The request has to go the general way."""
+    """The request needs the general path."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrictGraph:
-    """All cindexes, numbered as in a ComputationGraph that has been pruned."""
+    """All cindexes, with the ids that they have in the pruned ComputationGraph."""
 
     node_ranges: list[tuple[int, int, int]]
     """(node, first id, end) by node."""
@@ -41,12 +40,12 @@ class StrictGraph:
     is_input: BoolArray
     terms: IntArray
     widths: list[int]
-    """Dependencies of each row of these nodes."""
+    """Number of dependencies of a row, for each entry of `node_ranges`."""
 
     def fill(
         self, graph: ComputationGraph, store: CindexStore, dependency_rows: list[DependencyRows]
     ) -> None:
-        """Put the cindexes where the builder has those that it explored."""
+        """Fill the builder's tables as if the builder had explored the graph."""
         store.restart(0, self.keys, self.nodes, self.is_input)
         ids = np.arange(store.size, dtype=np.int32)
         begin = 0
@@ -60,7 +59,7 @@ class StrictGraph:
                 begin += width * (end - first)
 
     def finish(self, graph: ComputationGraph, store: CindexStore) -> None:
-        """Make them the graph's first segment."""
+        """Make the cindexes the graph's first segment."""
         counts = [end - first for _, first, end in self.node_ranges]
         graph.nodes, graph.keys, graph.is_input = self.nodes, self.keys, self.is_input
         graph.terms = self.terms
@@ -72,27 +71,28 @@ class StrictGraph:
 
 
 def strict_graph(plan: NetworkPlan, request: ComputationRequest) -> StrictGraph | None:
-    """The graph; None where something is optional or missing, or recurs."""
+    """The graph; None if a dependency is optional or missing, or if the network is recurrent."""
     try:
         return _Explorer(plan, request).explored()
-    except (_NotStrictError, RequestError):  # which the general way finds, too
+    except (_NotStrictError, RequestError):  # the general path finds the RequestError, too
         return None
 
 
 class _Explorer:
-    """Goes once through the nodes, each before those that it takes from.
+    """Visits each node once, before its sources.
 
-    While it does, a dependency is known by its place among all that were asked for.
+    During the visit, a dependency is represented by a place: its number among all requested rows.
     """
 
     def __init__(self, plan: NetworkPlan, request: ComputationRequest) -> None:
         self._plan = plan
         self._keys: dict[int, KeyArray] = {}
-        """The rows of each node that is done, sorted."""
+        """The rows of each visited node, sorted."""
         self._asked: dict[int, list[KeyArray]] = {}
-        """What was asked for of each node, time after time."""
+        """`_asked[node]`: the rows of the node that were requested, an array for each request."""
         self._turns: list[tuple[int, int, int]] = []
-        """(node, begin, end) of each time that something was asked for: the part of all of its."""
+        """For each request, the node and the range of its rows among all requested rows of the
+        node."""
         self._num_of_node: dict[int, int] = {}
         self._num_asked = 0
         self._rows: dict[int, IntArray] = {}
@@ -100,7 +100,7 @@ class _Explorer:
         self._wanted = _keys_by_node(plan, request.outputs)
 
     def explored(self) -> StrictGraph:
-        """The whole graph."""
+        """The graph. _NotStrictError if it needs the general path."""
         if not self._plan.input_nodes.issuperset(self._given):
             raise _NotStrictError
         for node in self._plan.from_outputs:
@@ -127,7 +127,7 @@ class _Explorer:
         self._rows[node] = rule.dependencies(keys, self._ask)
 
     def _ask(self, node: int, keys: KeyArray) -> IntArray:
-        if node in self._keys:  # done already: it recurs
+        if node in self._keys:  # the node was visited before: the network is recurrent
             raise _NotStrictError
         self._asked.setdefault(node, []).append(keys)
         begin = self._num_of_node.get(node, 0)
@@ -155,7 +155,7 @@ class _Explorer:
         )
 
     def _ids(self, first_of: dict[int, int]) -> IntArray:
-        """The id of all that was asked for; and a last one, -1, for what place -1 stands for."""
+        """The cindex id of each place; the additional last entry maps place -1 to -1."""
         of_node: dict[int, NDArray[np.integer]] = {}
         for node, asked in self._asked.items():
             if self._num_of_node[node] == 0:
@@ -172,11 +172,11 @@ class _Explorer:
 
 
 def _keys_by_node(plan: NetworkPlan, specs: list[IoSpecification]) -> dict[int, KeyArray]:
-    """The rows of inputs or outputs, sorted."""
+    """By node, the packed rows of inputs or outputs, sorted."""
     return {plan.nnet.node_index(spec.name): np.sort(pack(spec.indexes)) for spec in specs}
 
 
 def _contains(keys: KeyArray, some: KeyArray) -> bool:
-    """Whether some keys are all among these; both are sorted."""
+    """Whether all of `some` are in `keys`; both are sorted."""
     places = keys.searchsorted(some)
     return int(places[-1]) < len(keys) and all_true(keys[places] == some)

@@ -1,4 +1,4 @@
-"""Growing arrays and look-up tables for cindexes: the storage under the graph builder."""
+"""Growing arrays and look-up tables for cindexes: the storage of the graph builder."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ that is unknown and not usable when building ends.)"""
 
 
 def add_counts(target: NDArray[np.integer], places: NDArray[np.integer], amount: int) -> None:
-    """Add `amount` to target[i] for each i in `at`, as often as it occurs there."""
-    # With a scalar of another dtype ufunc.at is more than ten times slower.
+    """Add `amount` to target[i] for each occurrence of i in `places`."""
+    # With a scalar of another dtype, ufunc.at is more than ten times slower.
     np.add.at(target, places, target.dtype.type(amount))
 
 
 def as_slice(ids: IntArray) -> slice | IntArray:
-    """The same ids as a slice, if they follow each other (copying is then several times faster)."""
+    """The ids as a slice if they are consecutive, which makes copying several times faster."""
     if len(ids):
         first, last = int(ids[0]), int(ids[-1])
         if last - first + 1 == len(ids) and (last == first or is_increasing(ids)):
@@ -54,13 +54,13 @@ def as_slice(ids: IntArray) -> slice | IntArray:
 
 
 def present_ids(rows: IntArray) -> IntArray:
-    """The ids in rows of dependencies, without the -1 of padding."""
+    """The ids in rows of dependencies, flat, without the padding (-1)."""
     ids = rows.ravel()
     return ids if len(ids) == 0 or ids.min() >= 0 else ids[ids >= 0]
 
 
 def join_rows(batches: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
-    """One pair of (ids, rows of dependencies) from several, whose rows may differ in width."""
+    """Several pairs (ids, rows of dependencies) joined to one; narrower rows are padded."""
     width = max(rows.shape[1] for _, rows in batches)
     ids = np.concatenate([ids for ids, _ in batches])
     padded = [
@@ -107,7 +107,7 @@ class KeyTable:
         return ids
 
     def insert(self, keys: KeyArray, first_id: int) -> None:
-        """Give increasing keys, none of them present, the ids first_id, first_id + 1 ..."""
+        """Add new keys, in increasing order, with the ids first_id, first_id + 1 ..."""
         ids = np.arange(first_id, first_id + len(keys), dtype=np.int32)
         if len(self.keys) == 0:
             self.keys, self.ids = keys, ids
@@ -142,11 +142,11 @@ class CindexStore:
         self.status: NDArray[np.int8] = np.empty(0, np.int8)
         self.usable: IntArray = np.empty(0, np.int32)
         self.slots: IntArray = np.empty(0, np.int32)
-        """Row among the dependency rows of its node; -1 while they are not known."""
+        """Place of the cindex's row in its node's DependencyRows; -1 if it is not explored."""
         self.is_input: BoolArray = np.empty(0, bool)
 
     def add(self, node: int, keys: KeyArray, status: int) -> int:
-        """Add cindexes of one node, not usable yet; returns the first of their consecutive ids."""
+        """Add cindexes of a node with usable count 0; return the first of their consecutive ids."""
         first, end = self.size, self.size + len(keys)
         if end > len(self.keys):
             self._grow(max(end, 2 * len(self.keys), 1024))
@@ -169,7 +169,7 @@ class CindexStore:
             yield node, ids[nodes == node]
 
     def restart(self, first: int, keys: KeyArray, nodes: IntArray, is_input: BoolArray) -> None:
-        """Forget the cindexes from `first` on, and put these in their place, known computable."""
+        """Replace the cindexes from `first` on by these, whose status is COMPUTABLE."""
         self.size = first
         end = first + len(keys)
         if end > len(self.keys):
@@ -190,7 +190,7 @@ class CindexStore:
 
 
 class DependencyRows:
-    """Rows of cindex ids, one row a cindex of one node, padded with -1; grows by doubling."""
+    """The dependencies of one node's cindexes: rows of ids, padded with -1; grows by doubling."""
 
     __slots__ = ("_rows", "size")
 

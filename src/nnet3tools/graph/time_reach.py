@@ -1,7 +1,7 @@
-"""How far in time a network's outputs look, whatever is optional included.
+"""The time offsets of input frames that a network's outputs may use, optional ones included.
 
-It says whether an output is the same in every chunk that gives it: what a chunk can compute may
-otherwise depend on where it begins and ends.
+They tell whether an output has the same value in every chunk that contains it. In general, the
+value may depend on where the chunk begins and ends.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["is_local_in_time", "looks_ahead_within"]
 
 
 def is_local_in_time(nnet: Nnet) -> bool:
-    """Whether each output depends on a fixed window of "input" alone, all of which it needs.
+    """Whether each output needs exactly a fixed window of "input" frames.
 
-    It can then be computed in any chunk that has the window. So it is with feed-forward networks
+    If so, every chunk with that window gives the same output. This holds for feed-forward networks
     without i-vectors, pooling and zero-padded convolutions.
     """
     plan = NetworkPlan(nnet)
@@ -31,15 +31,15 @@ def is_local_in_time(nnet: Nnet) -> bool:
 
 
 def looks_ahead_within(nnet: Nnet, context: NnetContext) -> bool:
-    """Whether nothing that an output may use lies later than the right context that it needs.
+    """Whether no output uses input later than its right context.
 
-    Its value is then the same in all chunks that begin at the same frame and have it, as in
-    networks whose recurrences all go forward in time.
+    If so, all chunks that begin at the same frame give the same output, as in networks whose
+    recurrences all go forward in time.
     """
     plan = NetworkPlan(nnet)
     shifts = {node: plan.rules[node].time_shifts() for node in plan.from_outputs}
     reach = dict.fromkeys(range(nnet.num_nodes), 0)
-    # The longest way; one round more than there are nodes means that a recurrence goes backward.
+    # Longest paths. A change in round num_nodes + 1 means that a recurrence goes backward in time.
     for _ in range(nnet.num_nodes + 1):
         changed = False
         for node in reversed(plan.from_outputs):

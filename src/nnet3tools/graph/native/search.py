@@ -21,7 +21,7 @@ __all__ = ["NativeSearch", "search_library"]
 
 _INPUT, _NEEDS_ALL, _BY_TABLE, _BY_ASKING = range(4)
 _MOST_LEAVES = 10
-"""Of descriptors whose answers are tables."""
+"""Descriptors with more leaves ask Python instead of a table of 2 ** leaves answers."""
 _FAILED, _STOPPED = -1, -2
 
 
@@ -66,12 +66,12 @@ class _Graph(ctypes.Structure):
 
 @functools.cache
 def search_library() -> ctypes.CDLL | None:
-    """The library; None if it cannot be made."""
+    """The C library; None if it cannot be compiled."""
     return load_files(Path(__file__).parent, ("queue_search.c",), "the graph search")
 
 
 class NativeSearch:
-    """As queue_search.QueueSearch."""
+    """The search of queue_search.QueueSearch, by the C library."""
 
     def __init__(
         self, library: ctypes.CDLL, builder: GraphBuilder, request: ComputationRequest
@@ -80,10 +80,10 @@ class NativeSearch:
         self._facts = SearchFacts(builder)
         self._error: BaseException | None = None
         self._kept: list[NDArray[Any]] = []
-        """Arrays that C looks at."""
+        """Arrays that C reads: they must stay alive during the call."""
 
     def sizes(self, max_hops: int) -> list[int]:
-        """After each hop, until the queue is empty or so many are done, the cindexes found."""
+        """The number of cindexes found after each hop, for at most `max_hops` hops."""
         out = np.empty(max_hops, np.int64)
         graph = self._graph(max_hops)
         run: Any = self._library.nn_queue_search
@@ -96,7 +96,7 @@ class NativeSearch:
         return out[:num_hops].tolist()
 
     def _graph(self, max_hops: int) -> _Graph:
-        """All that C wants to know."""
+        """The struct `graph` of this search."""
         builder = self._builder
         store, plan = builder.store, builder.plan
         rows = [
@@ -133,7 +133,7 @@ class NativeSearch:
     def _ask(self, cindex: int, answer: Any) -> int:
         try:
             found = self._facts.dependencies(cindex)
-        except BaseException as error:  # none may leave C
+        except BaseException as error:  # an exception must not propagate into C
             self._error = error
             return _STOPPED
         self._kept += found
