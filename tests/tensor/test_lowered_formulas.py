@@ -59,7 +59,7 @@ def lowered(formula, *types, target=PLAIN):
         # constants last, so that a + 1 and 1 + a are one
         ("(_1 + 1) * (1 + _1)", ["float32"], ["add(_1, 1.0)", "mul(v0, v0)"], "float32"),
         ("floor(_1)", ["int32"], [], "int32"),
-        ("!_1 && _2", ["float32", "bool"], ["bool(_1)", "not(v0)", "and(v1, _2)"], "bool"),
+        ("not _1 and _2", ["float32", "bool"], ["bool(_1)", "not(v0)", "and(v1, _2)"], "bool"),
         ("where(_1, _2, 0)", ["int32", "float32"], ["bool(_1)", "where(v0, _2, 0.0)"], "float32"),
     ],
 )

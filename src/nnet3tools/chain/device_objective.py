@@ -46,12 +46,12 @@ _judge = tensor.element(
     "product = abs(_7 - _9); posteriors = abs(_8 - _9); "
     "product_near = product <= 0.001 * (abs(_7) + _9); "
     "posteriors_near = posteriors <= 0.01 * (abs(_8) + _9); "
-    "fair = (product_near || product <= 2.0) && (posteriors_near || posteriors <= 2.0); "
-    f"found = _10 * _5 - _11 * _6; good = fair && {_FINITE.format('found')}; "
+    "fair = (product_near or product <= 2.0) and (posteriors_near or posteriors <= 2.0); "
+    f"found = _10 * _5 - _11 * _6; good = fair and {_FINITE.format('found')}; "
     "_1 = where(good, found, _12); _2 = where(good, 1.0, 0.0); "
-    "_3 += where(good, 0.0, 1.0); _4 += where(product_near && posteriors_near, 0.0, 1.0)"
+    "_3 += where(good, 0.0, 1.0); _4 += where(product_near and posteriors_near, 0.0, 1.0)"
 )
-_l2_factor = tensor.element(f"_1 = where({_FINITE.format('_2')} || _3 == 0.0, _4, 0.0)")
+_l2_factor = tensor.element(f"_1 = where({_FINITE.format('_2')} or _3 == 0.0, _4, 0.0)")
 _if_good = tensor.element("_1 = where(_3 != 0.0, _2, 0.0)")
 # outputs may be infinite, which a factor of 0 would not mend
 _FINISHED = "where(_3 != 0.0, _1, 0.0) - where(_4 != 0.0, _4 * _2, 0.0)"

@@ -16,18 +16,21 @@ Make it once, where the module is loaded, and call it often:
 
 The last one calls its operands by names, given in the order of the call, and has two outputs. A
 later statement sees what an earlier one assigned. Outputs have the full shape; an operand may be an
-output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or `and`,
-`or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor ceil,
-where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
-relu_back leaky_relu_back prelu_back; float32(x) and its like convert. See tensor.formulas for the
-same in Python form, for derivatives and for types. A formula is one pass over memory: put as much
-into one as belongs together. What depends on a (D,) operand alone is computed once, not N times.
+output itself (in place). A formula is written as in Python: + - * / ** and unary minus, < <= > >=
+== !=, `and`, `or`, `not`. Functions: max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf
+round floor ceil, where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu
+swish bump, and relu_back leaky_relu_back prelu_back; float32(x), int32(x), ... convert. See
+tensor.formulas for the same in Python form, for derivatives and for types. A formula is one pass
+over memory: put as much into one as belongs together. What depends on a (D,) operand alone is computed once, not N times.
 
 row_sum, row_mean, row_max and row_min reduce the whole row, along the last axis; their value, like
 an (N, 1) operand's, is the same for all of the row's elements, and may be assigned to such an
 operand:
 
     _softmax = tensor.element("p = exp(x - row_max(x)); out = p * (1 / row_sum(p))", "out x")
+
+col_sum and col_mean reduce the columns, along all other axes. Their value is the same for all rows
+and may be assigned to a (D,) operand.
 
 **Reductions** take a formula of the inputs `_1`, `_2`, ... without assignment:
 

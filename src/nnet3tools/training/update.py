@@ -32,20 +32,21 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 # factor (_1) and squared norm once limited (_2) of squared norms (_3), limits (_4), |scale| (_5)
 _limit_each = tensor.element(
-    "norm = sqrt(_3) * _5; f = where(_4 != 0 && norm > _4, _4 / norm, 1.0); _1 = f; _2 = f * f * _3"
+    "norm = sqrt(_3) * _5; f = where(_4 != 0 and norm > _4, _4 / norm, 1.0);"
+    "_1 = f; _2 = f * f * _3"
 )
 # counts (_1) of the factors (_2) that are not 1; and once and for all the number (_3), which is one
 # more than that of the minibatches before (_5), of the first whose squared norm (_4) is not finite
 _count = tensor.element(
-    f"_1 += where(_2 != 1.0, 1.0, 0.0); _3 = where(_3 == 0 && !(_4 <= {_LARGEST}), _5 + 1, _3)"
+    f"_1 += where(_2 != 1.0, 1.0, 0.0); _3 = where(_3 == 0 and not (_4 <= {_LARGEST}), _5 + 1, _3)"
 )
 _norm = tensor.element("_1 = sqrt(_2) * _3")
 # the whole change's factor (_1; 0 where it is not finite) of its norm (_2), scale (_3), limit (_4,
 # 0 for none); _5 counts what was limited, _6 what was not finite, _7 by _8
 _limit_all = tensor.element(
-    f"finite = _2 <= {_LARGEST}; over = _4 != 0 && !(_2 <= _4); "
+    f"finite = _2 <= {_LARGEST}; over = _4 != 0 and not (_2 <= _4); "
     "_1 = where(over, where(finite, _3 * (_4 / _2), 0.0), _3); "
-    "_5 += where(over && finite, 1.0, 0.0); _6 += where(over && !finite, 1.0, 0.0); _7 += _8"
+    "_5 += where(over and finite, 1.0, 0.0); _6 += where(over and not finite, 1.0, 0.0); _7 += _8"
 )
 _products = tensor.element("_1 = _2 * _3")
 _kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")

@@ -51,9 +51,9 @@ _add_rows = tensor.element("_1 += _2 * _3")
 # that restores the norm (_6: norm after the pull).
 _is_due = tensor.element("_1 = where(_2 / _3 > _4, 1.0, 0.0)")
 _set_pull = tensor.element(
-    "_1 = where(_2 / _3 > _4 && _6 != 0, -_7 * (_2 / _3) * _5 / where(_6 != 0, _6, 1), 0)"
+    "_1 = where(_2 / _3 > _4 and _6 != 0, -_7 * (_2 / _3) * _5 / where(_6 != 0, _6, 1), 0)"
 )
-_restore = tensor.element("_1 = where(_2 / _3 > _4 && _6 != 0, _5 / where(_6 != 0, _6, 1), 1)")
+_restore = tensor.element("_1 = where(_2 / _3 > _4 and _6 != 0, _5 / where(_6 != 0, _6, 1), 1)")
 
 
 class _SelfRepair(NotNegative):

@@ -35,7 +35,7 @@ _spread = tensor.element("_1 = 4 * _2 * _1 + 1 - 2 * _2")
 # dim.
 _turn_half = tensor.element(
     "s = floor(_2 * _3); gap = _1 - s; d = where(gap < 0, gap + _3, gap); "
-    "to = s + where(d < _5 || (d > _4 - _5 && d <= _4), _4 - d, d); "
+    "to = s + where(d < _5 or (d > _4 - _5 and d <= _4), _4 - d, d); "
     "_1 = where(to >= _3, to - _3, to)"
 )
 # 0 if a column (_1) is in the band that begins at _2 and has width _3, both in (0, 1]; else 1.

@@ -1,54 +1,164 @@
-"""Formula text to expressions and assignments, with errors that mark the column.
+"""Formulas of our own source, written as Python expressions and read by `ast`; nothing is run.
 
-A formula is `expression`, or statements separated by `;`: assignments to placeholders (`_1 = ...`,
-`_1 += ...`, also -= *= /=) and to local names (`gate = sigmoid(_2)`), each seeing those before it.
+A formula is an expression, or statements separated by `;`: assignments to placeholders (`_1 = ...`,
+`_1 += ...`, also -= *= /=) and to local names (`gate = sigmoid(_2)`), each seeing the ones before
+it. Users' formulas are read by nnet3tools.grammars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import functools
+import math
+from collections.abc import Callable, Mapping
 
-from nnet3tools.tensor.formulas.expr import Expr, Placeholder
-from nnet3tools.tensor.formulas.formula_error import FormulaError
-from nnet3tools.tensor.formulas.functions import FUNCTIONS
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.formulas.expr import Cast, Constant, Expr, Placeholder
+from nnet3tools.tensor.formulas.functions import (
+    ALIASES,
+    CASTS,
+    COLUMN_REDUCTIONS,
+    FUNCTIONS,
+    ROW_REDUCTIONS,
+)
 from nnet3tools.tensor.formulas.statements import Assignments, assign
 
-__all__ = ["parse", "parse_statements"]
+__all__ = ["FormulaError", "parse", "parse_statements"]
 
-_ASSIGNS = {"+=": "add", "-=": "sub", "*=": "mul", "/=": "div"}
+_CONSTANTS = {"true": True, "false": False, "inf": math.inf, "nan": math.nan, "pi": math.pi}
+_CALLABLE = FUNCTIONS | ROW_REDUCTIONS | COLUMN_REDUCTIONS
+
+_OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow",
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+    ast.And: "and", ast.Or: "or",
+}  # fmt: skip
+"""Operator of Python -> the function that it stands for."""
+
+Names = Mapping[str, Expr]
 
 
-def parse(text: str, names: Mapping[str, Expr] | None = None) -> Expr:
-    """Read an expression; `names` gives meaning to identifiers such as `x`.
+class FormulaError(ProgramError):
+    """A formula that cannot be read."""
 
-    Raises FormulaError, which marks the column, for anything that is not a formula.
+
+def parse(text: str, names: Names | None = None) -> Expr:
+    """The expression that the text stands for; `names` gives meaning to names such as `x`.
+
+    FormulaError if the text is no such expression.
     """
-    # Here, as many programs read no formula.
-    from nnet3tools.tensor.formulas.reader import read_expression
+    body = _body(text)
+    if len(body) != 1 or not isinstance(body[0], ast.Expr):
+        raise FormulaError(f"expected an expression, found: {text}")
+    return _Reader(text, names or {}).read(body[0].value)
 
-    return read_expression(text)(names or {})
 
-
-def parse_statements(text: str, names: Mapping[str, Expr] | None = None) -> Assignments:
-    """Read assignments separated by `;`; at least one placeholder must be assigned."""
-    from nnet3tools.tensor.formulas.reader import read_statements
-
+def parse_statements(text: str, names: Names | None = None) -> Assignments:
+    """The assignments of the text; FormulaError if it assigns to no placeholder."""
     known = dict(names or {})
     done = Assignments(())
-    for position, name, symbol, build in read_statements(text):
-        value = build(known).substitute(done.values())
-        target = known.get(name) if name in known else None
-        is_operand = (name[0] == "_" and name[1:].isdigit()) or isinstance(target, Placeholder)
-        if is_operand:
-            operand = target if isinstance(target, Placeholder) else Placeholder(int(name[1:]))
-            if symbol != "=":
-                old = done.values().get(operand, operand)
-                value = FUNCTIONS[_ASSIGNS[symbol]](old, value)
-            done = done.then(assign(operand, value))
-        elif symbol != "=":
-            raise FormulaError(f"'{name}' has no value to change", text, position)
+    for statement in _body(text):
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            name: ast.expr = statement.targets[0]
+        elif isinstance(statement, ast.AugAssign) and type(statement.op) in _OPERATORS:
+            name = statement.target
         else:
-            known[name] = value
+            raise FormulaError(f"expected an assignment, found: {ast.unparse(statement)}")
+        if not isinstance(name, ast.Name):
+            raise FormulaError(f"expected a name before '=', found: {ast.unparse(name)}")
+        value = _Reader(text, known, done.values()).read(statement.value)
+        target = known.get(name.id, _placeholder(name.id))
+        if isinstance(target, Placeholder):
+            if isinstance(statement, ast.AugAssign):
+                before = done.values().get(target, target)
+                value = FUNCTIONS[_OPERATORS[type(statement.op)]](before, value)
+            done = done.then(assign(target, value))
+        elif isinstance(statement, ast.AugAssign):
+            raise FormulaError(f"'{name.id}' has no value to change in: {text}")
+        else:
+            known[name.id] = value
     if not done.targets:
-        raise FormulaError("no placeholder is assigned", text, 0)
+        raise FormulaError(f"no placeholder is assigned in: {text}")
     return done
+
+
+def _body(text: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(text.strip()).body
+    except SyntaxError as error:
+        raise FormulaError(f"{error.msg} at column {error.offset} of: {text}") from None
+
+
+def _placeholder(name: str) -> Placeholder | None:
+    """The placeholder that a name such as `_2` stands for, if any."""
+    if name[0] == "_" and name[1:].isdigit() and name[1] != "0":
+        return Placeholder(int(name[1:]))
+    return None
+
+
+class _Reader:
+    """Turns nodes of Python's syntax tree into expressions; FormulaError for other nodes."""
+
+    def __init__(
+        self, text: str, names: Names, assigned: Mapping[Expr, Expr] | None = None
+    ) -> None:
+        """`assigned` are the new values of placeholders."""
+        self._text, self._names, self._assigned = text, names, assigned or {}
+
+    def read(self, node: ast.expr) -> Expr:
+        """The expression that a node stands for."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+            return Constant(node.value)
+        if isinstance(node, ast.Name):
+            return self._named(node.id)
+        if isinstance(node, ast.UnaryOp):
+            return self._signed(node)
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            function = FUNCTIONS[_OPERATORS[type(node.op)]]
+            return function(self.read(node.left), self.read(node.right))
+        if isinstance(node, ast.BoolOp):
+            function = FUNCTIONS[_OPERATORS[type(node.op)]]
+            return functools.reduce(function, map(self.read, node.values))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            if (name := _OPERATORS.get(type(node.ops[0]))) is not None:
+                return FUNCTIONS[name](self.read(node.left), self.read(node.comparators[0]))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+            return self._call(node.func.id, [self.read(argument) for argument in node.args])
+        raise FormulaError(f"formulas have no '{ast.unparse(node)}': {self._text}")
+
+    def _named(self, name: str) -> Expr:
+        value = self._names.get(name, _placeholder(name))
+        if value is not None:
+            return self._assigned.get(value, value)
+        if name in _CONSTANTS:
+            return Constant(_CONSTANTS[name])
+        raise FormulaError(f"unknown name '{name}' in: {self._text}")
+
+    def _signed(self, node: ast.UnaryOp) -> Expr:
+        value = self.read(node.operand)
+        if isinstance(node.op, ast.Not):
+            return FUNCTIONS["not"](value)
+        if isinstance(node.op, ast.UAdd):
+            return value
+        if isinstance(node.op, ast.USub):
+            # -2 is the number, so that printed expressions read back to the same tree
+            is_number = isinstance(value, Constant) and not isinstance(value.value, bool)
+            return Constant(-value.value) if is_number else -value  # type: ignore[attr-defined]
+        raise FormulaError(f"formulas have no '{ast.unparse(node)}': {self._text}")
+
+    def _call(self, name: str, arguments: list[Expr]) -> Expr:
+        target = ALIASES.get(name, name)
+        if target == "clip" and len(arguments) == 2:
+            arguments = [arguments[0], -arguments[1], arguments[1]]
+        make: Callable[..., Expr]
+        if target in CASTS:
+            arity, make = 1, functools.partial(Cast, to=CASTS[target])
+        elif (function := _CALLABLE.get(target)) is not None:
+            arity, make = function.arity, function
+        else:
+            raise FormulaError(f"unknown function '{name}' in: {self._text}")
+        if len(arguments) != arity:
+            raise FormulaError(
+                f"function {name} takes {arity} arguments, found {len(arguments)}: {self._text}"
+            )
+        return make(*arguments)

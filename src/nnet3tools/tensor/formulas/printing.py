@@ -11,8 +11,8 @@ Text = tuple[str, int]
 """Text of an expression, and how tightly its outermost operator binds."""
 
 INFIX: dict[str, tuple[str, int]] = {
-    "or": ("||", 1),
-    "and": ("&&", 2),
+    "or": ("or", 1),
+    "and": ("and", 2),
     "eq": ("==", 4),
     "ne": ("!=", 4),
     "lt": ("<", 4),
@@ -25,10 +25,9 @@ INFIX: dict[str, tuple[str, int]] = {
     "div": ("/", 6),
     "pow": ("**", 8),
 }
-"""Binary operators: symbol and how tightly it binds; unary minus and `!` are 7."""
+"""Binary operators: symbol and how tightly it binds; `not` is 3 and unary minus 7."""
 
-_PREFIX = {"not": "!", "neg": "-"}
-_PREFIX_LEVEL = 7
+_PREFIX = {"not": ("not ", 3), "neg": ("-", 7)}
 ATOM = 9
 
 
@@ -59,6 +58,7 @@ def call_text(name: str, arguments: Sequence[Text], of_number: bool) -> Text:
     """The text of a function of arguments; `of_number`: the first one is a plain number."""
     if name in INFIX:
         return _infix_text(name, arguments[0], arguments[1])
-    if name in _PREFIX and not of_number:
-        return _PREFIX[name] + _paren(arguments[0], _PREFIX_LEVEL), _PREFIX_LEVEL
+    if name == "not" or (name == "neg" and not of_number):
+        sign, level = _PREFIX[name]
+        return sign + _paren(arguments[0], level), level
     return f"{name}({', '.join(text for text, _ in arguments)})", ATOM

@@ -54,7 +54,7 @@ MAX_CONDITION = 1.0e6
 ORTHOGONALITY = 1.0e-3
 """Largest tolerated element of R R^T - I."""
 
-_ratio = element("_1 = where(_2 > 0 && _3 != 0, sqrt(_2 / where(_3 != 0, _3, 1)), 1)")
+_ratio = element("_1 = where(_2 > 0 and _3 != 0, sqrt(_2 / where(_3 != 0, _3, 1)), 1)")
 
 
 _add_scaled_rows = element("_1 += _2 * _3")
