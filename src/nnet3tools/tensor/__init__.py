@@ -21,7 +21,7 @@ output itself (in place). A formula is written as in Python: + - * / ** and unar
 round floor ceil, where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu
 swish bump, and relu_back leaky_relu_back prelu_back; float32(x), int32(x), ... convert. See
 tensor.formulas for the same in Python form, for derivatives and for types. A formula is one pass
-over memory: put as much into one as belongs together. What depends on a (D,) operand alone is computed once, not N times.
+over memory: put as much into one as belongs together.
 
 row_sum, row_mean, row_max and row_min reduce the whole row, along the last axis; their value, like
 an (N, 1) operand's, is the same for all of the row's elements, and may be assigned to such an
@@ -79,9 +79,9 @@ Kaldi's generator. **Decisions and counts of the host**: tensor.recording; numbe
 data: tensor.number.
 
 **A new operator**: if formulas can express it, a function under `@operator_of_formulas` that binds
-them, in a file here (softmax.py); it runs on every device. Otherwise a folder in `operators/`, which
-says what is in it. `gaps(device)` lists the operators without an implementation on a device; asking
-for one is an UnsupportedOperator error at `bind` already.
+them, in a file here (softmax.py); it runs on every device. Otherwise a folder in `operators/`,
+which says what is in it. `gaps(device)` lists the operators without an implementation on a device;
+asking for one is an UnsupportedOperator error at `bind` already.
 """
 
 from __future__ import annotations
