@@ -21,7 +21,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 __all__ = ["Aligner", "transition_log_probs"]
 
 _MIN_ACTIVE = 20
-"""What Kaldi's FasterDecoder has where nothing is said."""
+"""The default of Kaldi's FasterDecoder."""
 
 
 def transition_log_probs(
@@ -29,8 +29,8 @@ def transition_log_probs(
 ) -> NDArray[np.float32]:
     """The scaled log-probability of each transition id; 0 for id 0 (GetScaledTransitionLogProb).
 
-    With scales that differ, `self_loop_scale` is that of staying in a state or leaving it, and
-    `transition_scale` that of where to go.
+    If the scales differ, `self_loop_scale` applies to the choice between staying in a state and
+    leaving it, and `transition_scale` to the choice among the arcs that leave it.
     """
     log_probs = model.log_probs.copy()
     log_probs[0] = 0.0
@@ -55,7 +55,7 @@ class Aligner:
     num_retried: int = 0
 
     def align(self, key: str, graph: Fst, loglikes: NDArray[np.float32]) -> BestPath | None:
-        """The best path that ends in a final state; None, with a warning, if there is none."""
+        """The best path to a final state; None, after a warning, if there is none."""
         if not graph.num_states:
             log.warning(f"Empty decoding graph for {key}")
             return None
@@ -92,9 +92,9 @@ class Aligner:
 
 
 def _with_loop(graph: Fst) -> Fst:
-    """A graph that goes on from its end to its beginning, with no way to end there again.
+    """The graph with arcs from its final states to a second copy that has no final states.
 
-    An utterance that uses up its words too early then fails instead of being badly aligned
+    If an utterance uses up its words too early, its alignment then fails instead of being wrong
     (ModifyGraphForCarefulAlignment).
     """
     again = replace(graph, finals=np.full(graph.num_states, NOT_FINAL, np.float32), properties=0)

@@ -1,8 +1,8 @@
 """Viterbi search with beams over a decoding graph, which keeps a lattice (LatticeFasterDecoder).
 
-A frame's tokens (states of the graph that are reached at that time, with the cost of the best way)
-are arrays, in the order in which Kaldi makes them: it decides between equal costs. This is the
-reference for native/search.c, which does the work where there is a C compiler.
+A token is a graph state that is reached at a frame, with the cost of the best path to it. A frame's
+tokens are arrays in the order in which Kaldi creates them, because the first of equal paths wins.
+With a C compiler native/search.c does the work; this module is its reference.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ _INFINITY = np.float32(np.inf)
 _LEAST_HASH_SIZE = 1000
 
 _MOST_VISITS = 100_000
-"""Visits of epsilon arcs in a frame, beside a thousand a token, that only a loop can need."""
+"""If a frame visits more epsilon arcs than this, plus 1000 for each token, there is a loop."""
 
 
 class Decoder:
-    """Decodes one utterance after the other: `start`, then `advance` with outputs as they come."""
+    """Decodes utterances: `start`, `advance` with outputs as they become available, `finish`."""
 
     def __init__(self, graph: DecodingGraph, options: SearchOptions) -> None:
         """The graph may be shared by decoders."""
         self.graph = graph
         self._options = options
         self._place = np.zeros(graph.num_states, np.intp)
-        self._hash_size = _LEAST_HASH_SIZE  # which never shrinks, not even between utterances
+        self._hash_size = _LEAST_HASH_SIZE  # as in Kaldi, it never shrinks
         self.frames: list[Frame] = []
 
     # -- running
 
     def start(self) -> None:
-        """Forget everything and begin an utterance."""
+        """Begin a new utterance."""
         states = np.array([self.graph.fst.start], np.int32)
         self._place[self.graph.fst.start] = 0
         costs = np.zeros(1, np.float32)
         self.frames = [self._frame(states, costs, self._options.beam, NO_LINKS, 0.0)]
 
     def advance(self, loglikes: NDArray[np.float32]) -> None:
-        """Decode some more frames, given (frames, pdfs) log-likelihoods times acoustic scale.
+        """Decode further frames, given (frames, pdfs) log-likelihoods times the acoustic scale.
 
         DataError if the network has fewer outputs than the model has pdfs.
         """
@@ -62,9 +62,9 @@ class Decoder:
             self.frames.append(self._next(self.frames[-1], row))
 
     def finish(self, use_final: bool = True) -> None:
-        """Forget what is on no path within the lattice beam of the best one (FinalizeDecoding).
+        """Prune tokens and links that are on no path within the lattice beam (FinalizeDecoding).
 
-        With `use_final` paths end in final states, if some have been reached; else anywhere.
+        With `use_final`, paths end in final states if one has been reached; otherwise anywhere.
         """
         frame = self.frames[-1]
         costs = frame.costs
@@ -83,7 +83,7 @@ class Decoder:
 
     @property
     def num_frames(self) -> int:
-        """How many frames have been decoded."""
+        """Number of frames decoded."""
         return len(self.frames) - 1
 
     @property
@@ -92,11 +92,11 @@ class Decoder:
         return len(self.frames[-1].states) > 0
 
     def reached_final(self) -> bool:
-        """Whether some token is in a final state."""
+        """Whether a token is in a final state."""
         return bool((self.graph.finals[self.frames[-1].states] != _INFINITY).any())
 
     def ways(self) -> Ways:
-        """All tokens and links that are left."""
+        """All tokens and links that have not been pruned."""
         return Ways.of(self.frames)
 
     # -- one frame
@@ -116,7 +116,7 @@ class Decoder:
         sources, arcs = graph.emitting(frame.states[active], active)
         acoustic = -best - loglikes[graph.pdfs[fst.ilabels[arcs]]]
         totals = frame.costs[sources] + acoustic + fst.weights[arcs]
-        # What is too expensive by the best way so far is not followed.
+        # Arcs that are too expensive compared with the best path so far are not followed.
         limits = np.fmin.accumulate(np.concatenate([[limit], totals + beam]), dtype=np.float32)
         kept = totals < limits[:-1]
         sources, arcs, acoustic, totals = sources[kept], arcs[kept], acoustic[kept], totals[kept]
@@ -132,7 +132,10 @@ class Decoder:
     def _first_limit(
         self, state: np.int32, best: np.float32, loglikes: NDArray[np.float32]
     ) -> np.float32:
-        """The cost of the best way on from the best token, added up in Kaldi's order."""
+        """The cost of the best token's cheapest continuation by one emitting arc.
+
+        Costs are summed in Kaldi's order.
+        """
         graph, fst = self.graph, self.graph.fst
         _, arcs = graph.emitting(np.array([state]), np.zeros(1, np.intp))
         costs = fst.weights[arcs] + -best - loglikes[graph.pdfs[fst.ilabels[arcs]]] + best
@@ -146,14 +149,14 @@ class Decoder:
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
-        """With the tokens that epsilon arcs add."""
+        """The frame with these tokens and the tokens that epsilon arcs add."""
         closed, costs, epsilon = self._closed(states, costs, np.float32(limit))
         return Frame(closed, costs, emitting, epsilon, np.float32(offset))
 
     def _hash_order(self, states: NDArray[np.int32]) -> NDArray[np.intp]:
-        """The order in which Kaldi goes through tokens that it has made in this order.
+        """The order in which Kaldi's hash list visits tokens that were created in this order.
 
-        Buckets come in the order in which they were first used, in each its tokens.
+        Buckets come in the order of their first use, and the tokens of a bucket together.
         """
         _, first, bucket = np.unique(
             states % self._hash_size, return_index=True, return_inverse=True
@@ -167,9 +170,9 @@ class Decoder:
     def _cutoff(
         self, costs: NDArray[np.float32], best: np.float32
     ) -> tuple[np.float32, np.float32]:
-        """The cost up to which tokens go on, and the beam for what becomes of them.
+        """The cost limit for tokens of this frame, and the beam for the next one (GetCutoff).
 
-        Where there are no more than `min_active`, all go on, and all that becomes of them does.
+        If there are at most `min_active` tokens, there is no limit.
         """
         options = self._options
         beam, delta = np.float32(options.beam), np.float32(options.beam_delta)
@@ -187,9 +190,9 @@ class Decoder:
         return within, beam
 
     def _new_states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Each of these states once, in the order of the first; `_place` numbers them."""
+        """The distinct states in order of first occurrence; `_place` gets their numbers."""
         numbers = np.arange(len(states))
-        self._place[states[::-1]] = numbers[::-1]  # of equal states the first one stays
+        self._place[states[::-1]] = numbers[::-1]  # the first occurrence of a state wins
         new = states[self._place[states] == numbers]
         self._place[new] = np.arange(len(new))
         return new
@@ -197,7 +200,7 @@ class Decoder:
     def _closed(
         self, states: NDArray[np.int32], costs: NDArray[np.float32], limit: np.float32
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], Links]:
-        """The tokens and those that epsilon arcs reach from them below `limit`; these links."""
+        """(states, costs, epsilon links) with the tokens that epsilon arcs reach below `limit`."""
         graph, fst = self.graph, self.graph.fst
         waiting = [t for t in self._hash_order(states).tolist() if graph.has_epsilon[states[t]]]
         if not waiting:
@@ -217,9 +220,9 @@ class Decoder:
         limit: np.float32,
         waiting: list[int],
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Tokens and costs when epsilon arcs have been followed, the latest token first.
+        """Tokens and costs after epsilon arcs have been followed, the latest token first.
 
-        New tokens come in the order that this makes; there are few such arcs in a frame.
+        This is a Python loop, because the order matters and a frame has few such arcs.
         """
         fst, has_epsilon, place = self.graph.fst, self.graph.has_epsilon, self._place
         reached, best = states.tolist(), list(costs)

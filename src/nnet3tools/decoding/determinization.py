@@ -2,8 +2,8 @@
 
 The algorithm is that of D. Povey et al., "Generating exact lattices in the WFST framework" (ICASSP
 2012), with the pruning of Kaldi's DeterminizeLatticePruned: subsets of states are expanded in the
-order of the best path through them, until none is within the beam. This is the reference for
-native/determinize.c, which does the work where there is a C compiler.
+order of the best path through them, until none is within the beam. With a C compiler,
+native/determinize.c does the work; this module is its reference.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ __all__ = ["Determinizer", "determinized"]
 _Ids = tuple[int, ...]
 
 _Single = np.float32
-"""Weights are added up in single precision, as Kaldi's lattice weights: ties are its ties."""
+"""Weights are summed in single precision as in Kaldi, so that the same paths are equal."""
 
 _Element = tuple[np.float32, np.float32, _Ids]
 """Graph cost, acoustic cost, transition ids.
 
-Sequences are tuples, though they share much: with a tree of shared ones nnet3-latgen-faster took
-1.25 times as long on AN4's test set (17.6 against 14.3 user seconds, lattice beam 8).
+Sequences are tuples without sharing. With a tree of shared sequences nnet3-latgen-faster took 1.25
+times as long on AN4's test set (17.6 against 14.3 user seconds, lattice beam 8).
 """
 
 _Arc = tuple[int, np.float32, np.float32, _Ids, int]
 """Label, graph cost, acoustic cost, transition ids, next state."""
 
 _Subset = dict[int, _Element]
-"""States of the input, each with its best element."""
+"""Input states, each with its best element."""
 
 _ONE: _Element = (_Single(0.0), _Single(0.0), ())
 
 
 @dataclass
 class _OutputState:
-    """A subset of input states, in the minimal form, and the arcs found so far."""
+    """A subset of input states in minimal form, and its output arcs so far."""
 
     subset: _Subset
     forward_cost: float
@@ -54,10 +54,10 @@ class _OutputState:
 
 
 class _Task(NamedTuple):
-    """An arc to be made: from an output state, with a label, to a subset that is not normalized.
+    """An output arc to create: its output state, its label, and its subset before normalization.
 
-    Tasks are compared by cost alone. Of equal ones heapq takes the same first as C++'s
-    priority_queue does, so that states have Kaldi's numbers.
+    Tasks are compared by cost only. heapq pops equal tasks in the same order as C++'s
+    priority_queue, so states get Kaldi's numbers.
     """
 
     cost: float
@@ -70,16 +70,17 @@ class _Task(NamedTuple):
 
 
 _ARC_BYTES, _ELEMENT_BYTES, _ID_BYTES = 32, 24, 48
-"""What Kaldi counts for an arc, an element of a subset, and an id of its sequences."""
+"""Memory that Kaldi assumes for an arc, an element of a subset, and an id of a sequence."""
 
 
 def determinized(
     lattice: LabelledLattice, beam: float, delta: float, max_memory: int
 ) -> tuple[LabelledLattice, float]:
-    """The lattice, whose states must be in topological order, made deterministic on its labels.
+    """(lattice that is deterministic on its labels, beam that was reached).
 
-    Also the beam that was reached before `max_memory` bytes (0 for any) were used up. `delta` is
-    how much weights of equal subsets may differ.
+    The input's states must be in topological order. `delta` is the tolerance between weights of
+    equal subsets. The beam reached is smaller than `beam` if `max_memory` bytes were used up (0:
+    no limit).
     """
     if (library := decoding_library()) is not None:
         return determinized_by(library, lattice, beam, delta, max_memory)
@@ -94,7 +95,7 @@ class Determinizer:
     def __init__(
         self, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
     ) -> None:
-        """`delta` is how much weights of equal subsets may differ; `max_memory` in bytes, or 0."""
+        """`delta` is the tolerance between weights of equal subsets; `max_memory` is in bytes."""
         self._delta, self._max_memory = _Single(delta), max_memory
         arc_lists = [[_single(arc) for arc in arcs] for arcs in lattice.arc_lists()]
         self._finals = [
@@ -113,7 +114,7 @@ class Determinizer:
         self._num_arcs = self._num_elements = self._num_ids = 0
 
     def run(self) -> float:
-        """Determinize; the beam that was reached before memory ran out."""
+        """Determinize, and return the beam that was reached before memory ran out."""
         if not self._backward or math.isinf(self._best):
             return self._beam
         start = self._minimal_form(self._closure({0: _ONE}))
@@ -141,7 +142,7 @@ class Determinizer:
     # -- subsets
 
     def _closure(self, subset: _Subset) -> _Subset:
-        """With the states that arcs without labels lead to (states are in topological order)."""
+        """The subset and all states reachable by arcs without labels."""
         closed = dict(subset)
         queue = [state for state in subset if self._epsilon[state]]
         heapq.heapify(queue)
@@ -158,7 +159,7 @@ class Determinizer:
 
     @staticmethod
     def _followed(element: _Element, arc: _Arc, other: _Element | None) -> _Element | None:
-        """The element that an arc makes; None if the other one is as good."""
+        """The element after an arc; None if it is not better than `other`."""
         graph, acoustic = element[0] + arc[1], element[1] + arc[2]
         if other is None:
             return graph, acoustic, element[2] + arc[3]
@@ -171,7 +172,7 @@ class Determinizer:
         return None
 
     def _minimal_form(self, subset: _Subset) -> _Subset:
-        """Only the states that are final or have arcs with labels, in order."""
+        """The states of a subset that are final or have arcs with labels, in order."""
         labelled, finals = self._labelled, self._finals
         return {
             state: subset[state]
@@ -181,7 +182,7 @@ class Determinizer:
 
     @staticmethod
     def _normalized(subset: _Subset) -> tuple[_Subset, _Element]:
-        """Without the best weight and the common beginning of all, and these two."""
+        """The subset divided by its best weight and its common prefix of ids, and both of these."""
         elements = list(subset.values())
         graph, acoustic, prefix = elements[0]
         for other in elements[1:]:
@@ -195,7 +196,7 @@ class Determinizer:
         return rest, (graph, acoustic, prefix)
 
     def _is_equal(self, one: _Subset, other: _Subset) -> bool:
-        """Whether subsets of equal states and sequences have nearly equal weights."""
+        """Whether two subsets with equal states and sequences have equal weights up to `delta`."""
         pairs = zip(one.values(), other.values(), strict=True)
         return all(
             a[:2] == b[:2] or abs((a[0] + a[1]) - (b[0] + b[1])) <= self._delta for a, b in pairs
@@ -204,7 +205,7 @@ class Determinizer:
     # -- output states
 
     def _state_of_initial(self, subset: _Subset, forward_cost: float) -> tuple[int, _Element]:
-        """The output state of a normalized subset before closure, and what its weight leaves."""
+        """The output state of a normalized subset before closure, and the remaining weight."""
         known = self._initial.setdefault(_key(subset), [])
         for other, state, rest in reversed(known):
             if self._is_equal(subset, other):
@@ -229,7 +230,7 @@ class Determinizer:
         return len(self._states) - 1
 
     def _set_final(self, state: _OutputState) -> None:
-        """The best final weight of the subset, if it is within the beam."""
+        """Set the state's final weight to the best of its subset, if that is within the beam."""
         best: _Element | None = None
         for member, element in state.subset.items():
             final = self._finals[member]
@@ -255,13 +256,13 @@ class Determinizer:
                     subset[target] = followed
         for label in sorted(by_label):
             cost = costs[label] + state.forward_cost
-            if cost <= self._cutoff and cost < math.inf:  # with an endless beam, dead ends
+            if cost <= self._cutoff and cost < math.inf:  # dead ends, with an infinite beam
                 subset = by_label[label]
                 ordered = {member: subset[member] for member in sorted(subset)}
                 heapq.heappush(self._queue, _Task(cost, number, label, ordered))
 
     def _do(self, task: _Task) -> None:
-        """Make the arc of a task, and the state that it leads to if there is none yet."""
+        """Add the output arc of a task, and its target state if it is new."""
         state = self._states[task.state]
         subset, weight = self._normalized(task.subset)
         target, rest = self._state_of_initial(subset, state.forward_cost + _cost(weight))
@@ -295,7 +296,7 @@ def _compare(graph: np.float32, acoustic: np.float32, other: _Element) -> int:
 
 
 def _common_prefix(first: _Ids, other: _Ids) -> _Ids:
-    """What both begin with."""
+    """The common prefix of two sequences."""
     for place, (one, another) in enumerate(zip(first, other, strict=False)):
         if one != another:
             return first[:place]

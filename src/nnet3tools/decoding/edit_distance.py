@@ -1,4 +1,4 @@
-"""Word errors: the least insertions, deletions and substitutions between two sentences."""
+"""Word errors: the least number of insertions, deletions and substitutions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WordErrors:
 
     @property
     def total(self) -> int:
-        """All errors."""
+        """Number of all errors."""
         return self.insertions + self.deletions + self.substitutions
 
     def __add__(self, other: WordErrors) -> WordErrors:
@@ -30,10 +30,10 @@ class WordErrors:
 
 
 def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> WordErrors:
-    """The errors of the hypothesis, as few as possible (Kaldi's LevenshteinEditDistance).
+    """The least number of errors of the hypothesis (Kaldi's LevenshteinEditDistance).
 
-    Of ways with equally many errors it takes, word by word, an insertion before a deletion before
-    a match or substitution.
+    Among alignments with as many errors, insertions are preferred to deletions, and deletions to
+    matches and substitutions, word by word.
     """
     row: list[tuple[int, ...]]
     row = [(n, 0, n, 0) for n in range(len(reference) + 1)]  # total, insertions, deletions, subs

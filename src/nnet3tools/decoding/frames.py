@@ -1,4 +1,4 @@
-"""What a decoder keeps of a frame: tokens, and the links between them."""
+"""Tokens of a frame, and the links between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NO_LINKS", "Frame", "Links", "Ways"]
 
 @dataclass
 class Links:
-    """Ways from token to token: places of both in their frames, the graph's arc, acoustic cost."""
+    """Links between tokens: places of source and target in their frames, arc, acoustic cost."""
 
     sources: NDArray[np.intp]
     targets: NDArray[np.intp]
@@ -20,16 +20,16 @@ class Links:
     acoustic: NDArray[np.float32]
 
     def only(self, kept: NDArray[np.bool_]) -> Links:
-        """Those of a mask."""
+        """The links that a mask selects."""
         return Links(self.sources[kept], self.targets[kept], self.arcs[kept], self.acoustic[kept])
 
 
 @dataclass
 class Frame:
-    """Tokens after so many frames: graph states and costs, and the links that lead to them.
+    """The tokens after a frame: graph states and costs, and the links that lead to them.
 
-    Acoustic costs in `emitting` have `offset` added, which keeps costs in a range where float32
-    is exact enough; it is minus the best cost of the frame before.
+    Acoustic costs in `emitting` contain `offset`, minus the best cost of the previous frame. It
+    keeps costs small, so that float32 is exact enough.
     """
 
     states: NDArray[np.int32]
@@ -42,15 +42,15 @@ class Frame:
 NO_LINKS = Links(
     np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, np.float32)
 )
-"""No links at all."""
+"""An empty set of links."""
 
 
 @dataclass(frozen=True)
 class Ways:
-    """All tokens and links of an utterance, tokens counted over all frames.
+    """All tokens and links of an utterance; tokens are numbered over all frames.
 
-    `num_tokens` (F + 1,) are the tokens after so many frames, `last_states` the graph's states of
-    the last ones. Acoustic costs in `emitting` are those of the network, with no offset.
+    `num_tokens` (F + 1,) has the number of tokens after each frame, `last_states` the graph states
+    of the last frame's tokens. Acoustic costs in `emitting` contain no offset.
     """
 
     num_tokens: NDArray[np.int64]
@@ -60,7 +60,7 @@ class Ways:
 
     @classmethod
     def of(cls, frames: list[Frame]) -> Ways:
-        """Of all frames."""
+        """The tokens and links of a list of frames."""
         sizes = np.array([len(frame.states) for frame in frames])
         firsts = np.cumsum(sizes) - sizes
         before = np.concatenate([[0], firsts[:-1]])
@@ -75,9 +75,9 @@ class Ways:
 
 
 def _counted(links: list[Links], before: NDArray[np.intp], firsts: NDArray[np.intp]) -> Links:
-    """Links of all frames; what counts their sources and targets begins at these numbers."""
+    """The links of all frames; `before` and `firsts` are added to their sources and targets."""
     counts = [len(link.arcs) for link in links]
-    # NumPy 1.26 says of sums of what it does not know the type of that they are of bool.
+    # The type is given because NumPy 1.26's type stubs infer bool for such a sum.
     sources: NDArray[np.intp] = np.concatenate([link.sources for link in links])
     targets: NDArray[np.intp] = np.concatenate([link.targets for link in links])
     return Links(

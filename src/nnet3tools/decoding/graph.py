@@ -1,4 +1,4 @@
-"""Decoding graphs (HCLG, training graphs) as the search wants them."""
+"""Decoding graphs (HCLG, training graphs) prepared for the search."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["DecodingGraph"]
 
 @dataclass(frozen=True)
 class DecodingGraph:
-    """An FST whose input labels are transition ids; graphs of millions of arcs are not copied.
+    """An FST whose input labels are transition ids. Its arrays are not copied.
 
-    `pdfs` are the network's outputs by transition id, `has_epsilon` (N,) says which states have
-    arcs that read nothing.
+    `pdfs` maps transition ids to the network's outputs. `has_epsilon` (N,) flags the states with
+    epsilon arcs, which read no frame.
     """
 
     fst: Fst
@@ -29,9 +29,9 @@ class DecodingGraph:
 
     @classmethod
     def of(cls, fst: Fst, model: TransitionModel, name: str) -> DecodingGraph:
-        """Of an FST whose input labels are transition ids of the model.
+        """The decoding graph of an FST whose input labels are transition ids of the model.
 
-        DataError as of `check`; `name` is what the FST is called.
+        `name` is the FST's name in error messages. Errors as of `check`.
         """
         cls.check(fst, model, name)
         arcs = np.flatnonzero(fst.ilabels == EPSILON)
@@ -41,7 +41,7 @@ class DecodingGraph:
 
     @classmethod
     def check(cls, fst: Fst, model: TransitionModel, name: str) -> None:
-        """DataError for an empty FST, one made for another model, or ids that have no pdf."""
+        """Raise DataError for an empty FST, or for input labels that are not the model's ids."""
         if fst.start == NO_STATE:
             raise DataError(f"{name}: the decoding graph is empty")
         largest = int(fst.ilabels.max(initial=0))
@@ -61,11 +61,11 @@ class DecodingGraph:
 
     @cached_property
     def num_pdfs(self) -> int:
-        """How many outputs of the network the model needs."""
+        """Number of network outputs that the model needs."""
         return int(self.pdfs.max(initial=-1)) + 1
 
     def check_outputs(self, loglikes: NDArray[np.float32]) -> None:
-        """DataError unless (frames, pdfs) log-likelihoods have a column for each of the pdfs."""
+        """Raise DataError if (frames, pdfs) log-likelihoods have too few columns."""
         if (num_columns := loglikes.shape[1]) < self.num_pdfs:
             raise DataError(
                 f"the model has {self.num_pdfs} pdfs, the network {num_columns} outputs"
@@ -73,23 +73,23 @@ class DecodingGraph:
 
     @property
     def num_states(self) -> int:
-        """N."""
+        """Number of states, N."""
         return self.fst.num_states
 
     @property
     def num_bytes(self) -> int:
-        """The memory of its FST."""
+        """Memory of the FST."""
         return self.fst.num_bytes
 
     @property
     def finals(self) -> NDArray[np.float32]:
-        """Final costs, (N,), infinite where a state is not final."""
+        """Final costs, (N,), infinite for a state that is not final."""
         return self.fst.finals
 
     def emitting(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The arcs that leave some states and read a frame: for each its token, and its place."""
+        """(token, arc) for each emitting arc from these tokens' states."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] != EPSILON
         return tokens[chosen], arcs[chosen]
@@ -97,7 +97,7 @@ class DecodingGraph:
     def epsilon(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The arcs that leave some states and read nothing."""
+        """(token, arc) for each epsilon arc from these tokens' states."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] == EPSILON
         return tokens[chosen], arcs[chosen]

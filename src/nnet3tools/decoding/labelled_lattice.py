@@ -1,4 +1,4 @@
-"""Lattices on their way through determinization: an arc may have any number of transition ids."""
+"""Lattices during determinization: an arc may have any number of transition ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Ints = NDArray[np.int32]
 
 
 class NewArcs(NamedTuple):
-    """Arcs to be added to a lattice, in any order."""
+    """Arcs to add to a lattice, in any order."""
 
     sources: NDArray[np.integer]
     labels: _Ints
@@ -42,12 +42,12 @@ class NewFinals(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledLattice:
-    """Labels are words (or phones), 0 is none; it starts in state 0, if there are states.
+    """A lattice whose labels are words or phones, 0 for none. State 0 is the start state.
 
-    The arcs of state s are those from `offsets[s]` to `offsets[s + 1]`. `labels`, `graph`,
-    `acoustic` and `targets` (A,) describe the arcs, state after state; `final_graph` (N,) and
-    `final_acoustic` (N,) the final weights, the first infinite where a state is not final.
-    `strings` are the transition ids of the arcs, and after them of the final weights.
+    The arcs of state s have the numbers `offsets[s]` to `offsets[s + 1] - 1`. `labels`, `graph`,
+    `acoustic` and `targets` (A,) describe the arcs. `final_graph` (N,) and `final_acoustic` (N,)
+    are the final weights; the first is infinite for a state that is not final. `strings` holds
+    the transition ids of the arcs, then those of the final weights.
     """
 
     offsets: NDArray[np.int64]
@@ -65,7 +65,7 @@ class LabelledLattice:
     def from_lists(
         cls, arcs: Sequence[Sequence[CompactArc]], finals: Sequence[FinalWeight | None]
     ) -> LabelledLattice:
-        """Of each state's arcs and final weight, or None."""
+        """A lattice from lists of each state's arcs and final weight (None if not final)."""
         flat = [arc for of_state in arcs for arc in of_state]
         offsets = np.zeros(len(arcs) + 1, np.int64)
         np.cumsum([len(of_state) for of_state in arcs], out=offsets[1:])
@@ -83,7 +83,7 @@ class LabelledLattice:
 
     @classmethod
     def of(cls, lattice: Lattice) -> LabelledLattice:
-        """Of a decoder's lattice, whose states are in topological order."""
+        """A lattice from a decoder's lattice, whose states are in topological order."""
         fst = lattice.fst
         reads = fst.ilabels != 0
         ends = np.zeros(fst.num_arcs + fst.num_states + 1, np.int64)
@@ -101,7 +101,7 @@ class LabelledLattice:
         )
 
     def arc_lists(self) -> list[list[CompactArc]]:
-        """The arcs of each state, as `from_lists` takes them."""
+        """The arcs of each state, in the form of `from_lists`."""
         flat = list(
             zip(
                 self.labels.tolist(),
@@ -116,7 +116,7 @@ class LabelledLattice:
         return [flat[begin:end] for begin, end in pairwise(ends)]
 
     def final_list(self) -> list[FinalWeight | None]:
-        """The final weight of each state, None where it is not final."""
+        """The final weight of each state, None if it is not final."""
         strings = self.strings.tuples()[self.num_arcs :]
         costs = zip(self.final_graph.tolist(), self.final_acoustic.tolist(), strings, strict=True)
         return [None if final[0] == NOT_FINAL else final for final in costs]
@@ -125,17 +125,17 @@ class LabelledLattice:
 
     @property
     def num_states(self) -> int:
-        """N."""
+        """Number of states, N."""
         return len(self.final_graph)
 
     @property
     def num_arcs(self) -> int:
-        """A."""
+        """Number of arcs, A."""
         return len(self.labels)
 
     @property
     def is_final(self) -> NDArray[np.bool_]:
-        """Which states are final, (N,)."""
+        """A flag for each final state, (N,)."""
         return self.final_graph != NOT_FINAL
 
     @cached_property
@@ -145,7 +145,7 @@ class LabelledLattice:
 
     @property
     def is_top_sorted(self) -> bool:
-        """Whether every arc leads to a state of a higher number."""
+        """Whether every arc leads to a state with a higher number."""
         return bool((self.targets > self.sources).all())
 
     @property
@@ -161,7 +161,7 @@ class LabelledLattice:
         return Strings(ends - ends[0], self.strings.ids[ends[0] :])
 
     def backward_costs(self) -> list[float]:
-        """The cost of the best way from each state to the end; states in topological order."""
+        """The cost of the best path from each state to the end; states in topological order."""
         costs = [math.inf] * self.num_states
         arcs, finals = self.arc_lists(), self.final_list()
         for state in range(self.num_states - 1, -1, -1):
@@ -175,11 +175,13 @@ class LabelledLattice:
     # -- changed
 
     def with_arcs(self, labels: _Ints, targets: _Ints) -> LabelledLattice:
-        """The same with other labels and next states of the arcs, (A,) each."""
+        """The lattice with other labels and target states of the arcs, (A,) each."""
         return replace(self, labels=labels, targets=targets)
 
     def extended(self, arcs: NewArcs, finals: NewFinals) -> LabelledLattice:
-        """With more arcs, after those that a state has, and other final weights of more states."""
+        """The lattice with further arcs, after a state's own, and new final weights of all
+        states.
+        """
         order = np.argsort(np.concatenate([self.sources, arcs.sources]), kind="stable")
         counts = np.bincount(arcs.sources, minlength=len(finals.graph))
         counts[: self.num_states] += np.diff(self.offsets)
@@ -196,7 +198,7 @@ class LabelledLattice:
         )
 
     def in_order(self, order: _Ints) -> LabelledLattice:
-        """The same with state `order[n]` called n."""
+        """The lattice with its states renumbered: state `order[n]` becomes n."""
         numbers = np.empty_like(order)
         numbers[order] = np.arange(len(order), dtype=np.int32)
         arcs = np.argsort(numbers[self.sources], kind="stable")
@@ -213,7 +215,7 @@ class LabelledLattice:
         )
 
     def compact(self) -> CompactLattice:
-        """As a CompactLattice."""
+        """The lattice as a CompactLattice."""
         fst = Fst(
             0 if self.num_states else NO_STATE,
             self.final_graph,

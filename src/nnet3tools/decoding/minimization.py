@@ -1,6 +1,6 @@
-"""Lattices made smaller: transition ids and weights pushed to the start, equal states merged.
+"""Minimization of lattices: pushes transition ids and weights to the start, merges equal states.
 
-What Kaldi does with `--minimize=true`: PushCompactLatticeStrings, PushCompactLatticeWeights and
+As Kaldi with `--minimize=true`: PushCompactLatticeStrings, PushCompactLatticeWeights and
 MinimizeCompactLattice, with weights in single precision.
 """
 
@@ -15,7 +15,7 @@ from nnet3tools.fst.weights import single
 __all__ = ["minimized"]
 
 _DELTA = 1.0 / 1024
-"""How much weights of states that are merged may differ (OpenFst's kDelta)."""
+"""Tolerance between the weights of states that are merged (OpenFst's kDelta)."""
 
 _INFINITY = float("inf")
 
@@ -26,7 +26,7 @@ _Finals = list[FinalWeight | None]
 
 
 def minimized(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with the same words, ids and costs of paths; it must be deterministic."""
+    """The minimal lattice with the same paths. The input must be deterministic."""
     if not lattice.fst.num_states:
         return lattice
     lattice = top_sorted(lattice)
@@ -44,7 +44,9 @@ def minimized(lattice: CompactLattice) -> CompactLattice:
 
 
 def _with_early_ids(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """Ids with which all paths from a state begin belong to the arcs that lead to it."""
+    """The lattice after pushing: ids that begin all paths from a state move to its incoming
+    arcs.
+    """
     shifts = _shifts(arcs, finals)
     moved = [
         [
@@ -61,7 +63,7 @@ def _with_early_ids(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
 
 
 def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
-    """How many ids all paths from each state have in common; 0 for the start."""
+    """The number of ids that all paths from a state begin with; 0 for the start state."""
     shifts = [0] * len(arcs)
     for state in range(len(arcs) - 1, 0, -1):
         ways = [(arc[3], arc[4], len(arc[3]) + shifts[arc[4]]) for arc in arcs[state]]
@@ -78,7 +80,7 @@ def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
 
 
 def _way_ids(arcs: _Arcs, finals: _Finals, way: tuple[_Ids, int, int], length: int) -> _Ids:
-    """The first ids of a way that begins with an arc, or with a final weight (next state -1)."""
+    """The first ids of a path that begins with an arc or a final weight (next state -1)."""
     ids, state, _ = way
     if len(ids) < length:
         ids += _beginning(arcs, finals, state, length - len(ids))
@@ -86,7 +88,7 @@ def _way_ids(arcs: _Arcs, finals: _Finals, way: tuple[_Ids, int, int], length: i
 
 
 def _beginning(arcs: _Arcs, finals: _Finals, state: int, length: int) -> _Ids:
-    """The first ids of any path from a state."""
+    """The first ids of an arbitrary path from a state."""
     found: _Ids = ()
     while len(found) < length:
         final = finals[state]
@@ -109,9 +111,9 @@ def _num_common(one: _Ids, other: _Ids) -> int:
 
 
 def _with_early_weights(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """The best path from a state costs nothing; its cost belongs to the arcs that lead to it."""
+    """The lattice after pushing: the weight of a state's best path moves to its incoming arcs."""
     ways = _weights_to_end(arcs, finals)
-    ways[0] = (0.0, 0.0)  # what is left over stays behind the start
+    ways[0] = (0.0, 0.0)  # the start state has no incoming arcs: its weight stays
     moved: _Arcs = []
     rest: _Finals = []
     for of_state, final, way in zip(arcs, finals, ways, strict=True):
@@ -128,7 +130,7 @@ _ZERO = (_INFINITY, _INFINITY)
 
 
 def _weights_to_end(arcs: _Arcs, finals: _Finals) -> list[_Weight]:
-    """The weight of the best path from each state, infinite where there is none."""
+    """The weight of the best path from each state to the end, infinite if there is none."""
     ways = [_ZERO] * len(arcs)
     for state in range(len(arcs) - 1, -1, -1):
         final = finals[state]
@@ -143,7 +145,7 @@ def _weights_to_end(arcs: _Arcs, finals: _Finals) -> list[_Weight]:
 
 
 def _order(weight: _Weight) -> _Weight:
-    """What decides which of two weights is the better one: both costs, then that of the graph."""
+    """The sort key of a weight: total cost, then graph cost."""
     return single(weight[0] + weight[1]), weight[0]
 
 
@@ -162,14 +164,14 @@ def _minus(one: _Weight | FinalWeight, other: _Weight) -> _Weight:
 
 
 def _equal_states(arcs: _Arcs, finals: _Finals) -> list[int]:
-    """For each state the one that it is merged into, which has the higher number."""
+    """For each state, the state with a higher number, or itself, that it is merged into."""
     merged = list(range(len(arcs)))
     kinds: list[int] = [0] * len(arcs)
     numbers: dict[tuple, int] = {}
     of_kind: dict[int, list[int]] = {}
     for state in range(len(arcs) - 1, -1, -1):
         final = finals[state]
-        # States with different words or ids, now or later on, need not be compared.
+        # Only states with equal hashes of the words and ids on their paths are compared.
         ways = sorted((arc[0], arc[3], kinds[arc[4]]) for arc in arcs[state])
         kind = numbers.setdefault((final and final[2], *ways), len(numbers))
         kinds[state] = kind
@@ -184,7 +186,7 @@ def _equal_states(arcs: _Arcs, finals: _Finals) -> list[int]:
 
 
 def _is_equal(arcs: _Arcs, finals: _Finals, merged: list[int], one: int, other: int) -> bool:
-    """Whether states of one kind have nearly equal weights, and lead to the same states."""
+    """Whether two states have arcs to the same states with equal weights up to the tolerance."""
     final, other_final = finals[one], finals[other]
     if final is not None and other_final is not None and not _is_close(final[:2], other_final[:2]):
         return False
@@ -193,7 +195,7 @@ def _is_equal(arcs: _Arcs, finals: _Finals, merged: list[int], one: int, other: 
 
 
 def _sorted(arcs: list[CompactArc], merged: list[int]) -> list[tuple[int, int, _Weight, _Ids]]:
-    """Label, merged next state, weight and ids of arcs, in the order of the first two."""
+    """(label, merged target state, weight, ids) of a state's arcs, sorted by the first two."""
     described = [(arc[0], merged[arc[4]], (arc[1], arc[2]), arc[3]) for arc in arcs]
     return sorted(described, key=lambda arc: arc[:2])
 

@@ -1,6 +1,6 @@
 """Options of decoding, aligning and determinizing (Kaldi's *Config and *Options).
 
-Only declarations: programs read their command lines before they load what computes.
+Only declarations: programs parse options before they load NumPy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class DeterminizeOptions:
-    """Kaldi's DeterminizeLatticePhonePrunedOptions."""
+    """Options of determinization (Kaldi's DeterminizeLatticePhonePrunedOptions)."""
 
     delta: float = option(1.0 / 1024, "Tolerance used in determinization")
     max_mem: int = option(
@@ -76,7 +76,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class LatticeDecoderOptions(SearchOptions, DeterminizeOptions):
-    """Kaldi's LatticeFasterDecoderConfig."""
+    """Options of decoding (Kaldi's LatticeFasterDecoderConfig)."""
 
     determinize_lattice: bool = option(
         True,
@@ -93,7 +93,7 @@ class LatticeDecoderOptions(SearchOptions, DeterminizeOptions):
 
 @dataclass(frozen=True)
 class AlignOptions:
-    """Kaldi's AlignConfig."""
+    """Options of alignment (Kaldi's AlignConfig)."""
 
     beam: float = option(200.0, "Decoding beam used in alignment")
     retry_beam: float = option(0.0, "Decoding beam for second try at alignment")

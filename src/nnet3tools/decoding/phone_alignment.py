@@ -1,4 +1,4 @@
-"""Lattices whose arcs begin and end where phones do."""
+"""Phone alignment of lattices: every arc begins and ends at a phone boundary."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["PhoneAligned", "PhoneAligner"]
 _ONE: FinalWeight = (0.0, 0.0, ())
 
 _Pending = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""A state of the input, and the transition ids and words that no arc has been made of yet."""
+"""An input state, and the transition ids and words that have been read but not written."""
 
 
 @dataclass(frozen=True)
 class PhoneAligned:
-    """A lattice, and what was wrong with the one it was made of (nothing, if all is well)."""
+    """An aligned lattice, and the first problem found in the input (empty if none)."""
 
     lattice: CompactLattice
     problem: str = ""
@@ -28,19 +28,19 @@ class PhoneAligned:
 
 @dataclass(frozen=True)
 class PhoneAligner:
-    """Options as those of lattice-align-phones; `is_reordered` says that self-loops come last."""
+    """Aligns lattices; options as in lattice-align-phones. `is_reordered`: self-loops come last."""
 
     model: TransitionModel
     is_reordered: bool = True
     removes_epsilons: bool = True
     has_phone_labels: bool = False
-    """Whether arcs get their phone as label, instead of a word (of which none is lost then)."""
+    """Whether arcs have their phone as label instead of a word."""
 
     def align(self, lattice: CompactLattice) -> PhoneAligned:
-        """The lattice with a phone an arc; DataError for ids that the model lacks, and cycles.
+        """The lattice with one phone on each arc. DataError for unknown transition ids and cycles.
 
-        Words stand on the next phone's arc; more than one in a row get arcs without transition ids.
-        With epsilons removed, an arc may have several phones unless phones are labels.
+        A word is on the arc of the next phone; further words in a row get arcs without transition
+        ids. If epsilons are removed, an arc may have several phones, unless phones are labels.
         """
         if not lattice.fst.num_states:
             return PhoneAligned(lattice, "the lattice is empty")
@@ -53,7 +53,7 @@ class PhoneAligner:
 
 
 def with_super_final(lattice: CompactLattice) -> CompactLattice:
-    """One final state without a weight or arcs; to it epsilons lead with the final weights."""
+    """The lattice with one final state; epsilon arcs with the old final weights lead to it."""
     arcs, finals = lattice.arc_lists(), lattice.final_list()
     ends = [state for state, final in enumerate(finals) if final is not None]
     if len(ends) == 1 and finals[ends[0]] == _ONE and not arcs[ends[0]]:
@@ -65,7 +65,7 @@ def with_super_final(lattice: CompactLattice) -> CompactLattice:
 
 
 class _Alignment:
-    """One lattice, walked through with what is pending; states are numbered as Kaldi meets them."""
+    """The walk through one lattice; output states are numbered in Kaldi's order of discovery."""
 
     def __init__(self, options: PhoneAligner, lattice: CompactLattice) -> None:
         self._options = options
@@ -83,7 +83,7 @@ class _Alignment:
         self.problem = ""
 
     def result(self) -> CompactLattice:
-        """With epsilons, for what is read and what is written stand on different arcs."""
+        """The aligned lattice, with epsilon arcs: an arc either reads input or writes output."""
         self._number((self._start, (), ()))
         while self._queue:
             self._process(self._queue.pop())
@@ -98,7 +98,9 @@ class _Alignment:
         return number
 
     def _process(self, pending: _Pending) -> None:
-        """Write if a whole phone or a second word is pending, else read what comes next."""
+        """Write an arc if a whole phone or a second word is pending; otherwise read further
+        arcs.
+        """
         state, ids, words = pending
         number = self._numbers[pending]
         if length := self._phone_length(ids):
@@ -120,7 +122,7 @@ class _Alignment:
         ids: tuple[tuple[int, ...], tuple[int, ...]],
         words: tuple[int, ...],
     ) -> None:
-        """An arc with the first ids; the rest stays pending. Its label is the phone or a word."""
+        """Add an arc with the first pending ids, labelled with the phone or a pending word."""
         written, rest = ids
         if self._options.has_phone_labels:
             label = self._phones[written[0]]
@@ -130,7 +132,7 @@ class _Alignment:
         self._arcs[number].append((label, 0.0, 0.0, written, self._number(after)))
 
     def _finish(self, number: int, pending: _Pending) -> None:
-        """At the end, whatever is pending is the last phone."""
+        """At a final state, write everything that is pending as the last phone."""
         state, ids, words = pending
         if not ids and not words:
             self._finals[number] = better_weight(self._finals[number], _ONE)
@@ -140,7 +142,7 @@ class _Alignment:
         self._write(number, state, (ids, ()), words)
 
     def _phone_length(self, ids: tuple[int, ...]) -> int:
-        """How many ids the first phone has; 0 as long as more of them may come."""
+        """The number of ids of the first phone; 0 if further ids may belong to it."""
         end = next((place for place, i in enumerate(ids, start=1) if self._is_final[i]), 0)
         if any(self._phones[i] != self._phones[ids[0]] for i in ids[: end or None]):
             self._complain(f"phone {self._phones[ids[0]]} does not reach its final transition")
@@ -158,7 +160,7 @@ class _Alignment:
             self._complain(f"the last phone has {count} final transitions, expected 1")
 
     def _complain(self, problem: str) -> None:
-        """Only the first problem is told."""
+        """Keep the first problem."""
         self.problem = self.problem or (
             f"{problem} (a lattice that was cut off, of another model, or a wrong --reorder)"
         )

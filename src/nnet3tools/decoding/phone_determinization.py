@@ -1,6 +1,6 @@
-"""A decoder's lattice made deterministic: first on phones and words, then on words.
+"""Determinization of a decoder's lattice, first on phones and words, then on words.
 
-That is Kaldi's DeterminizeLatticePhonePrunedWrapper; the first pass makes the second one cheap.
+As Kaldi's DeterminizeLatticePhonePrunedWrapper. The first pass makes the second one cheap.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PhoneDeterminizer:
     """Determinizes the lattices of one model."""
 
     def __init__(self, model: TransitionModel, beam: float, options: DeterminizeOptions) -> None:
-        """`beam` is that of the lattices."""
+        """`beam` is the lattice beam."""
         self._options, self._beam = options, beam
         transitions = model.transitions()
         entered = (model.tuples[transitions.states, 1] == 0) & ~transitions.is_self_loop
@@ -39,7 +39,9 @@ class PhoneDeterminizer:
         self._phones = np.where(entered, transitions.phones, 0)
 
     def determinize(self, raw: Lattice) -> tuple[CompactLattice, bool]:
-        """The lattice with one path for a word sequence; whether the beam was reached."""
+        """(lattice with one path for each word sequence, whether it is complete within the
+        beam).
+        """
         options = self._options
         if not (options.phone_determinize or options.word_determinize):
             log.warning(
@@ -62,7 +64,7 @@ class PhoneDeterminizer:
         return made.connected(), complete
 
     def _run(self, lattice: LabelledLattice) -> tuple[LabelledLattice, bool]:
-        """Determinize, with a smaller beam if memory runs out long before the end."""
+        """Determinize; if memory runs out long before the end, again with a smaller beam."""
         beam = self._beam
         for attempt in range(_MOST_TRIES):
             made, reached = determinized(lattice, beam, self._options.delta, self._options.max_mem)
@@ -77,9 +79,9 @@ class PhoneDeterminizer:
         return made, reached >= beam
 
     def _with_phones(self, lattice: LabelledLattice, first_phone: int) -> LabelledLattice:
-        """With phones as labels where they begin; the start state's arcs have none, as in Kaldi.
+        """The lattice with phone labels where phones begin, except on the start state's arcs.
 
-        Where a word comes out with a phone, the phone comes after it, on an arc of its own.
+        If such an arc has a word, the phone label is on an additional arc after it. As in Kaldi.
         """
         begins, ends = lattice.strings.ends[:-1], lattice.strings.ends[1:]
         begins, ends = begins[: lattice.num_arcs], ends[: lattice.num_arcs]
@@ -111,9 +113,9 @@ class PhoneDeterminizer:
 
 
 def _without_phones(lattice: LabelledLattice, first_phone: int) -> LabelledLattice:
-    """Phones are no labels any more; final weights with transition ids become arcs, as in Kaldi.
+    """The lattice without phone labels; final weights with transition ids become arcs, as in Kaldi.
 
-    So the second pass moves these weights towards the start, as those of other arcs.
+    The second pass can then move these weights towards the start, like those of other arcs.
     """
     labels = np.where(lattice.labels < first_phone, lattice.labels, 0).astype(np.int32)
     strings = lattice.final_strings
@@ -135,7 +137,7 @@ def _without_phones(lattice: LabelledLattice, first_phone: int) -> LabelledLatti
 
 
 def _top_sorted(lattice: LabelledLattice) -> LabelledLattice:
-    """With states in topological order; DataError if there is a cycle."""
+    """The lattice with its states in topological order. DataError for a cycle."""
     if lattice.is_top_sorted:
         return lattice
     library = decoding_library()
@@ -147,7 +149,7 @@ def _top_sorted(lattice: LabelledLattice) -> LabelledLattice:
 
 
 def _pruned(lattice: LabelledLattice, beam: float) -> LabelledLattice:
-    """Without the arcs and final weights that are on no path within the beam."""
+    """The lattice without arcs and final weights that are on no path within the beam."""
     backward = lattice.backward_costs()
     forward = [math.inf] * len(backward)
     forward[0] = 0.0

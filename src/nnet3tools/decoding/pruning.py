@@ -1,4 +1,4 @@
-"""Forgetting tokens and links that are on no path within a beam of the best one."""
+"""Pruning of tokens and links that are on no path within a beam of the best path."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _INFINITY = np.float32(np.inf)
 def prune(
     frames: list[Frame], weights: _Floats, beam: np.float32, extra: _Floats, first_new: int
 ) -> None:
-    """Prune frames from the last to the first; `weights` are those of the graph's arcs.
+    """Prune frames from the last to the first; `weights` are the weights of the graph's arcs.
 
-    `extra` is how much more than the best path the best one through each of the last frame's tokens
-    costs. Frames before `first_new` have been pruned: it stops where nothing is left to do.
+    The extra cost of a token is the cost of the best path through it minus that of the best path.
+    `extra` has the extra costs of the last frame's tokens. Frames before `first_new` were pruned
+    before: among them, pruning stops at the first frame that does not change.
     """
     later = None
     for number in range(len(frames) - 1, -1, -1):
@@ -41,7 +42,7 @@ _NO_COSTS = np.zeros(0, np.float32)
 def _follow_epsilon(
     frame: Frame, extra: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """Extra costs when epsilon links are ways on, too; which of these links are in the beam."""
+    """Extra costs that take epsilon links into account, and a mask of the links within the beam."""
     links = frame.epsilon
     if not len(links.arcs):
         return extra, np.zeros(0, bool)
@@ -58,7 +59,7 @@ def _follow_epsilon(
 def _follow_emitting(
     frame: Frame, extra: _Floats, costs_before: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """Extra costs of the frame before; which of the links between are in the beam."""
+    """Extra costs of the previous frame, and a mask of the emitting links within the beam."""
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
     ways = _ways_on(extra[links.targets], detour, beam)
@@ -68,9 +69,9 @@ def _follow_emitting(
 
 
 def _ways_on(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
-    """Extra costs of ways whose ends have those of `after`: not below 0 by rounding.
+    """Extra costs of links whose targets have the extra costs `after`.
 
-    They are infinite for what is out of the beam, as its end or by itself: nobody goes there.
+    They are infinite outside the beam, and at least 0 in spite of rounding.
     """
     extra = np.maximum(after + detour, np.float32(0))
     ways: _Floats = np.where((after <= beam) & (extra <= beam), extra, _INFINITY)
@@ -80,9 +81,9 @@ def _ways_on(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
 def _detours(
     links: Links, source_costs: _Floats, target_costs: _Floats, weights: _Floats
 ) -> _Floats:
-    """How much more than the best way to its target each link costs.
+    """The cost of each link's path to its target minus the cost of the best path to it.
 
-    Added up as the decoder did, so that this is exactly 0 for the best one.
+    Costs are summed in the decoder's order, so the best link has exactly 0.
     """
     costs = source_costs[links.sources] + links.acoustic + weights[links.arcs]
     return costs - target_costs[links.targets]
@@ -91,7 +92,7 @@ def _detours(
 def _keep(
     frame: Frame, kept: NDArray[np.bool_], emitting: NDArray[np.bool_], epsilon: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], bool]:
-    """Keep some tokens and links; the new numbers of the tokens, and whether anything changed."""
+    """Remove tokens and links that the masks leave out: (new token numbers, whether any went)."""
     numbers = np.cumsum(kept) - 1
     changed = not (kept.all() and emitting.all() and epsilon.all())
     if changed:

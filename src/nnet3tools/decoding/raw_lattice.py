@@ -1,4 +1,4 @@
-"""The lattice of what a decoder kept, with a transition id an arc (GetRawLattice)."""
+"""The raw lattice of a decoder: its tokens and links as states and arcs (GetRawLattice)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _Ints = NDArray[np.intp]
 
 
 def raw_lattice(decoder: Search, use_final: bool = True, may_loop: bool = False) -> Lattice:
-    """All paths that the decoder's frames have, states in topological order.
+    """The lattice of all paths that the decoder kept, with its states in topological order.
 
-    A state's arcs are in Kaldi's order: those that read a frame first, the latest ones first.
-    Without states if no path is left, where costs are too large to be numbers.
-    DataError for a loop of epsilon arcs, unless it may have some: then states are not in order.
+    The arcs of a state are in Kaldi's order: emitting arcs first, the latest ones first. The
+    lattice has no states if costs were too large to be finite. A loop of epsilon arcs is a
+    DataError; with `may_loop` it is accepted, and then the states are not in order.
     """
     ways, graph = decoder.ways(), decoder.graph
     if not ways.num_tokens.all():
@@ -48,7 +48,7 @@ def raw_lattice(decoder: Search, use_final: bool = True, may_loop: bool = False)
 
 
 def _final_costs(ways: Ways, graph: DecodingGraph, use_final: bool) -> NDArray[np.float32]:
-    """The final costs of the last frame's tokens: 0 each if no final state has been reached."""
+    """The final costs of the last frame's tokens; all 0 if no final state has been reached."""
     finals = graph.finals[ways.last_states]
     if use_final and (finals != NOT_FINAL).any():
         return finals
@@ -56,10 +56,10 @@ def _final_costs(ways: Ways, graph: DecodingGraph, use_final: bool) -> NDArray[n
 
 
 def _topological_numbers(ways: Ways) -> _Ints:
-    """The number of each token: frame by frame, in the order in which they were made.
+    """The lattice state of each token: frame by frame, in the order of creation.
 
-    In a frame, epsilon links must lead to higher numbers: a token that such a link leads back to is
-    moved behind the frame's others (TopSortTokens, which looks at tokens in an order of its own).
+    Within a frame, epsilon links must lead to higher numbers. If a link leads back to a token, the
+    token is moved after the frame's other tokens (as TopSortTokens does).
     """
     numbers = np.arange(int(ways.num_tokens.sum()))
     sources, targets = ways.epsilon.sources, ways.epsilon.targets
@@ -79,7 +79,7 @@ def _topological_numbers(ways: Ways) -> _Ints:
 
 
 def _places(followers: list[list[int]]) -> _Ints:
-    """Places so that all followers of a token are behind it; DataError if there is a loop."""
+    """A place for each token, lower than the places of its followers. DataError for a loop."""
     places = list(range(len(followers)))
     last = len(places)
     waiting = dict.fromkeys(places)

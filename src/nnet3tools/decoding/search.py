@@ -1,4 +1,4 @@
-"""The search that decoding uses: the C library's where there is one, else Python's."""
+"""The choice of the search: the C library's if there is one, else Python's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nnet3tools.decoding.options import SearchOptions
 __all__ = ["Search", "new_search"]
 
 Search = Decoder | NativeDecoder
-"""Both have the same methods, and give the same tokens and links."""
+"""Both classes have the same methods and give the same tokens and links."""
 
 
 def new_search(graph: DecodingGraph, options: SearchOptions) -> Search:
-    """A search over a graph, which may be shared."""
+    """A new search over a graph; several searches may share the graph."""
     library = decoding_library()
     return Decoder(graph, options) if library is None else NativeDecoder(library, graph, options)

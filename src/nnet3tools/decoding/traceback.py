@@ -1,4 +1,4 @@
-"""The best path through a decoder's lattice: its labels and costs."""
+"""The best path through a decoder's lattice."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ZERO, _INFINITY = np.float32(0.0), np.float32(np.inf)
 class BestPath:
     """The arcs of a path in order of time.
 
-    `ilabels` are transition ids, or 0 where an arc reads no frame, `words` are words or 0;
-    `graph` and `acoustic` are costs, float32. The final weight's cost is `final`.
+    `ilabels` are transition ids, 0 for an epsilon arc; `words` are words or 0; `graph` and
+    `acoustic` are costs, float32; `final` is the cost of the final weight.
     """
 
     ilabels: NDArray[np.int32]
@@ -40,12 +40,12 @@ class BestPath:
 
     @property
     def transcript(self) -> NDArray[np.int32]:
-        """The words."""
+        """The words of the path."""
         return self.words[self.words != 0]
 
     @property
     def word_starts(self) -> NDArray[np.intp]:
-        """The frame in which each word of the transcript comes out."""
+        """The frame at which each word of the transcript is output."""
         frames = np.cumsum(self.ilabels != 0) - (self.ilabels != 0)
         return frames[self.words != 0]
 
@@ -56,16 +56,16 @@ class BestPath:
 
     @property
     def costs(self) -> tuple[float, float]:
-        """Graph and acoustic cost of the whole path, added up in float32 as Kaldi does."""
+        """Graph and acoustic cost of the whole path, summed in float32 as in Kaldi."""
         graph = np.append(self.graph, np.float32(self.final))
         return single_sum(graph), single_sum(self.acoustic)
 
 
 def best_path(lattice: Lattice) -> BestPath:
-    """The best path of a decoder's lattice; of equal ones that which OpenFst's ShortestPath finds.
+    """The best path of a decoder's lattice; among equal paths, that of OpenFst's ShortestPath.
 
-    Costs are added up in single precision, those of graph and acoustics apart, state by state.
-    DataError for a loop of epsilon arcs that makes paths cheaper, if only by rounding.
+    Graph and acoustic costs are summed separately in single precision, state by state. DataError
+    for a loop of epsilon arcs that makes paths cheaper, even if only by rounding.
     """
     library = decoding_library()
     entered, last = _best_arcs(lattice) if library is None else best_arcs_by(library, lattice)
@@ -89,20 +89,20 @@ def best_path(lattice: Lattice) -> BestPath:
 
 
 def _best_arcs(lattice: Lattice) -> tuple[Sequence[int] | NDArray[np.int64], int]:
-    """The arc by which the best way enters each state, -1 for none, and the best last state.
+    """The last arc of the best path to each state, -1 for none, and the best final state.
 
-    That is -1 where a loop makes paths cheaper and cheaper.
+    The final state is -1 if a loop makes paths cheaper.
     """
     fst = lattice.fst
     graph, acoustic = list(fst.weights), list(lattice.acoustic)
     targets, ends, finals = fst.nextstates.tolist(), fst.offsets.tolist(), list(fst.finals)
     none = (_INFINITY, _INFINITY, _INFINITY)
-    costs = [none] * fst.num_states  # the sum, which decides, then of the graph and the acoustics
+    costs = [none] * fst.num_states  # total cost, which decides, then graph cost and acoustic cost
     costs[0] = (_ZERO, _ZERO, _ZERO)
     entered = [-1] * fst.num_states
     best, last = none, 0
     is_better, passes = True, 0
-    while is_better:  # once if states are in order
+    while is_better:  # one pass suffices if states are in topological order
         if passes > fst.num_states:
             return entered, -1
         is_better, passes = False, passes + 1

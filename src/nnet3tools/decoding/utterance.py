@@ -1,7 +1,4 @@
-"""Decoding of whole utterances with Kaldi's decisions and log lines.
-
-Kaldi's function is DecodeUtteranceLatticeFaster.
-"""
+"""Decoding of whole utterances, with the log lines of Kaldi's DecodeUtteranceLatticeFaster."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ __all__ = ["Decoded", "DecodingTotals", "UtteranceDecoder"]
 
 @dataclass(frozen=True)
 class Decoded:
-    """What came of an utterance; `is_partial` if no final state was reached."""
+    """The result for an utterance; `is_partial` if no final state was reached."""
 
     best: BestPath
     lattice: Lattice | CompactLattice
@@ -33,12 +30,14 @@ class Decoded:
 
     @property
     def loglike(self) -> float:
-        """The log-likelihood of the best path, acoustic part times the acoustic scale."""
+        """The log-likelihood of the best path; its acoustic part is multiplied by the acoustic
+        scale.
+        """
         return -sum(self.best.costs)
 
     @property
     def num_frames(self) -> int:
-        """The frames of the best path."""
+        """Number of frames of the best path."""
         return len(self.best.alignment)
 
 
@@ -51,14 +50,14 @@ class DecodingTotals:
     num_partial: int = 0
 
     def add(self, decoded: Decoded) -> None:
-        """Take an utterance up."""
+        """Add the figures of an utterance."""
         self.loglike += decoded.loglike
         self.num_frames += decoded.num_frames
         self.num_partial += decoded.is_partial
 
 
 class UtteranceDecoder:
-    """Decodes utterance after utterance; graphs may differ."""
+    """Decodes utterances with one model; each may have a graph of its own."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class UtteranceDecoder:
         acoustic_scale: float,
         allow_partial: bool,
     ) -> None:
-        """`acoustic_scale` is in the log-likelihoods; lattices are written without it."""
+        """`acoustic_scale` is the factor in the log-likelihoods; it is removed from lattices."""
         self._options = options
         self._determinizer = None
         if options.determinize_lattice:
@@ -75,17 +74,19 @@ class UtteranceDecoder:
         self._acoustic_scale, self._allow_partial = acoustic_scale, allow_partial
 
     def decoder(self, graph: DecodingGraph) -> Search:
-        """A decoder with these options."""
+        """A new search over a graph."""
         return new_search(graph, self._options)
 
     def decode(self, decoder: Search, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
-        """Decode (frames, pdfs) log-likelihoods; None, with a warning, if nothing comes of it."""
+        """Decode (frames, pdfs) log-likelihoods; None, after a warning, if there is no output."""
         decoder.start()
         decoder.advance(loglikes)
         return self.finish(decoder, key)
 
     def finish(self, decoder: Search, key: str) -> Decoded | None:
-        """What came of an utterance whose frames have been decoded; None as of `decode`."""
+        """The result after all frames were decoded; None, after a warning, if there is no
+        output.
+        """
         if not decoder.is_alive:
             log.warning(f"Failed to decode utterance with id {key}")
             return None

@@ -1,4 +1,4 @@
-"""When the words of a path are said, and how sure the lattice is of them."""
+"""Times of the words of a path, and their confidences from the lattice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word, its first frame and the one after its last, and its posterior probability."""
+    """A word, its frames [begin, end), and its posterior probability."""
 
     word: int
     begin: int
@@ -42,9 +42,9 @@ def spoken_words(
 ) -> list[SpokenWord]:
     """The words of a path with times in frames of the network's output.
 
-    Times come from the phones of the alignment and the lexicon; without one, or where the phones
-    are none of it (a path that was cut off), from where the graph says the words. A confidence is
-    the sum of the probabilities of the lattice's arcs that say the word at about that time.
+    Times come from the alignment's phones and the lexicon. Without a lexicon, or if the phones do
+    not match it (in a path that was cut off), they come from the positions of the words in the
+    graph. A confidence is the sum of the posteriors of arcs with the word at about that time.
     """
     words = path.transcript.tolist()
     spans = None
@@ -61,10 +61,10 @@ def spoken_words(
 def _spans_by_lexicon(
     alignment: NDArray[np.int32], words: list[int], transitions: Transitions, lexicon: Lexicon
 ) -> list[tuple[int, int]] | None:
-    """First frame and end of each word; None if the phones do not make these words."""
+    """Frames [begin, end) of each word; None if the phones are no pronunciations of the words."""
     ends = [0, *phone_ends(transitions, alignment).tolist()]
     phones = transitions.phones[alignment[ends[:-1]]].tolist()
-    # Phones that are over, and the first and last phone of each word said by then.
+    # State: the number of phones used, and the first and last phone of each word so far.
     stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
     seen = set()
     while stack:
@@ -85,7 +85,7 @@ def _spans_by_lexicon(
 
 
 def _timed_posteriors(lattice: CompactLattice) -> list[tuple[int, int, int, float]]:
-    """Word, first frame, end and posterior probability of each arc that says a word."""
+    """Word, begin frame, end frame and posterior probability of each arc with a word."""
     lattice = top_sorted(lattice)
     arcs, finals = lattice.arc_lists(), lattice.final_list()
     size = len(arcs)
@@ -116,7 +116,7 @@ def _timed_posteriors(lattice: CompactLattice) -> list[tuple[int, int, int, floa
 
 
 def _confidence(arcs: Sequence[tuple[int, int, int, float]], word: SpokenWord) -> float:
-    """The probability of the word's arcs that overlap it or touch it, at most 1.
+    """The sum, at most 1, of the posteriors of arcs with the same word that overlap or touch it.
 
     Determinization moves transition ids between neighbouring arcs, so their times are not exact.
     """

@@ -1,5 +1,5 @@
-"""Determinization and search in C: the same decisions as the Python modules, for their speed.
+"""Determinization and search in C, with the same decisions as the Python modules, but faster.
 
-The C files are compiled and kept as the CPU's kernels are (`tensor/cpu`); where there is no
-compiler, and with `--cpu-kernels=numpy`, the Python modules do the work.
+The C files are compiled and cached like the CPU's kernels (`tensor/cpu`). Without a compiler, and
+with `--cpu-kernels=numpy`, the Python modules do the work.
 """

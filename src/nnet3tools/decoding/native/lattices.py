@@ -36,7 +36,7 @@ class _Lattice(ctypes.Structure):
 def determinized_by(
     library: ctypes.CDLL, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
 ) -> tuple[LabelledLattice, float]:
-    """What determinization.determinized gives; MemoryError if there is not enough."""
+    """As determinization.determinized, by the C library. MemoryError if memory runs out."""
     if not lattice.is_top_sorted:
         raise ProgramError("a lattice to be determinized has states out of order")
     arrays = _arrays(lattice)
@@ -59,7 +59,7 @@ def determinized_by(
 
 
 def _arrays(lattice: LabelledLattice) -> list[NDArray]:
-    """The arrays as C wants them, in the order of `_Lattice`."""
+    """The arrays with the element types of `_Lattice`, in its order."""
     wanted: list[tuple[NDArray, type]] = [
         (lattice.offsets, np.int64),
         (lattice.labels, np.int32),
@@ -75,7 +75,7 @@ def _arrays(lattice: LabelledLattice) -> list[NDArray]:
 
 
 def _copied(made: _Lattice) -> LabelledLattice:
-    """The arrays that C made, as NumPy's own."""
+    """Copies of the arrays that C allocated."""
     states, arcs = made.num_states, made.num_arcs
     ends = _copy(made.string_first, np.int64, arcs + states + 1)
     final_graph = _copy(made.final_graph, np.float32, states)
@@ -98,7 +98,7 @@ def _copy(place: int, kind: type, size: int) -> NDArray:
 
 
 def top_order_by(library: ctypes.CDLL, lattice: LabelledLattice) -> NDArray[np.int32] | None:
-    """What fst.depth_first.top_order gives; None if there is a cycle."""
+    """As fst.depth_first.top_order, by the C library; None if there is a cycle."""
     size = lattice.num_states
     order, way = np.empty(size, np.int32), np.empty(size, np.int32)
     after = np.empty(size, np.int64)
@@ -111,7 +111,7 @@ def top_order_by(library: ctypes.CDLL, lattice: LabelledLattice) -> NDArray[np.i
 
 
 def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int64], int]:
-    """What traceback._best_arcs gives."""
+    """As traceback._best_arcs, by the C library."""
     fst, size = lattice.fst, lattice.fst.num_states
     costs, entered = np.empty((size, 2), np.float32), np.empty(size, np.int64)
     wanted: tuple[tuple[NDArray, type], ...] = (

@@ -1,4 +1,4 @@
-"""The C files of this folder as a library of this process."""
+"""The library compiled from the C files of this folder."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class OptionStruct(ctypes.Structure):
 
 
 def decoding_library() -> ctypes.CDLL | None:
-    """The library; None if there is none, or NumPy's kernels have been chosen."""
+    """The library; None if it cannot be compiled, or with --cpu-kernels=numpy."""
     return compiled_library() if are_native() else None
 
 
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
-    """The library, whatever has been chosen; None if it cannot be made."""
+    """The library, even with --cpu-kernels=numpy; None if it cannot be compiled."""
     members = " ".join(f"{kind} {name};" for name, (kind, _) in _OPTIONS.items())
     options = f"typedef struct {{ {members} }} search_options;"
     return load_files(Path(__file__).parent, _FILES, "the decoder", options)

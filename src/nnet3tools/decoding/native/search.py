@@ -19,7 +19,7 @@ __all__ = ["NativeDecoder"]
 
 _EPSILON_LOOP = -2
 _FRAMES_AT_A_TIME = 25
-"""Signals are heeded between calls of C only; so many frames of a large graph take 50 ms."""
+"""Frames of one call of C, 50 ms with a large graph: signals are handled between calls."""
 
 
 class _Graph(ctypes.Structure):
@@ -44,15 +44,15 @@ class _Ways(ctypes.Structure):
 
 
 class NativeDecoder:
-    """Decodes as decoder.Decoder does, with the same tokens and links."""
+    """The search of decoder.Decoder, by the C library, with the same tokens and links."""
 
     def __init__(self, library: ctypes.CDLL, graph: DecodingGraph, options: SearchOptions) -> None:
-        """MemoryError if there is not enough of it."""
+        """Several searches may share a graph. MemoryError if memory runs out."""
         self.graph = graph
         self._library: Any = library
         arrays = _arrays(graph)
         given = _Graph(graph.num_states, graph.fst.start, *(array.ctypes.data for array in arrays))
-        self._alive = (given, arrays)  # while C looks at them
+        self._alive = (given, arrays)  # C reads these arrays as long as the search exists
         new = self._library.nn_search_new
         new.restype, new.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_void_p)
         chosen = OptionStruct.of(options)
@@ -66,13 +66,13 @@ class NativeDecoder:
     # -- running
 
     def start(self) -> None:
-        """Forget everything and begin an utterance."""
+        """Begin a new utterance."""
         self._has_begun = self._has_ended = False
         _check(self._library.nn_search_start(self._handle))
         self._has_begun = True
 
     def advance(self, loglikes: NDArray[np.float32]) -> None:
-        """Decode some more frames, given (frames, pdfs) log-likelihoods times acoustic scale."""
+        """Decode further frames, given (frames, pdfs) log-likelihoods times the acoustic scale."""
         self._require_begun()
         if self._has_ended:
             raise ProgramError("a search that was finished does not go on")
@@ -90,24 +90,24 @@ class NativeDecoder:
             )
 
     def finish(self, use_final: bool = True) -> None:
-        """Forget what is on no path within the lattice beam of the best one (FinalizeDecoding).
+        """Prune tokens and links that are on no path within the lattice beam (FinalizeDecoding).
 
-        With `use_final` paths end in final states, if some have been reached; else anywhere.
+        With `use_final`, paths end in final states if one has been reached; otherwise anywhere.
         """
         self._require_begun()
         self._has_ended = True
         _check(self._library.nn_search_finish(self._handle, int(use_final)))
 
     def _require_begun(self) -> None:
-        """C looks at the last frame without asking whether there is one."""
+        """Raise ProgramError before `start`: C reads the last frame without a check."""
         if not self._has_begun:
             raise ProgramError("a search was used before it was started")
 
-    # -- what there is
+    # -- results
 
     @property
     def num_frames(self) -> int:
-        """How many frames have been decoded."""
+        """Number of frames decoded."""
         return self._sizes()[0] - 1
 
     @property
@@ -116,11 +116,11 @@ class NativeDecoder:
         return self._sizes()[4] > 0
 
     def reached_final(self) -> bool:
-        """Whether some token is in a final state."""
+        """Whether a token is in a final state."""
         return bool(self._sizes()[5])
 
     def ways(self) -> Ways:
-        """All tokens and links that are left."""
+        """All tokens and links that have not been pruned."""
         self._require_begun()
         num_frames, _, num_emitting, num_epsilon, num_last, _ = self._sizes()
         num_tokens, last_states = np.empty(num_frames, np.int64), np.empty(num_last, np.int32)
@@ -135,7 +135,9 @@ class NativeDecoder:
         return Ways(num_tokens, last_states, emitting, epsilon)
 
     def _sizes(self) -> list[int]:
-        """Frames, tokens, links of both kinds, last tokens, whether a final state is reached."""
+        """Numbers of frames, tokens, emitting links, epsilon links, last tokens; 1 if one is
+        final.
+        """
         sizes = np.zeros(6, np.int64)
         self._library.nn_search_sizes(self._handle, ctypes.c_void_p(sizes.ctypes.data))
         found: list[int] = sizes.tolist()
@@ -150,7 +152,7 @@ def _check(result: int) -> None:
 
 
 def _arrays(graph: DecodingGraph) -> list[NDArray]:
-    """The arrays as C wants them, in the order of `_Graph`: those that are so already."""
+    """The arrays with the element types of `_Graph`, in its order; copied only if necessary."""
     wanted: tuple[tuple[NDArray, type], ...] = (
         (graph.fst.finals, np.float32),
         (graph.fst.offsets, np.int64),
@@ -164,7 +166,7 @@ def _arrays(graph: DecodingGraph) -> list[NDArray]:
 
 
 def _links(count: int) -> Links:
-    """Room for so many."""
+    """Uninitialized arrays for `count` links."""
     sources, targets, arcs = (np.empty(count, np.int64) for _ in range(3))
     return Links(sources, targets, arcs, np.empty(count, np.float32))
 
