@@ -48,7 +48,7 @@ POISON = os.environ.get("NNET3TOOLS_POISON", "0") not in ("", "0")
 
 
 def poison(array: Array) -> Array:
-    """Every byte 255, if NNET3TOOLS_POISON is set; the array."""
+    """Set every byte to 255 if NNET3TOOLS_POISON is set; returns the array."""
     if POISON and array.size:
         array.reshape(-1).view(np.uint8).fill(255)
     return array
@@ -82,13 +82,13 @@ def aligned_bytes(num_bytes: int, alignment: int, like: Array | None = None) -> 
 def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array with undefined contents, on the device and of the type of `like`.
 
-    Without `like`: on the host; without either: float32.
+    Without `like` it is on the host, and without `dtype` as well it is float32.
     """
     return poison(_make(_module(like).empty, shape, _dtype(like, dtype)))
 
 
 _FLOATS_ALIGNED = 4
-"""float32 in 16 bytes: rows that begin at multiples of them, as cuBLAS's fast kernels want."""
+"""float32 numbers in 16 bytes: cuBLAS is fast if each row begins at a multiple of 16 bytes."""
 
 
 def _padded_columns(columns: int, like: Array) -> int:
@@ -98,7 +98,7 @@ def _padded_columns(columns: int, like: Array) -> int:
 
 
 def padded(shape: tuple[int, int], like: Array) -> Array:
-    """As `empty`; on a GPU each row begins at a multiple of four elements."""
+    """A new undefined matrix; on a GPU each row begins at a multiple of four elements."""
     rows, columns = shape
     return empty((rows, _padded_columns(columns, like)), like)[:, :columns]
 
@@ -112,7 +112,7 @@ def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
 
 
 def _make(create: Any, shape: Shape, dtype: Any) -> Array:
-    """A new array; MemoryError also for more elements than an address can count."""
+    """A new array. MemoryError also if the number of bytes exceeds the address space."""
     sizes = (shape,) if isinstance(shape, int) else shape
     if math.prod(map(int, sizes)) * dtype.itemsize >= 1 << 63:
         raise MemoryError(f"(an array of {' x '.join(map(str, sizes))})")
@@ -126,17 +126,17 @@ def _dtype(like: Array | None, dtype: Any) -> Any:
 
 
 def persistent_array(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
-    """An undefined array for a memo: a later step, perhaps of another variant, finds it by address.
+    """A new undefined array, which in recordings of one step is the same array at each run.
 
-    Each of a recorded program's steps gets its own arrays, the same ones at each run.
+    It is for memos: a later step refers to it by address.
     """
     return recording.persistent_object(lambda: empty(shape, like, dtype))
 
 
 def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
-    """A host array (or nested list) on the device of `like`; of its own type if none is given.
+    """A host array (or nested list) on the device of `like`, as `dtype` if that is given.
 
-    No copy is made where none is needed.
+    It is copied only if necessary.
     """
     module = _module(like)
     if like is not None and isinstance(host, np.ndarray):
@@ -145,7 +145,7 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
 
 
 def constant(host: np.ndarray, like: Array) -> Array:
-    """As `asarray`, for an array that nobody changes any more: uploaded once, not at each call."""
+    """The device copy of a host array that must not change any more; it is uploaded once."""
     if _module(like) is np:
         return host
     from nnet3tools.tensor.cuda.indexes import uploaded
@@ -155,20 +155,20 @@ def constant(host: np.ndarray, like: Array) -> Array:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """The array as numpy.ndarray; the very same if it is on the host already."""
+    """The array as numpy.ndarray, itself if it is on the host already."""
     recording.not_capturable()
     return array if device_of(array) == "numpy" else array.get()
 
 
 class _Pool:
-    """A device's free buffers by size class: powers of two, so that a few buffers serve all shapes.
+    """Free buffers of a device, in size classes that are powers of two.
 
-    It keeps at most `most` bytes of unused memory.
+    It keeps at most `max_kept` bytes of unused memory.
     """
 
-    def __init__(self, most: float) -> None:
+    def __init__(self, max_kept: float) -> None:
         self._free: dict[int, list[Array]] = {}
-        self._kept, self._most = 0, most
+        self._kept, self._max_kept = 0, max_kept
 
     def take(self, num_bytes: int, like: Array) -> Array:
         size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
@@ -179,7 +179,7 @@ class _Pool:
         return _module(like).empty(size, np.uint8)
 
     def give_back(self, buffer: Array) -> None:
-        if self._kept + buffer.size <= self._most:
+        if self._kept + buffer.size <= self._max_kept:
             self._kept += buffer.size
             self._free.setdefault(buffer.size, []).append(buffer)
 
@@ -193,9 +193,8 @@ _captured_pool = _Pool(math.inf)
 def captured_scratch(on_side_stream: bool = False) -> Iterator[None]:
     """Let `scratch` take memory in the `with` block from a pool that drops nothing.
 
-    What is captured in a graph goes on using that memory. All graphs share it: they run one after
-    the other, and nobody expects anything of a scratch array's contents. One that runs `aside`,
-    beside others, has its own.
+    Captured graphs go on using that memory. Graphs of the main stream share it, because they run
+    one after the other and scratch arrays begin undefined. A graph of the side stream has its own.
     """
     global _pool
     before, _pool = _pool, _Pool(math.inf) if on_side_stream else _captured_pool
@@ -206,12 +205,12 @@ def captured_scratch(on_side_stream: bool = False) -> Iterator[None]:
 
 
 def forget_scratch() -> None:
-    """Give up the host's scratch memory, as recordings have their own from now on."""
+    """Free the host's unused scratch memory; recordings have their own."""
     _host_pool.forget()
 
 
 class _Scratch:
-    """A context manager by hand: it is entered some hundred times a minibatch."""
+    """A context manager as a class, for speed: a minibatch enters hundreds."""
 
     __slots__ = ("_buffer", "_dtype", "_like", "_num_bytes", "_pool", "_recorder", "_shape")
 
@@ -228,10 +227,10 @@ class _Scratch:
             pool: Any = call_recorder.workspace
             self._pool = pool
             self._buffer = self._pool.take(num_bytes)
-            made = self._buffer.view(self._dtype).reshape(self._shape)
+            array = self._buffer.view(self._dtype).reshape(self._shape)
             if POISON:
                 recording.run("poison", partial(poison, self._buffer))
-            return made
+            return array
         if device_of(self._like) == "numpy":
             self._pool = getattr(self._recorder, "scratch", None) or _host_pool
             self._buffer = self._pool.take(num_bytes)
@@ -247,9 +246,9 @@ class _Scratch:
 
 
 def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextManager[Array]:
-    """A temporary from the pool, contents undefined, on the device (and of the type) of `like`.
+    """An undefined array from a pool, for use within a `with` block.
 
-    It must not be used after the `with` block.
+    It is on the device of `like`, and of its type unless `dtype` is given.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     return _Scratch(shape, like, _dtype(like, dtype))
@@ -257,7 +256,7 @@ def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextMana
 
 @contextmanager
 def padded_scratch(shape: tuple[int, int], like: Array) -> Iterator[Array]:
-    """As `scratch`; on a GPU each row begins at a multiple of four elements."""
+    """A scratch matrix (see `scratch`); on a GPU each row begins at a multiple of four elements."""
     rows, columns = shape
     with scratch((rows, _padded_columns(columns, like)), like) as whole:
         yield whole[:, :columns]

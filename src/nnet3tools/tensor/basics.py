@@ -14,7 +14,7 @@ _ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
 
 @operator(types=_ALL)
 def copy(out: Array, src: Array) -> None:
-    """out = src, broadcast and converted to out's type."""
+    """out = src, broadcast to out's shape and converted to its type."""
     out[...] = src
 
 
@@ -38,7 +38,7 @@ def add(out: Array, src: Array, alpha: float = 1.0) -> None:
 
 @operator(writes=())
 def dot(a: Array, b: Array) -> float:
-    """The sum of a * b over all elements (equal shapes), accumulated in float64."""
+    """The sum of a * b over all elements of two arrays of one shape, accumulated in float64."""
     return float(np.sum(np.asarray(a, np.float64) * np.asarray(b, np.float64)))
 
 
@@ -54,7 +54,7 @@ def prod(
 ) -> None:
     """out = alpha * op(a) op(b) + beta * out, where op transposes the last two axes if asked to.
 
-    out (N, D), a (N, K) or (K, N), b (K, D) or (D, K). With beta = 0 the old contents are not read.
+    Shapes: out (N, D), a (N, K) or (K, N), b (K, D) or (D, K). With beta = 0, `out` is not read.
     Operands with three axes are stacks of matrices, multiplied one by one (a stack of one
     broadcasts). out must not overlap a or b.
     """

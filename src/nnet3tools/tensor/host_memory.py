@@ -1,6 +1,6 @@
-"""Memory of the host straight from the system, which has it back as soon as nobody uses it.
+"""Host memory mapped from the operating system, to which it returns when its last array is freed.
 
-malloc takes large blocks from its heap once it has seen some come and go, and keeps them.
+malloc keeps large freed blocks in its heap once a program has allocated and freed a few.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ import numpy as np
 __all__ = ["Region", "map_bytes", "populate_in_background"]
 
 _HUGE = 1 << 22
-"""From this size on, memory is asked for in large pages, as NumPy does for its own."""
+"""Blocks of at least so many bytes are asked for in large pages, as in NumPy."""
 
 _ROOM = 1 << 30
-"""Addresses that a Region has at least: with that few programs ever outgrow one."""
+"""The least number of bytes for which a Region reserves addresses; few programs need more."""
 
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
-"""MAP_NORESERVE, which Python does not name before 3.13: the system need not promise that there
-will be memory for all of it."""
+"""MAP_NORESERVE, which Python names from 3.13 on: addresses without a promise of memory."""
 
 
 _POPULATE_WRITE = 23
 """MADV_POPULATE_WRITE (Linux 5.14), which Python does not name."""
 
-_PIECE = 1 << 22
-"""Populated at a time: meanwhile nobody else can map memory."""
+_POPULATED_AT_ONCE = 1 << 22
+"""Bytes for each call of madvise, during which other threads cannot map memory."""
 
 
 def _mapped(num_bytes: int, extra_flags: int = 0) -> mmap.mmap:
-    """MemoryError if the system has not so much."""
+    """New memory; MemoryError if the system has not so much."""
     try:
         if hasattr(mmap, "MAP_PRIVATE"):
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | extra_flags
@@ -50,18 +49,17 @@ def _ask_for_large_pages(memory: mmap.mmap, num_bytes: int) -> None:
 
 
 def map_bytes(num_bytes: int) -> np.ndarray:
-    """New bytes, at a multiple of the page size."""
+    """New zero bytes, aligned to a page."""
     memory = _mapped(num_bytes)
     _ask_for_large_pages(memory, num_bytes)
     return np.frombuffer(memory, np.uint8)
 
 
 def populate_in_background(memory: np.ndarray) -> None:
-    """Have the system find memory for new bytes on a thread of its own, from the first on.
+    """Let a thread make the system allocate memory for new bytes, from the first to the last.
 
-    Else whoever writes to them first waits for it: 180 ms of the main thread for the 136 MB of a
-    minibatch of benchmarks/' tdnnf, where a virtual machine had to be given the memory; where the
-    system had it at hand, no difference could be measured.
+    Otherwise the first write to each page waits for the system: 180 ms in all for the 136 MB of a
+    minibatch of benchmarks/' tdnnf on a virtual machine whose host had to free memory, 0 ms else.
     """
     if memory.size >= _HUGE and sys.platform == "linux":
         with contextlib.suppress(RuntimeError):  # with a limit on threads, or on their stacks
@@ -69,27 +67,26 @@ def populate_in_background(memory: np.ndarray) -> None:
 
 
 def _populate(memory: np.ndarray) -> None:
-    """As far as the system can; nobody depends on it."""
+    """Allocate memory for mapped bytes as far as the system can; failure has no consequence."""
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     begin = -(-memory.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (memory.ctypes.data + memory.size) // mmap.PAGESIZE * mmap.PAGESIZE
-    for first in range(begin, end, _PIECE):
-        if advise(first, min(_PIECE, end - first), _POPULATE_WRITE) != 0:
+    for first in range(begin, end, _POPULATED_AT_ONCE):
+        if advise(first, min(_POPULATED_AT_ONCE, end - first), _POPULATE_WRITE) != 0:
             break
 
 
 class Region:
-    """Bytes that can become more where they are: addresses are kept for them, which cost nothing.
+    """Bytes that can grow in place, because addresses for more are reserved, which costs nothing.
 
-    So what was made of the first bytes stays valid when somebody comes to need more, and nothing
-    has to be held twice meanwhile.
+    Arrays over the first bytes stay valid, and growing copies nothing.
     """
 
     def __init__(self, num_bytes: int) -> None:
-        """Room for many times `num_bytes` if the system lets one have it, else for these.
+        """Reserve addresses for at least 4 * `num_bytes`, or if the system refuses for `num_bytes`.
 
-        MemoryError if it does not even let one have these.
+        MemoryError if the system refuses that, too.
         """
         try:
             self._memory = _mapped(max(_ROOM, 4 * num_bytes), _NO_RESERVE)
@@ -100,11 +97,11 @@ class Region:
 
     @property
     def room(self) -> int:
-        """Bytes that there are addresses for."""
+        """Number of bytes for which addresses are reserved."""
         return len(self._bytes)
 
     def first(self, num_bytes: int) -> np.ndarray:
-        """The first bytes, as many as there is room for."""
+        """The first `num_bytes` bytes, at most `room`."""
         if num_bytes > self._used:
             self._used = num_bytes
             _ask_for_large_pages(self._memory, num_bytes)

@@ -1,7 +1,7 @@
-"""Scratch memory of the host: as many buffers as are ever in use at once, grown to what they hold.
+"""HostPool: free scratch buffers of the host, which grow to the sizes that are asked for.
 
-Size classes would keep a buffer for every size that was ever asked for: with them, half of a small
-network's training was scratch memory that waited for a layer of the right size.
+Size classes would keep a buffer for each size that was ever asked for, and in the training of a
+small network half of all memory would be such buffers.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from nnet3tools.tensor.host_memory import map_bytes
 __all__ = ["HostPool"]
 
 _SMALL = 1 << 16
-"""Up to this many bytes, sizes are powers of two and buffers stay as they are."""
+"""Buffers of at most so many bytes have a power of two as their size, and do not grow."""
 
 
 class HostPool:
-    """Buffers that are not in use."""
+    """Free buffers."""
 
     def __init__(self) -> None:
         self._small: dict[int, list[np.ndarray]] = {}
         self._sizes: list[int] = []
         self._large: list[np.ndarray] = []
-        """By size, smallest first."""
+        """In the order of `_sizes`, smallest first."""
         self._lock = threading.Lock()
 
     def take(self, num_bytes: int) -> np.ndarray:
-        """A buffer of at least this size in bytes.
+        """A buffer of at least `num_bytes` bytes.
 
-        Where the largest one is too small, it is given up for one that is not.
+        If the largest free buffer is too small, it is freed and a new buffer is allocated.
         """
         if num_bytes <= _SMALL:
             size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
@@ -49,7 +49,7 @@ class HostPool:
         return map_bytes(num_bytes)
 
     def give_back(self, buffer: np.ndarray) -> None:
-        """Take back what `take` gave."""
+        """Return a buffer from `take` to the pool."""
         size = buffer.size
         if size <= _SMALL:
             self._small.setdefault(size, []).append(buffer)
@@ -60,7 +60,7 @@ class HostPool:
             self._large.insert(at, buffer)
 
     def forget(self) -> None:
-        """Give up the buffers that are not in use."""
+        """Free all free buffers."""
         with self._lock:
             self._small.clear()
             self._sizes.clear()
@@ -68,5 +68,5 @@ class HostPool:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes in buffers that are not in use."""
+        """Number of bytes in free buffers."""
         return sum(self._sizes) + sum(size * len(b) for size, b in self._small.items())

@@ -1,8 +1,8 @@
-"""Numbers that depend on data: one-element arrays that formulas take in the place of a number.
+"""Numbers that depend on data: arrays of one element, which formulas accept in place of numbers.
 
-So they can be part of what is recorded (tensor/recording.py), and nobody waits for a GPU before
-somebody looks at one. `tensor.dot` and reductions to a number return a Number on a GPU, and on the
-host while it records; otherwise a float.
+They can be part of recordings (tensor/recording.py), and the host waits for a GPU only if code
+reads one. `tensor.dot` and reductions to a number return a Number on a GPU, and on the host while calls
+are recorded; otherwise they return a float.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ _PLAIN = (int, float, np.integer, np.floating)
 
 
 class Number:
-    """A float64 in memory; sums and products stay there, everything else looks at it.
+    """A float64 in the memory of a device.
 
-    float(x), comparisons and math functions work as with a float, but wait for the device.
+    Sums and products are computed there. float(x), comparisons and math functions give the same as
+    for a float, but wait for the device.
     """
 
     __slots__ = ("array",)
-    __array_ufunc__ = None  # NumPy's arrays and scalars leave operations with it to it
+    __array_ufunc__ = None  # NumPy then leaves operators on arrays and Numbers to this class
 
     def __init__(self, array: Any) -> None:
-        """Of an array of shape (1,), float64, which nobody else writes to."""
+        """`array` has shape (1,) and type float64, and no other code may write to it."""
         self.array = array
 
     @property
     def is_host_number(self) -> bool:
-        """Whether it is in the host's memory."""
+        """Whether the number is in the host's memory."""
         return self.array.__class__ is np.ndarray
 
     def value(self) -> float:
-        """The value now; no recording is told that somebody looks."""
+        """The present value, read without a `not_capturable()`."""
         return float(self.array[0])
 
     def __float__(self) -> float:
@@ -60,10 +61,11 @@ class Number:
         return int(float(self))
 
     def mapped(self, formula: Element, *others: Any) -> Any:
-        """A new number (_1) by a formula of this one (_2) and others (_3, ...)."""
-        made = empty(1, like=self.array)
-        formula(made, self.array, *(o.array if isinstance(o, Number) else float(o) for o in others))
-        return Number(made)
+        """A new Number: the formula assigns _1 from this number (_2) and `others` (_3, ...)."""
+        result = empty(1, like=self.array)
+        values = (o.array if isinstance(o, Number) else float(o) for o in others)
+        formula(result, self.array, *values)
+        return Number(result)
 
     def __add__(self, other: Any) -> Any:
         return self._with(operator.add, other)
@@ -87,7 +89,7 @@ class Number:
         return self._with(operator.truediv, other)
 
     def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
-        """Their sum or the like: in memory, unless it is on the host and nobody records."""
+        """`function` of both numbers: a float on the host if no call is recorded, else a Number."""
         in_memory = recording.state.call_recorder is not None or not self.is_host_number
         if in_memory and isinstance(other, (Number, *_PLAIN)):
             return self.mapped(_FORMULAS[function], other)
@@ -134,7 +136,7 @@ class Number:
 
 
 class Measured:
-    """A bound operator whose result is a Number, the same one at each call."""
+    """A bound operator that writes its result into the same Number at each call, and returns it."""
 
     __slots__ = ("number", "run")
 
@@ -147,73 +149,73 @@ class Measured:
 
 
 def store(out: Any, number: Any) -> None:
-    """Every element of out = a Number or a float."""
+    """Set every element of `out` to a Number or a float."""
     if isinstance(number, Number):
         copy(out, number.array)
     elif recording.state.call_recorder is None and isinstance(out, np.ndarray):
-        # without a backend, which programs that only read models do not need
+        # does not load the operators, which programs that only read models do not need
         out.fill(float(number))
     else:
         fill(out, float(number))
 
 
 class Tally(Number):
-    """A number that statistics count with: changed in place, so that recordings may refer to it.
+    """A number that statistics count with. It is changed in place, as recordings refer to it.
 
     `is_zero` and `is_positive` are decisions of the host, which a replay takes before the recorded
     work. The host therefore keeps a copy of the value until a Number goes into it. From then on a
     value on a GPU counts as positive.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_host_value",)
 
     def __init__(self, value: float, like: Any = None) -> None:
-        """A new one, on the device of `like`."""
+        """`like` is any array of the device."""
         super().__init__(asarray(np.array([value], np.float64), like=like))
-        self._known: float | None = float(value)
+        self._host_value: float | None = float(value)
 
-    def _note(self, function: Callable[[float, float], float], value: Any) -> None:
-        """As part of the host's events: that a function of it and another number replaces it."""
+    def _update_host_value(self, function: Callable[[float, float], float], value: Any) -> None:
+        """Apply `function` to the host's copy and another number, as an action."""
 
-        def note() -> None:
-            known = self._known
-            if isinstance(value, Number) or known is None:
-                self._known = None
+        def update() -> None:
+            before = self._host_value
+            if isinstance(value, Number) or before is None:
+                self._host_value = None
             else:
-                self._known = function(known, float(value))
+                self._host_value = function(before, float(value))
 
-        recording.act(note)
+        recording.act(update)
 
     def _sign(self) -> float:
-        """Positive, 0 or negative."""
-        if self._known is None:
+        """A number with the sign of the value, from the host's copy if there is one."""
+        if self._host_value is None:
             return self.value() if self.is_host_number else 1.0
-        return self._known
+        return self._host_value
 
     def assign(self, value: Any) -> None:
-        """Take another value."""
+        """Set the value."""
         if value is self:
             return
         store(self.array, value)
         if isinstance(value, Number):
-            self._note(operator.add, value)
+            self._update_host_value(operator.add, value)
         else:
-            recording.act(lambda: setattr(self, "_known", float(value)))
+            recording.act(lambda: setattr(self, "_host_value", float(value)))
 
     def __iadd__(self, other: Any) -> Tally:
         add(self.array, other.array if isinstance(other, Number) else float(other))
-        self._note(operator.add, other)
+        self._update_host_value(operator.add, other)
         return self
 
     def __imul__(self, other: Any) -> Tally:
         if isinstance(other, Number):
             _scale(self.array, other.array)
-            self._note(operator.mul, other)
+            self._update_host_value(operator.mul, other)
         elif other == 0.0:
             self.assign(0.0)
         else:
             scale(self.array, float(other))
-            self._note(operator.mul, other)
+            self._update_host_value(operator.mul, other)
         return self
 
     def is_zero(self) -> bool:

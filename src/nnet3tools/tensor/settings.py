@@ -1,4 +1,4 @@
-"""Settings: attributes that recordings (tensor/recording.py) take as they are."""
+"""Settings: attributes whose values are part of recordings (tensor/recording.py)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ __all__ = ["HasSettings", "begin_settings", "note_setting", "settings_version"]
 
 
 class HasSettings:
-    """An object whose attributes are settings, but for those in NO_SETTINGS.
+    """Base of classes whose attributes are settings, except those in NO_SETTINGS.
 
-    Arrays count by identity: what is recorded refers to them. Values that attributes begin with,
-    and those that `begin_settings` gives, outdate nothing.
+    A changed setting invalidates all recordings. Arrays are compared by identity, because calls
+    refer to them. First values, and values from `begin_settings`, invalidate nothing.
     """
 
     NO_SETTINGS: ClassVar[frozenset[str]] = frozenset()
 
-    if not TYPE_CHECKING:  # for mypy would take any attribute then
+    if not TYPE_CHECKING:  # mypy would accept any attribute
 
         def __setattr__(self, name: str, value: object) -> None:
             if name in self.NO_SETTINGS:
@@ -29,9 +29,9 @@ class HasSettings:
 
 
 def begin_settings(thing: object, **values: object) -> None:
-    """Give attributes first values, which outdate nothing that was recorded before.
+    """Set attributes without invalidating recordings.
 
-    Only for those that recordings take after somebody has seen to it that they are there.
+    Only for attributes that recorded steps check for and make, if missing, before they use them.
     """
     thing.__dict__.update(values)
 
@@ -42,9 +42,9 @@ _version = [0]
 
 
 def note_setting(before: object, value: object) -> None:
-    """Outdate recordings if a setting's new value differs from the one before.
+    """Invalidate recordings if the new value of a setting differs from the one before.
 
-    Arrays, and whatever else is no number, flag or text, count by identity.
+    Numbers, flags and text are compared by value, arrays and all other objects by identity.
     """
     if before is value:
         return
@@ -53,5 +53,5 @@ def note_setting(before: object, value: object) -> None:
 
 
 def settings_version() -> int:
-    """Equal as long as no setting changes."""
+    """A number that changes whenever a setting changes."""
     return _version[0]

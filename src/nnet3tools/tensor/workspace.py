@@ -1,4 +1,4 @@
-"""Memory that programs and their recordings share, in which places keep their addresses."""
+"""Memory that programs and their recordings share. Addresses in it stay valid while it grows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["GrowingBytes", "Workspace"]
 
 _PAGE = 4096
 _AMPLE = 1 << 28
-"""Bytes of scratch memory that hardly any program outgrows."""
+"""Bytes of scratch memory that are enough for almost all programs."""
 
 
 class GrowingBytes:
-    """Bytes of a device, at a multiple of the page size; `moves` counts how often they moved.
+    """Bytes of a device, aligned to pages; `moves` counts how often their address has changed.
 
-    On the host they grow where they are, so that what was made of them stays part of them (up to a
-    limit: see Region). On a GPU, and beyond it, more bytes are other ones.
+    On the host they grow in place up to the limit of a Region, so that views stay valid. Beyond
+    that, and on a GPU, growing allocates new bytes; old views keep the old bytes.
     """
 
     def __init__(self, like: Any = None) -> None:
@@ -35,15 +35,15 @@ class GrowingBytes:
 
     @property
     def size(self) -> int:
-        """The most bytes that were asked for."""
+        """The largest number of bytes that was asked for."""
         return int(self._bytes.size)
 
     def can_hold(self, num_bytes: int) -> bool:
-        """Whether there are so many bytes, or will be without a move."""
+        """Whether `first` can return so many bytes without allocating new memory."""
         return num_bytes <= (self.size if self._region is None else self._region.room)
 
     def first(self, num_bytes: int) -> Any:
-        """The first bytes; those taken before stay valid and may be the same."""
+        """The first `num_bytes` bytes. Earlier results stay valid and may overlap this one."""
         if num_bytes > self.size:
             self._grow(num_bytes)
         return self._bytes[:num_bytes]
@@ -62,34 +62,35 @@ class GrowingBytes:
 
 
 class Workspace:
-    """Scratch memory: a stack, shared by recordings, and on the host live runs, that take turns.
+    """A stack of scratch memory for recordings, and on the host live runs, that take turns.
 
-    Each place in it keeps its address, so that bound calls may refer to it.
+    Addresses stay valid, so that bound calls may refer to them. `policy` decides how the steps run
+    that use this memory.
     """
 
     def __init__(self, like: Any = None) -> None:
         self._like, self._memory, self._used = like, GrowingBytes(like), 0
         self.policy = KernelPolicy()
         if like is None or device_of(like) == "numpy":
-            self._memory.first(1)  # it grows from here on
+            self._memory.first(1)  # reserves the addresses
 
     @property
     def grows_in_place(self) -> bool:
-        """Whether recordings find room without having reserved it."""
+        """Whether recordings can take memory that has not been reserved."""
         return self._memory.can_hold(_AMPLE)
 
     def another(self) -> Workspace:
-        """An empty one on the same device, for what runs beside this one's recordings."""
+        """A new Workspace on the same device, for work that runs concurrently with recordings."""
         return Workspace(self._like)
 
     def reserve(self, num_bytes: int) -> None:
-        """Have so much from here on; older recordings keep the memory that they use."""
+        """Allocate so many bytes; recordings made before keep the memory that they use."""
         if self._used == 0 and self._memory.size < num_bytes:
             forget_scratch()
             self._memory.first(num_bytes)
 
     def take(self, num_bytes: int) -> Any:
-        """The next bytes of the stack; new memory where it ends and cannot grow."""
+        """The next `num_bytes` bytes of the stack; new memory if the stack cannot grow."""
         first = self._used
         self._used += rounded_up(num_bytes)
         if not self._memory.can_hold(self._used):
@@ -97,5 +98,5 @@ class Workspace:
         return self._memory.first(self._used)[first : first + num_bytes]
 
     def give_back(self, buffer: Any) -> None:
-        """The latest bytes taken may be used again."""
+        """Return the bytes of the latest `take` to the stack."""
         self._used -= rounded_up(buffer.size)

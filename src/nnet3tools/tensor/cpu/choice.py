@@ -1,4 +1,4 @@
-"""Which kernels the CPU computes with: compiled ones, or NumPy's calls."""
+"""The choice of the CPU's kernels: compiled kernels, or NumPy alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VARIABLE = "NNET3TOOLS_CPU_KERNELS"
 
 
 class CpuKernels(enum.Enum):
-    """The kinds of kernels."""
+    """The values of `--cpu-kernels`."""
 
     NATIVE = "native"
     NUMPY = "numpy"
@@ -23,7 +23,7 @@ _chosen: CpuKernels | None = None
 
 
 def choose(kind: str) -> None:
-    """Use this kind from now on, for what is bound after this."""
+    """Choose the kind of kernels of this process by its option value; OptionError if unknown."""
     global _chosen
     try:
         _chosen = CpuKernels(kind)
@@ -33,7 +33,7 @@ def choose(kind: str) -> None:
 
 
 def chosen() -> CpuKernels:
-    """The kind in use: what was chosen, else what the environment says, else compiled ones."""
+    """The chosen kind, else the value of NNET3TOOLS_CPU_KERNELS, else compiled kernels."""
     if _chosen is None:
         choose(os.environ.get(_VARIABLE) or CpuKernels.NATIVE.value)
     assert _chosen is not None
@@ -41,5 +41,5 @@ def chosen() -> CpuKernels:
 
 
 def are_native() -> bool:
-    """Whether recorded calls become compiled kernels in this process."""
+    """Whether this process may use compiled kernels."""
     return chosen() is CpuKernels.NATIVE
