@@ -1,8 +1,8 @@
 """Numbers that depend on data: arrays of one element, which formulas accept in place of numbers.
 
 They can be part of recordings (tensor/recording.py), and the host waits for a GPU only if code
-reads one. `tensor.dot` and reductions to a number return a Number on a GPU, and on the host while calls
-are recorded; otherwise they return a float.
+reads one. `tensor.dot` and reductions to a number return a Number on a GPU, and on the host while
+calls are recorded; otherwise they return a float.
 """
 
 from __future__ import annotations

@@ -32,8 +32,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 # factor (_1) and squared norm once limited (_2) of squared norms (_3), limits (_4), |scale| (_5)
 _limit_each = tensor.element(
-    "norm = sqrt(_3) * _5; f = where(_4 != 0 and norm > _4, _4 / norm, 1.0);"
-    "_1 = f; _2 = f * f * _3"
+    "norm = sqrt(_3) * _5; f = where(_4 != 0 and norm > _4, _4 / norm, 1.0);_1 = f; _2 = f * f * _3"
 )
 # counts (_1) of the factors (_2) that are not 1; and once and for all the number (_3), which is one
 # more than that of the minibatches before (_5), of the first whose squared norm (_4) is not finite
