@@ -43,9 +43,7 @@ ORDERS = (Schedule.EARLY, Schedule.LATE, Schedule.RANDOM)
 
 Check = Callable[[EmulatedDevice], object]
 CHECKS: dict[str, tuple[Check, ...]] = {
-    "batch_norm.py": (operators.test_batch_norm,),
     "leaky_hmm.py": (partial(chain.test_denominator, num_sequences=3),),
-    "lstm.py": (partial(operators.test_lstm, dropout=0), partial(operators.test_lstm, dropout=3)),
     "order.py": (partial(operators.test_order_and_cumulative_sums, axis=1, flag=False),),
     "numerator.py": (
         partial(chain.test_numerator, same=False), partial(chain.test_numerator, same=True),

@@ -19,10 +19,12 @@ __all__ = ["batch_norm", "batch_norm_backprop"]
 
 Step = Callable[[], None]
 
+_begin = element("mean = first", "mean first")
 _normalize = element(
-    "m = col_mean(x); centred = x - m; v = col_mean(centred * centred);"
-    "s = target / sqrt(v + epsilon);"
-    "mean = m; square = v + m * m; scale = s; out = centred * s",
+    # less the first row (the mean's old value), so that one pass keeps the digits of variances
+    "d = x - mean; m = col_mean(d); v = max(col_mean(d * d) - m * m, 0);"
+    "s = target / sqrt(v + epsilon); whole = mean + m;"
+    "square = v + whole * whole; scale = s; out = (x - whole) * s; mean = whole",
     "out mean square scale x epsilon target",
 )
 _derivative = element(
@@ -38,7 +40,14 @@ def batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: f
     stats (3, D) are set to the columns' means, mean squares and scales. Variances are exact also
     where a mean is much larger than the deviation from it.
     """
-    return _normalize.bind(out, *stats, x, float(epsilon), float(target_rms))
+    begin = _begin.bind(stats[0], x[0] if len(x) else 0.0)
+    normalize = _normalize.bind(out, *stats, x, float(epsilon), float(target_rms))
+
+    def run() -> None:
+        begin()
+        normalize()
+
+    return run
 
 
 @operator_of_formulas(writes=("in_deriv",))

@@ -19,9 +19,22 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["GruColumns", "gru_columns", "gru_nonlinearity", "gru_nonlinearity_backprop"]
+__all__ = [
+    "ADD_PRODUCT",
+    "ARGUMENT_DERIV",
+    "DERIVS",
+    "FINISH",
+    "MULTIPLY",
+    "OUTPUT_GATED",
+    "OUTPUT_GATED_DERIVS",
+    "GruColumns",
+    "gru_columns",
+    "gru_nonlinearity",
+    "gru_nonlinearity_backprop",
+]
 
 
 class GruColumns(NamedTuple):
@@ -63,6 +76,28 @@ def gru_columns(w_h: Array) -> GruColumns:
     recurrent = w_h.shape[1]
     cell = 2 * dim + recurrent
     return GruColumns(dim, dim + recurrent, cell, recurrent, cell + (recurrent < dim) * dim)
+
+
+MULTIPLY = element("_1 = _2 * _3")
+ADD_PRODUCT = element("_1 += _2 * _3")
+FINISH = element("h = tanh(h); c = (1 - z) * h + z * before", "h c z before")
+OUTPUT_GATED = element(
+    "h = tanh(x_h + before * w_h); c = (1 - z) * h + z * before", "h c x_h before w_h z"
+)
+
+# derivatives: at the argument of h, then at z, at the cell before and at x_h
+_AT_ARGUMENT = "at_a = (at_h + at_c * (1 - z)) * (1 - h * h) - h * repair"
+_OPERANDS = "at_a at_h at_c z h repair"
+ARGUMENT_DERIV = element(_AT_ARGUMENT, _OPERANDS)
+DERIVS = element(
+    f"{_AT_ARGUMENT}; at_z += at_c * (before - h); at_before += at_c * z; at_x += at_a",
+    f"{_OPERANDS} at_z at_before at_x before",
+)
+OUTPUT_GATED_DERIVS = element(
+    f"{_AT_ARGUMENT}; at_z += at_c * (before - h);"
+    "at_before = at_before + at_c * z + at_a * w_h; at_x += at_a",
+    f"{_OPERANDS} at_z at_before at_x before w_h",
+)
 
 
 @operator()

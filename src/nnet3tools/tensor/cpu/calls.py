@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.call import Call, in_turn
 from nnet3tools.tensor.cpu.aggregate import aggregate_jobs, number_jobs
+from nnet3tools.tensor.cpu.basics import BASICS
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work
 from nnet3tools.tensor.cpu.kernels import Job, job_maker
-from nnet3tools.tensor.cpu.special import SPECIAL
 from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
 from nnet3tools.tensor.registry import Operator, formulas_of
@@ -53,7 +53,7 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
     operator, operands, options = call.operator, call.operands, call.options
     if isinstance(operator, (Element, Aggregate)):
         return _formula_jobs(operator, operands, options, call.result)
-    maker = SPECIAL.get(operator.name) or job_maker(operator)
+    maker = BASICS.get(operator.name) or job_maker(operator)
     if maker is None and isinstance(operator, Operator) and operator.is_formulas:
         jobs: list[Job] = []
         for formula, bound, how in formulas_of(operator, *operands, **options):

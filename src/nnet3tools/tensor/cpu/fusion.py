@@ -1,19 +1,18 @@
-"""Neighbouring elementwise jobs as one: what one writes and the next reads stays in registers.
+"""Fusion of elementwise jobs: values that one job writes and the next reads stay in registers.
 
 Two jobs a and b, in this order, are joined if
 
 1. both do a formula that reduces nothing, over operands of one full shape;
 2. what b reads or writes shares memory with what a writes element for element, or not at all;
-3. what b writes shares memory with what a reads element for element, or not at all: at each element
-   everything is read before anything is written, but another element's turn may have come before;
+3. what b writes shares memory with what a reads element for element, or not at all: each element
+   is read before it is written, but other elements may have been written earlier;
 4. neither writes a number that the other looks up once for all elements;
 5. together they have few operands: a processor has 16 or 32 registers.
 
-Jobs between them stay where they are: b may come before those that share nothing with it, and else
-a may come after those that share nothing with a, where either writes; a job of which it is not
-known what it touches is passed by none. All values are stored, but those that are overwritten at
-once, and computed by the same instructions: results are those of the jobs by themselves, bit for
-bit.
+Jobs between a and b keep their places. Job b may move before them if they share no memory with it
+that either writes; otherwise a may move after them under the same condition. No job moves past a
+job whose memory is unknown. All values are stored, except values that b overwrites, and computed by
+the same instructions: results are those of separate jobs, bit for bit.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ __all__ = ["fused"]
 
 _MOST_OPERANDS = 12
 _LOOK_BACK = 6
-"""Jobs that another may pass."""
+"""The most jobs that a job moves past."""
 
 
 def fused(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs that do the same in fewer passes over memory."""
+    """Jobs that do the same work as `jobs` in fewer passes over memory."""
     done: list[Job] = []
     for job in jobs:
         if not _join_with_earlier(done, job):
@@ -53,7 +52,7 @@ def fused(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _join_with_earlier(done: list[Job], job: Job) -> bool:
-    """Whether a job became part of an earlier one: both stand in `done` where they may."""
+    """Try to join a job with an earlier one in `done`; returns whether it was joined."""
     if job.formula is None:
         return False
     between: list[Formula] = []
@@ -74,14 +73,14 @@ def _join_with_earlier(done: list[Job], job: Job) -> bool:
 
 
 def _are_independent(a: Formula, b: Formula) -> bool:
-    """Whether the two may change places."""
+    """Whether two formulas may change places."""
     return not _clash(a, b, "same") and not _clash(b, a, "same")
 
 
 def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
-    """Whether what one writes shares memory askew, or in these ways too, with what another touches.
+    """Whether a target of `writer` overlaps an operand of `other` partially, or in given `kinds`.
 
-    A number that is looked up once is touched askew.
+    A number that is looked up once counts as a partial overlap.
     """
     for n in writer.assignments.targets:
         target = writer.operands[n - 1]
@@ -101,7 +100,7 @@ def _full_shape(formula: Formula) -> tuple[int, ...]:
 
 
 def _joined(a: Formula, b: Formula) -> Job | None:
-    """One job for two neighbours of one full shape; None if they cannot be joined."""
+    """One job that does a, then b, of one full shape; None if they cannot be joined."""
     if max(len(a.operands), len(b.operands)) > _MOST_OPERANDS or _clash(a, b) or _clash(b, a):
         return None
     operands: list[Any] = []
@@ -114,7 +113,7 @@ def _joined(a: Formula, b: Formula) -> Job | None:
 
 
 def _places(given: Sequence[Any], operands: list[Any]) -> tuple[int, ...]:
-    """Where in a list, from 1, operands are; those that are new are added at its end."""
+    """The places of `given` in `operands`, from 1; new operands are appended."""
     places = []
     for operand in given:
         place = next((i for i, other in enumerate(operands, 1) if _are_same(operand, other)), 0)
@@ -135,7 +134,7 @@ def _both(
     a: Assignments, a_places: tuple[int, ...], a_types: tuple[Type, ...],
     b: Assignments, b_places: tuple[int, ...],
 ) -> Assignments:  # fmt: skip
-    """The assignments of a, then of b, which reads what a has stored: values of a's types."""
+    """The assignments of a, then of b, which reads a's values as a's targets' types store them."""
     first, second = _renumbered(a, a_places), _renumbered(b, b_places)
     stored: dict[Expr, Expr] = {
         target: cast(value, t) for (target, value), t in zip(first.items, a_types, strict=True)
@@ -147,7 +146,7 @@ def _both(
 
 
 def _renumbered(assignments: Assignments, places: tuple[int, ...]) -> Assignments:
-    """The assignments over operands at other places."""
+    """The assignments with placeholder n replaced by placeholder places[n - 1]."""
     at = {Placeholder(n): Placeholder(place) for n, place in enumerate(places, 1)}
     values: dict[Expr, Expr] = {operand: place for operand, place in at.items()}
     return Assignments(tuple((at[t], value.substitute(values)) for t, value in assignments.items))

@@ -1,9 +1,8 @@
 """Aggregate on CUDA: a formula reduced along an axis by one kernel.
 
-Axes are parted into those kept and those reduced. If neighbours in memory are reduced together, a
-warp (or a block) works on one output; else the threads of a warp work on neighbouring outputs.
-Where there are too few outputs to keep the device busy, chunks are reduced first; the last block
-merges them in order: results do not depend on timing.
+tensor/emit/cuda_reduce.py makes the kernel. If there are too few outputs to keep the device busy,
+chunks are reduced first; the last block merges them in order, so that results do not depend on
+timing.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _REDUCERS = {
     "logsumexp": "nn_LogSumExp",
 }  # fmt: skip
 _OF_NONE = {"prod": 1.0, "logsumexp": -math.inf, "max": None, "min": None}
-"""What reductions of nothing give, where that is not 0; None: an error."""
+"""The values of reductions of nothing, where these are not 0; None: an error."""
 _LONG_ROW = 1024
-"""Reductions longer than this get a block of threads each, not a warp."""
+"""Reductions longer than this have a block of threads each instead of a warp."""
 _BLOCKS_A_PROCESSOR = 4
 _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
-"""Numbers (in a row or block, or column) that are not worth cutting up further."""
+"""The fewest elements of a chunk: of a row, of a column."""
 _scale = element("_1 = _1 * _2")
 _fill = element("_1 = _2")
 _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2, 0)")
@@ -156,7 +155,7 @@ class AggregateKernel:
     def _scaled(
         self, out: Any, ins: Sequence[Any], alpha: Number, beta: float
     ) -> Callable[[], Any]:
-        """As __call__, where the factor is on the device: reduced first, then added."""
+        """As __call__, for a factor on the device: a reduction, then a scaled addition."""
         if self._axis is None:
             number = self(out, ins, 1.0, 0.0)
             return lambda: number() * alpha

@@ -1,6 +1,6 @@
-"""cuBLAS on CuPy's arrays, and how it does products.
+"""Matrix products by cuBLAS on CuPy's arrays.
 
-It is called directly, as CuPy's wrappers refuse to be captured.
+cuBLAS is called directly, because CuPy's wrappers refuse to be captured.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from nnet3tools.tensor.precision import are_precise
 __all__ = ["Cublas", "load_cublas", "set_math_mode"]
 
 _WORKSPACE_BYTES = 32 << 20
-"""What cuBLAS asks for on the newest devices; its own, so that captured products stay valid."""
+"""The size that cuBLAS recommends for the newest devices. Each stream has its own workspace."""
 
 _COMPUTE_TYPES = {"fp32": 68, "tf32": 77, "fp16": 74, "bf16": 75}
-"""--gpu-math -> cublasComputeType_t; storage and accumulation are float32 in all of them."""
+"""--gpu-math -> cublasComputeType_t. All of them store and accumulate float32."""
 _COMPUTE_64F = 70
 _CUDA_R = {"float32": 0, "float64": 1}
 _FIRST_OF_FAST_MATH = 8
@@ -32,7 +32,10 @@ _math_mode = "fp32"
 
 
 def set_math_mode(name: str) -> None:
-    """How float32 products are done from here on: fp32, tf32, fp16 or bf16."""
+    """Set the arithmetic of later float32 products: fp32, tf32, fp16 or bf16.
+
+    OptionError if the device does not have it.
+    """
     global _math_mode
     if name not in _COMPUTE_TYPES:
         raise OptionError(f"--gpu-math={name}: expected {'|'.join(_COMPUTE_TYPES)}")
@@ -51,12 +54,12 @@ def _compute_type(dtype: np.dtype) -> int:
 
 
 def _capability() -> int:
-    """The major part of the device's compute capability."""
+    """The major number of the current device's compute capability."""
     return int(cupy.cuda.Device().compute_capability[:-1])
 
 
 def load_cublas() -> Any:
-    """CuPy's cuBLAS, from wherever CuPy has it."""
+    """The cuBLAS library that CuPy uses."""
     from cudas.cuda.libs import cublas  # noqa: F401 (loads the shared library)
 
     major = cupy.cuda.runtime.runtimeGetVersion() // 1000
@@ -64,7 +67,7 @@ def load_cublas() -> Any:
 
 
 class Cublas:
-    """A handle of our own: stream and workspace fixed."""
+    """A cuBLAS handle with a fixed stream and workspace."""
 
     def __init__(self, stream: int, upload: Callable[[np.ndarray], Array]) -> None:
         self._upload = upload
@@ -76,9 +79,9 @@ class Cublas:
         self.use(stream)
 
     def use(self, stream: int) -> None:
-        """Give products to a stream; each has a workspace, as they may run side by side.
+        """Send later products to a stream. Each stream has a workspace, as products may overlap.
 
-        All are of one size, which cuBLAS's choice of a kernel, and so its rounding, depends on.
+        All workspaces have one size: cuBLAS's choice of a kernel, and so rounding, depends on it.
         """
         if stream not in self._workspaces:
             self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
@@ -104,7 +107,10 @@ class Cublas:
         b: int, ldb: int, trans_b: bool, stride_b: int,
         c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
-        """Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'."""
+        """A callable that does the product; arguments as Device.gemm's.
+
+        Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)', which cuBLAS computes.
+        """
         on_device = not isinstance(alpha, float)
         factors = self._factors(dtype, alpha, beta)
         kind, integer, pointer = _CUDA_R[dtype.name], ctypes.c_int, ctypes.c_void_p
@@ -137,7 +143,7 @@ class Cublas:
         return run_with_device_factors if on_device else run
 
     def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
-        """Both factors on the host, or both on the device, as cuBLAS wants them."""
+        """Pointers to alpha and beta, both on the host or both on the device."""
         if isinstance(alpha, float):
             scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
             return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))

@@ -29,21 +29,21 @@ from nnet3tools.tensor.recording import NotCapturable
 __all__ = ["CudaDevice", "describe"]
 
 _BRANCHES = 2
-"""Streams besides the main one, for what a graph may do side by side."""
+"""Streams besides the main one, for concurrent work in a graph."""
 _COMPILERS = 8
 """Threads that compile kernels."""
 
 
 class CudaDevice:
-    """The current CUDA device, with one stream that all work goes to."""
+    """The current CUDA device, with a main stream for all work; implements Device (device.py)."""
 
     def __init__(self) -> None:
         device = cupy.cuda.Device()
         self.num_processors = int(device.attributes["MultiProcessorCount"])
         self.most_shared_bytes = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
-        # A stream of our own, made current: the default one cannot be captured. Entered for good,
-        # as CuPy goes back to what was entered last after each `with` of its own, which fetching an
-        # array with gaps has, and `use` does not count there.
+        # A new stream, as the default stream cannot be captured. It is entered and never left: CuPy
+        # returns to the stream that was entered last after each of its own `with` blocks, and
+        # fetching an array with gaps has such a block.
         self.stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()
         self.stream.__enter__()
@@ -52,7 +52,7 @@ class CudaDevice:
         self._number = device.id
         self._capturing = False
         self._sending: deque[tuple[Any, np.ndarray]] = deque()
-        """Copies from pinned memory that may be under way: it must not be used again meanwhile."""
+        """Copies from pinned memory that may be unfinished, and so still need that memory."""
         self._capture_memory = cupy.cuda.MemoryPool()
         self._limit = SharedLimit(cupy.get_default_memory_pool(), self._capture_memory)
         self._cublas = Cublas(self.stream.ptr, self.upload)
@@ -82,7 +82,7 @@ class CudaDevice:
         return launch
 
     def load(self, sources: Sequence[tuple[str, str]]) -> None:
-        """In threads: 8 kernels that took NVRTC (CUDA 13.0) 2.2 s by one took 0.5 s by eight."""
+        """NVRTC (CUDA 13.0) takes 2.2 s for 8 kernels in one thread, 0.5 s in eight."""
 
         def compiled(source: tuple[str, str]) -> None:
             with cupy.cuda.Device(self._number):  # a new thread would use device 0
@@ -94,14 +94,14 @@ class CudaDevice:
                 list(pool.map(compiled, sorted(found)))
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """From CuPy's memory pool."""
+        """Memory comes from CuPy's pool."""
         return cupy.empty(shape, dtype)
 
     def upload(self, host: np.ndarray) -> Array:
-        """Through a pinned buffer that is kept until the copy is done (CuPy's habit).
+        """Copy through a pinned buffer, which CuPy keeps until the copy is done.
 
-        During a capture on the other stream, and to the end: the graph shall find it done. Memory
-        comes from that stream's part of the pool then, as captured work may write to the other's.
+        During a capture the copy runs on the copy stream and is finished on return. Its memory then
+        comes from that stream's part of the pool, as captured work may write to the main stream's.
         """
         if not self._capturing:
             return cupy.asarray(host)
@@ -111,13 +111,13 @@ class CudaDevice:
         return made
 
     def pinned(self, num_bytes: int) -> np.ndarray:
-        """From CuPy's pool of pinned memory."""
+        """Memory comes from CuPy's pool of pinned memory."""
         with cupy.cuda.Device(self._number):  # a new thread would use device 0
             memory = cupy.cuda.alloc_pinned_memory(num_bytes)
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
-        """cudaMemcpyAsync between events."""
+        """Copy by cudaMemcpyAsync between two events."""
         while self._sending and self._sending[0][0].done:
             self._sending.popleft()
         self.copy_stream.wait_event(after)
@@ -133,19 +133,19 @@ class CudaDevice:
         return copied
 
     def record(self) -> Any:
-        """An event without a time, which is cheaper."""
+        """The event has no time stamp, which is cheaper."""
         return self.stream.record(cupy.cuda.Event(disable_timing=True))
 
     def wait(self, event: Any) -> None:
-        """cudaStreamWaitEvent."""
+        """Calls cudaStreamWaitEvent."""
         self.stream.wait_event(event)
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        """CuPy's as_strided."""
+        """Calls CuPy's as_strided."""
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
     def memory(self) -> tuple[int, int]:
-        """What CuPy's pool keeps unused counts as free; at most what CUPY_GPU_MEMORY_LIMIT says."""
+        """Unused memory of CuPy's pool counts as free; CUPY_GPU_MEMORY_LIMIT bounds both."""
         free, total = cupy.cuda.runtime.memGetInfo()
         free += cupy.get_default_memory_pool().free_bytes()
         if self._limit.limit:
@@ -154,10 +154,10 @@ class CudaDevice:
         return int(free), int(total)
 
     def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-        """A CUDA graph of the work, instantiated.
+        """A callable that launches an instantiated CUDA graph of the work.
 
-        Memory the work asks for stays the graph's: CuPy's pools would give what is free back to the
-        device when they cannot grow, and graphs know addresses only.
+        Memory that the work allocates belongs to the graph until the graph is freed: CuPy's pools
+        return free memory to the device when they cannot grow, and graphs know addresses only.
         """
         kept: list[Any] = []
         self._limit.share()
@@ -199,7 +199,10 @@ class CudaDevice:
         return replay_on_side_stream if on_side_stream else replay
 
     def _branches_there_is_room_for(self) -> Iterator[Any]:
-        """Streams for which products have workspaces now, as a capture could not make any."""
+        """Branch streams, each with a cuBLAS workspace, which a capture could not allocate.
+
+        Fewer than _BRANCHES if there is no memory.
+        """
         try:
             for _ in range(_BRANCHES):
                 stream = cupy.cuda.Stream(non_blocking=True)
@@ -211,7 +214,7 @@ class CudaDevice:
             self._cublas.use(self.stream.ptr)
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """In a capture the first step goes on in the stream, the others take turns in branches."""
+        """In a capture the first step stays in the main stream, the others go to branches."""
         if not self._capturing or len(steps) == 1:
             for step in steps:
                 step()
@@ -232,7 +235,10 @@ class CudaDevice:
                 self.stream.wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
 
     def _malloc(self, kept: list[Any], num_bytes: int) -> Any:
-        """Memory of the graphs' pool, kept; what other memory is unused may be had for it."""
+        """Allocate from the graphs' pool and add the memory to `kept`.
+
+        If the pool cannot grow, unused memory of the default pool is freed first.
+        """
         try:
             found = self._capture_memory.malloc(num_bytes)
         except MemoryError:

@@ -1,7 +1,7 @@
-"""The thin interface between this backend and CUDA: everything else here is plain Python.
+"""The interface between this backend and CUDA.
 
-A Device compiles kernel sources, launches kernels, multiplies matrices and moves bytes. The real
-one is in cuda.py; tests put in others, which record what is launched, or run it on the host.
+A Device compiles kernel sources, launches kernels, multiplies matrices and moves bytes. cuda.py has
+the real one. Tests use others, which record launches or run kernels on the host.
 """
 
 from __future__ import annotations
@@ -40,32 +40,33 @@ class Gemm(Protocol):
 
 
 class Event(Protocol):
-    """A point in a stream: all work given to it before."""
+    """A point in a stream. It has come to pass when all earlier work of the stream is done."""
 
     def synchronize(self) -> None:
-        """Let the host wait until that work is done. Any thread may call this."""
+        """Wait on the host until the event has come to pass. Any thread may call this."""
 
 
 class Device(Protocol):
-    """The abilities of a machine that runs kernels.
+    """A machine that runs kernels.
 
-    All work goes to one stream in order, but for copies from pinned memory, which have a second.
+    All work goes to the main stream, in order, except copies from pinned memory, which go to a
+    second stream.
     """
 
     num_processors: int
-    """Blocks that can be busy at the same time, for choosing grids."""
+    """The number of multiprocessors, from which grids are chosen."""
 
     most_shared_bytes: int
-    """Of shared memory that a block may have."""
+    """The bytes of shared memory that a block may have."""
 
     def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Kernel:
-        """The kernel `name` of a CUDA C++ source; compiled once, cached on disk.
+        """The kernel `name` of a CUDA C++ source. It is compiled once and cached on disk.
 
-        Its blocks get so much shared memory beside what the source declares.
+        Each block gets `shared_bytes` of shared memory in addition to what the source declares.
         """
 
     def load(self, sources: Sequence[tuple[str, str]]) -> None:
-        """Compile and load kernels (source, name) that are about to be asked for, side by side."""
+        """Compile and load kernels (source, name) concurrently, before `kernel` asks for them."""
 
     def gemm(
         self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,
@@ -73,7 +74,7 @@ class Device(Protocol):
         b: int, ldb: int, trans_b: bool, stride_b: int,
         c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
-        """The product of row-major matrices given by addresses and row strides (elements).
+        """The bound product of row-major matrices, given by addresses and row strides in elements.
 
         alpha is a float, or a device array of one element of the matrices' type.
         """
@@ -82,31 +83,31 @@ class Device(Protocol):
         """A new device array."""
 
     def upload(self, host: np.ndarray) -> Array:
-        """A device copy of a host array. During a capture it is made now, not by the graph."""
+        """A device copy of a host array. A capture does not record the copy: it is made at once."""
 
     def pinned(self, num_bytes: int) -> np.ndarray:
         """Page-locked host memory, uint8, for `copy_from_pinned`. Any thread may call this."""
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Event) -> Event:
-        """Begin a copy (uint8, contiguous) on the second stream, once `after` has come to pass.
+        """Start a copy (uint8, contiguous) on the second stream after an event.
 
-        The source must stay as it is until the event that comes back: the copy is done then.
+        Returns the event of the finished copy. The source must not change before that event.
         """
 
     def record(self) -> Event:
-        """All work given to the (first) stream so far."""
+        """An event after all work given to the main stream so far."""
 
     def wait(self, event: Event) -> None:
-        """Let work given to the (first) stream from here on begin after an event."""
+        """Let later work of the main stream begin after an event."""
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of an array with other shape and strides (bytes)."""
 
     def memory(self) -> tuple[int, int]:
-        """Bytes that are free, and all there are."""
+        """Free bytes and total bytes of device memory."""
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """Do steps that do not wait for each other; a captured graph may run them in any order."""
+        """Do independent steps. A captured graph may run them in any order, or concurrently."""
 
     def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
         """Record the work instead of doing it; what comes back does it all in one launch.
@@ -120,7 +121,7 @@ _current: list[Device] = []
 
 
 def get_device() -> Device:
-    """The device in use; the real one unless `use_device` put another there."""
+    """The device in use: the real one, or the innermost of `use_device`."""
     if not _current:
         cuda = importlib.import_module("nnet3tools.tensor.cuda.cuda")
         _current.append(cuda.CudaDevice())
@@ -129,7 +130,7 @@ def get_device() -> Device:
 
 @contextlib.contextmanager
 def use_device(device: Device) -> Iterator[Device]:
-    """Let operators bound in the `with` block use another device."""
+    """Operators that are bound in the `with` block use `device`."""
     _current.append(device)
     try:
         yield device
@@ -138,9 +139,9 @@ def use_device(device: Device) -> Iterator[Device]:
 
 
 def pointer(array: Array) -> int:
-    """Address of the first element."""
+    """The address of an array's first element."""
     return int(array.data.ptr)
 
 
 PRELUDE = (Path(__file__).parent / "prelude.cuh").read_text()
-"""Helper functions that generated kernels may use; it stands once before them."""
+"""Helper functions for kernels, the beginning of every compiled source."""

@@ -1,4 +1,4 @@
-"""Geometry of launches whose threads loop over what one grid does not hold; several in turn."""
+"""Grids and blocks of launches, and sequences of bound steps."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["COLUMNS", "LANES", "THREADS", "block_of", "grid_for", "in_turn", "sl
 
 THREADS = 256
 _BLOCKS_A_PROCESSOR = 16
-"""Blocks that keep a processor busy; more work than that is looped over."""
+"""The most blocks that a grid has for each multiprocessor; threads loop over further work."""
 
 
 def grid_for(items: int, rows: int, processors: int) -> tuple[Dim, Dim]:
-    """Grid and block for `items` along x and `rows` along y, both looped over in strides."""
+    """Grid and block for `items` along x and `rows` along y; kernels loop over both in strides."""
     width = min(THREADS, max(32, 1 << (max(items, 1) - 1).bit_length()))
     height = min(THREADS // width, max(rows, 1))
     blocks_x = max(1, math.ceil(items / width))
@@ -32,16 +32,16 @@ def block_of(length: int, most_threads: int = THREADS) -> int:
 
 
 COLUMNS, LANES = 32, 8
-"""Of the blocks that sum columns: so many go down side by side, so many rows at a time."""
+"""Columns and rows of the threads of a block that sums columns."""
 _SUMMING_BLOCKS_A_PROCESSOR = 2
 
 
 def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
-    """How many slices of the rows and tiles of columns a matrix is cut into for its columns' sums.
+    """The numbers of slices of rows and of tiles of columns for summing a matrix's columns.
 
-    Blocks enough to keep the device busy, but no fewer rows to a block than it has lanes. A tile's
-    last block adds up its slices: with four times as many that took most of 66 us on an H100, for
-    the sums of 960 x 256 LSTM cells.
+    There are enough blocks to keep the device busy, and at least LANES rows to a block. A tile's
+    last block adds up the slices: with four times as many slices this took most of 66 us on an
+    H100, for the sums of 960 x 256 LSTM cells.
     """
     tiles = max(1, -(-columns // COLUMNS))
     wanted = -(-_SUMMING_BLOCKS_A_PROCESSOR * processors // tiles)
@@ -49,7 +49,7 @@ def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
 
 
 def in_turn(steps: Sequence[Callable[[], Any]]) -> Callable[[], None]:
-    """All of some bound steps, one after the other; a single one as it is."""
+    """A callable that runs bound steps one after the other; a single step is returned itself."""
     if len(steps) == 1:
         return steps[0]
 

@@ -1,4 +1,4 @@
-"""CuPy's pools of a GPU's memory: none, part of the memory taken ahead, one limit for several."""
+"""CuPy's memory pools: without a pool, with reserved memory, with one limit for several pools."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ __all__ = ["SharedLimit", "reserve", "use_none"]
 
 
 def use_none() -> None:
-    """Let CUDA allocate and free each array, so that tools that watch memory see its bounds."""
+    """Allocate and free each array by CUDA, so that memory checkers see its bounds."""
     import cupy
 
     cupy.cuda.set_allocator(None)
 
 
 def reserve(proportion: float) -> None:
-    """Take so much of the device's memory now, to be given out later; UserError if it is not free.
+    """Let the pool allocate this proportion of the device's memory now.
 
-    The pool keeps blocks by stream: the device's stream must be the current one.
+    UserError if so much is not free. The pool keeps blocks by stream: the device's main stream must
+    be the current one.
     """
     import cupy
 
@@ -43,11 +44,11 @@ class SharedLimit:
     """
 
     def __init__(self, *pools: Any) -> None:
-        """All with the limit that CuPy gave them, 0 for none."""
+        """`pools` all have the limit that CuPy gave them; 0 means no limit."""
         self._pools, self.limit = pools, int(pools[0].get_limit())
 
     def share(self) -> None:
-        """Let each pool have what the others do not hold at present."""
+        """Set each pool's limit to the memory that the others do not hold."""
         if self.limit == 0:
             return
         held = [int(pool.total_bytes()) for pool in self._pools]
@@ -56,5 +57,5 @@ class SharedLimit:
             pool.set_limit(size=max(1, self.limit - sum(held) + own))
 
     def free_bytes(self) -> int:
-        """What the pools may have yet, what they keep unused included."""
+        """Bytes that the pools may still give out, with the unused memory that they keep."""
         return self.limit - sum(int(pool.used_bytes()) for pool in self._pools)

@@ -1,8 +1,8 @@
-"""Hand-written kernels: a body in C++ over an index space, operands of any strides.
+"""Kernels from a body in C++ that runs over an index space, with operands of any strides.
 
 In a body `src[[r, c]]` is the element of `src` at r, c; T is the first array's C++ type.
-`grid_step` runs the body once for every point of the space; `block_step` gives every point of the
-space a block of threads, whose body loops over what else there is.
+`grid_step` runs the body by one thread for every point of the space, `block_step` by a block of
+threads for every point.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class _Columns:
         values, roots = plan.column_values(after), plan.column_roots(after)
         lines = list[str]()
         for v in plan.reductions(number):
-            mean = " / (double)n0" if v.name == "col_mean" else ""
+            mean = " / (double)nn_max(n0, 1LL)" if v.name == "col_mean" else ""
             lines.append(f"const double {body.name(v)} = sum_{body.name(v)}.a{mean};")
         made = {*values, *plan.reductions(number)}
         earlier = [v for v in plan.known(after) if v not in made]

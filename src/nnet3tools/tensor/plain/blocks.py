@@ -189,7 +189,7 @@ class BlockPlan:
         contents (under any operand) after it.
         """
         direct: dict[Instruction, int] = {}
-        order = list(last.rows.instructions)
+        order = [v for v in last.rows.instructions if v not in last.rows.known]
         for root, (target, dtype) in zip(self.roots, targets.items(), strict=False):
             if not _is_step(root) or root in direct or root not in order:
                 continue
