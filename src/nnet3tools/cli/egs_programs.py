@@ -18,7 +18,7 @@ from nnet3tools.cli.egs_tables import (
     shuffle_table,
     subset_table,
 )
-from nnet3tools.cli.egs_usage import USAGE
+from nnet3tools.cli.egs_usage import usage
 from nnet3tools.cli.options import Main, program
 from nnet3tools.errors import DataError
 
@@ -177,18 +177,16 @@ def _program(kind: _Kind, action: str) -> Main:
     def merge(options: ExampleMergingOptions, args: list[str]) -> None:
         _merge(kind, options, args)
 
-    name = f"{kind.prefix}-{action}-egs"
-    match action:
-        case "copy":
-            copy_options = _imported(("cli.egs_options", kind.copy_options))
-            return program(name, USAGE[name], copy_options, (2, None))(kind.copy)
-        case "merge":
-            merge_options = _imported(("cli.egs_options", kind.merge_options))
-            return program(name, USAGE[name], merge_options, 2)(merge)
-        case "shuffle":
-            return program(name, USAGE[name], ShuffleOptions, 2)(shuffle)
-        case _:
-            return program(name, USAGE[name], SubsetOptions, 2)(subset)
+    actions: dict[str, tuple[str, Any, Any]] = {
+        "copy": (kind.copy_options, (2, None), kind.copy),
+        "merge": (kind.merge_options, 2, merge),
+        "shuffle": ("ShuffleOptions", 2, shuffle),
+        "subset": ("SubsetOptions", 2, subset),
+    }
+    options, num_args, body = actions[action]
+    name, text = f"{kind.prefix}-{action}-egs", usage(kind.prefix, action)
+    module = "egs_tables" if action in ("shuffle", "subset") else "egs_options"
+    return program(name, text, _imported((f"cli.{module}", options)), num_args)(body)
 
 
 @functools.cache
@@ -196,6 +194,6 @@ def __getattr__(name: str) -> Main:
     """The program of this name with underscores, such as `nnet3_copy_egs`; entry points name it."""
     prefix, _, action = name.removesuffix("_egs").replace("_", "-").rpartition("-")
     kind = next((kind for kind in _KINDS if kind.prefix == prefix), None)
-    if kind is None or f"{prefix}-{action}-egs" not in USAGE:
+    if kind is None or action not in ("copy", "merge", "shuffle", "subset"):
         raise AttributeError(name)
     return _program(kind, action)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["USAGE"]
+__all__ = ["usage"]
 
 _COPY_FRAMES = """Copy examples (single frames or fixed-size groups of frames) for neural
 network training, possibly changing the binary mode.  Supports multiple wspecifiers, in
@@ -17,16 +17,16 @@ nnet3-copy-egs ark:train.egs ark:1.egs ark:2.egs
 See also: nnet3-subset-egs, nnet3-get-egs, nnet3-merge-egs, nnet3-shuffle-egs
 """
 
-_COPY_SEQUENCES = """Copy examples for {what} training, possibly changing the binary mode.
+_COPY_SEQUENCES = """Copy examples for {copied} training, possibly changing the binary mode.
 Supports multiple wspecifiers, in which case it will write the examples
 round-robin to the outputs.
 
-Usage:  {name} [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
+Usage:  {kind}-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
 
 e.g.:
-{name} ark:train.{suffix} ark,t:text.{suffix}
+{kind}-copy-egs ark:train.{suffix} ark,t:text.{suffix}
 or:
-{name} ark:train.{suffix} ark:1.{suffix} ark:2.{suffix}
+{kind}-copy-egs ark:train.{suffix} ark:1.{suffix} ark:2.{suffix}
 """
 
 _MERGE_FRAMES = """This copies nnet training examples from input to output, but while doing so it
@@ -44,11 +44,11 @@ _MERGE_SEQUENCES = """This copies {what} training examples from input to output,
 into composite examples.  The --minibatch-size option controls how many egs
 are merged into a single output eg.
 
-Usage:  {name} [options] <egs-rspecifier> <egs-wspecifier>
+Usage:  {kind}-merge-egs [options] <egs-rspecifier> <egs-wspecifier>
 
 e.g.:
-{name} --minibatch-size=128 ark:1.{suffix} ark:- | {trainer} ...
-{see_also}
+{kind}-merge-egs --minibatch-size=128 ark:1.{suffix} ark:- | {kind}-train ...
+See also{colon} {kind}-copy-egs
 """
 
 _SHUFFLE_FRAMES = """Copy examples (typically single frames or small groups of frames) for
@@ -62,81 +62,57 @@ e.g.:
 nnet3-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
 """
 
-_SHUFFLE_SEQUENCES = """{first_line}
+_SHUFFLE_SEQUENCES = """Copy {shuffled} from the input to output,
 while randomly shuffling the order.  This program will keep all of the examples
 in memory at once, unless you use the --buffer-size option
 
-Usage:  {name} [options] <egs-rspecifier> <egs-wspecifier>
+Usage:  {kind}-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 
 e.g.:
-{name} --srand=1 ark:train.egs ark:shuffled.egs
+{kind}-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
 """
 
 _SUBSET = """Creates a random subset of the input {examples}, of a specified size.
 Uses no more memory than the size of the subset.
 
-Usage:  {name} [options] <{egs}-rspecifier> <{egs}-wspecifier>
+Usage:  {kind}-subset-egs [options] <{egs}-rspecifier> <{egs}-wspecifier>
 
 e.g.:
-{copy} [args] ark:{egs}.1.ark ark:- | {command}
+{kind}-copy-egs [args] ark:{egs}.1.ark ark:- | {kind}-subset-egs{command}
 """
 
-_CHAIN = "nnet3-chain"
-_DISCRIMINATIVE = "nnet3-discriminative"
-
-USAGE = {
-    "nnet3-copy-egs": _COPY_FRAMES,
-    "nnet3-chain-copy-egs": _COPY_SEQUENCES.format(
-        what="nnet3+chain network", name=f"{_CHAIN}-copy-egs", suffix="cegs"
-    ),
-    "nnet3-discriminative-copy-egs": _COPY_SEQUENCES.format(
-        what="nnet3 discriminative", name=f"{_DISCRIMINATIVE}-copy-egs", suffix="degs"
-    ),
-    "nnet3-merge-egs": _MERGE_FRAMES,
-    "nnet3-chain-merge-egs": _MERGE_SEQUENCES.format(
-        what="nnet3+chain",
-        name=f"{_CHAIN}-merge-egs",
-        suffix="cegs",
-        trainer=f"{_CHAIN}-train",
-        see_also=f"See also: {_CHAIN}-copy-egs",
-    ),
-    "nnet3-discriminative-merge-egs": _MERGE_SEQUENCES.format(
-        what="nnet3 discriminative",
-        name=f"{_DISCRIMINATIVE}-merge-egs",
-        suffix="degs",
-        trainer=f"{_DISCRIMINATIVE}-train",
-        see_also=f"See also {_DISCRIMINATIVE}-copy-egs",
-    ),
-    "nnet3-shuffle-egs": _SHUFFLE_FRAMES,
-    "nnet3-chain-shuffle-egs": _SHUFFLE_SEQUENCES.format(
-        first_line="Copy nnet3+chain examples for neural network training, from the input to "
-        "output,",
-        name=f"{_CHAIN}-shuffle-egs",
-    ),
-    "nnet3-discriminative-shuffle-egs": _SHUFFLE_SEQUENCES.format(
-        first_line="Copy nnet3 discriminative training examples from the input to output,",
-        name=f"{_DISCRIMINATIVE}-shuffle-egs",
-    ),
-    "nnet3-subset-egs": _SUBSET.format(
-        examples="examples",
-        name="nnet3-subset-egs",
-        egs="egs",
-        copy="nnet3-copy-egs",
-        command="nnet3-subset-egs --n=1000 ark:- ark:subset.egs",
-    ),
-    "nnet3-chain-subset-egs": _SUBSET.format(
-        examples="nnet3+chain examples",
-        name=f"{_CHAIN}-subset-egs",
-        egs="egs",
-        copy=f"{_CHAIN}-copy-egs",
-        command=f"{_CHAIN}-subset-egs --n=1000 ark:- \\\n   ark:subset.cegs",
-    ),
-    "nnet3-discriminative-subset-egs": _SUBSET.format(
-        examples="examples",
-        name=f"{_DISCRIMINATIVE}-subset-egs",
-        egs="degs",
-        copy=f"{_DISCRIMINATIVE}-copy-egs",
-        command=f"{_DISCRIMINATIVE}-subset-egs \\\n   --n=1000 ark:- ark:subset.egs",
-    ),
+_WORDS = {
+    "nnet3": {
+        "examples": "examples",
+        "egs": "egs",
+        "command": " --n=1000 ark:- ark:subset.egs",
+    },
+    "nnet3-chain": {
+        "what": "nnet3+chain",
+        "copied": "nnet3+chain network",
+        "suffix": "cegs",
+        "colon": ":",
+        "shuffled": "nnet3+chain examples for neural network training,",
+        "examples": "nnet3+chain examples",
+        "egs": "egs",
+        "command": " --n=1000 ark:- \\\n   ark:subset.cegs",
+    },
+    "nnet3-discriminative": {
+        "what": "nnet3 discriminative",
+        "copied": "nnet3 discriminative",
+        "suffix": "degs",
+        "colon": "",
+        "shuffled": "nnet3 discriminative training examples",
+        "examples": "examples",
+        "egs": "degs",
+        "command": " \\\n   --n=1000 ark:- ark:subset.egs",
+    },
 }
-"""Program -> usage message."""
+_FRAMES = {"copy": _COPY_FRAMES, "merge": _MERGE_FRAMES, "shuffle": _SHUFFLE_FRAMES}
+_SEQUENCES = {"copy": _COPY_SEQUENCES, "merge": _MERGE_SEQUENCES, "shuffle": _SHUFFLE_SEQUENCES}
+
+
+def usage(kind: str, action: str) -> str:
+    """The usage message of the program `<kind>-<action>-egs`, such as nnet3-chain-copy-egs."""
+    texts = _FRAMES if kind == "nnet3" else _SEQUENCES
+    return texts.get(action, _SUBSET).format(kind=kind, **_WORDS[kind])

@@ -190,25 +190,13 @@ class LayoutTable:
         return EncodedRecord(bytes(data[start : walk.at]), layout, holes), walk.at
 
     def entries(self, reader: Reader) -> Iterator[tuple[str, EncodedRecord[Any]]]:
-        """Take the entries that are in the reader's buffer."""
+        """Take the entries that are in the reader's buffer: key and record."""
         if not self._common or self._common[0].rest:
             yield from encoded_entries(reader, self._find_complete)
             return
-        data = reader.buffered(_AT_HAND)
-        start = 0
-        while True:
-            for layout in self._common:
-                match = layout.entry.match(data, start)
-                if match is not None and match.lastindex:
-                    break
-            else:
-                return
-            if layout is not self._common[0]:
-                self._use(self._common.index(layout))
-            end = match.end()
-            reader.advance(end - start)
-            start = end
-            yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
+        for layout, run in self.runs(reader):
+            for match in run:
+                yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
 
     def _find_complete(self, data: bytes, start: int) -> tuple[EncodedRecord[Any], int] | None:
         """The same; None also if the data seems to end too early, which saves a walk."""
@@ -285,23 +273,18 @@ class LayoutTable:
         """Make a common layout the first to be tried."""
         self._common.insert(0, self._common.pop(place))
 
-    def runs(self, reader: Reader) -> Iterator[tuple[str, Layout, bytes, list[tuple[int, int]]]]:
+    def runs(self, reader: Reader) -> Iterator[tuple[Layout, list[re.Match[bytes]]]]:
         """Take runs of successive entries of one layout that are in the reader's buffer.
 
-        Each is the last key, the layout, the bytes from the first record to the end of the last
-        one, and begin and end of each record in these bytes.
+        Each is the layout and the matches of its `entry`.
         """
-        if not self._common:
-            return
-        data = reader.buffered(_AT_HAND)
+        data = reader.buffered(_AT_HAND) if self._common else b""
         start = 0
-        while matches := self._run(data, start):
-            last = matches[-1]
-            reader.advance(last.end() - start)
-            start = last.end()
-            first = matches[0].start(2)
-            places = [(a - first, b - first) for a, b in (match.span(2) for match in matches)]
-            yield last.group(1).decode(), self._common[0], data[first:start], places
+        while run := self._run(data, start):
+            end = run[-1].end()
+            reader.advance(end - start)
+            start = end
+            yield self._common[0], run
 
     def _run(self, data: bytes, start: int) -> list[re.Match[bytes]]:
         """The entries of one layout from here on."""

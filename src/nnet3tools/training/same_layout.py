@@ -242,9 +242,11 @@ DECODABLE_EXAMPLES: Holder[NnetExample | EncodedExample] = replace(
 
 
 def _batches(reader: Reader) -> Iterator[tuple[str, SameLayoutBatch]]:
-    for key, layout, data, spans in EXAMPLE_LAYOUTS.runs(reader):
-        starts, ends = np.array(spans, np.int64).T
-        yield key, SameLayoutBatch(layout, data, starts, ends)
+    for layout, run in EXAMPLE_LAYOUTS.runs(reader):
+        spans = np.array([match.span(2) for match in run], np.int64)
+        begin, end = spans[0, 0], spans[-1, 1]
+        data = run[0].string[begin:end]
+        yield run[-1].group(1).decode(), SameLayoutBatch(layout, data, *(spans - begin).T)
 
 
 BATCHED_EXAMPLES: Holder[Any] = replace(cast(Holder[Any], DECODABLE_EXAMPLES), entries=_batches)
