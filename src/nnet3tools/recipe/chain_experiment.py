@@ -21,7 +21,7 @@ from nnet3tools.recipe.chain_options import ChainOptions, E2eOptions, LatticeCha
 from nnet3tools.recipe.data_dir import DataDir, number_in, read_lines
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.egs_parts import Contexts, parse_egs_opts
-from nnet3tools.recipe.experiment import Experiment, Recurrence
+from nnet3tools.recipe.experiment import Experiment
 
 __all__ = ["ChainExperiment", "chain_experiment"]
 
@@ -51,20 +51,6 @@ class ChainExperiment(Experiment):
     def is_acoustic(self) -> bool:
         """True: chain models have transitions."""
         return True
-
-    @property
-    def recurrence(self) -> Recurrence:
-        """Contexts of chunks and related options, which all chain models may have."""
-        egs, trainer = self.options.egs, self.options.trainer
-        return Recurrence(
-            egs.chunk_left_context,
-            egs.chunk_right_context,
-            egs.chunk_left_context_initial,
-            egs.chunk_right_context_final,
-            trainer.optimization.shrink_value,
-            trainer.optimization.shrink_saturation_threshold,
-            trainer.deriv_truncate_margin,
-        )
 
     @property
     def minibatch_size(self) -> str:
@@ -210,11 +196,11 @@ def chain_experiment(program: str, options: ChainOptions) -> ChainExperiment:
     except ValueError as error:
         raise OptionError(f"--chain-opts: {error}") from None
     objective = ChainObjective(
-        Path(options.run.dir) / "den.fst",
-        chain.l2_regularize,
-        chain.leaky_hmm_coefficient,
-        chain.xent_regularize,
-        chain.apply_deriv_weights,
-        tuple(extra),
+        den_fst=Path(options.run.dir) / "den.fst",
+        l2_regularize=chain.l2_regularize,
+        leaky_hmm_coefficient=chain.leaky_hmm_coefficient,
+        xent_regularize=chain.xent_regularize,
+        apply_deriv_weights=chain.apply_deriv_weights,
+        extra=tuple(extra),
     )
     return ChainExperiment(program, options, objective)

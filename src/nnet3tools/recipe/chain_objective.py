@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from nnet3tools.recipe.chain_egs import CHAIN_NAMES
-from nnet3tools.recipe.objective import (
-    ExampleNames,
-    ExampleOrder,
-    merged_diagnostics,
-    merged_examples,
-)
+from nnet3tools.recipe.objective import ExampleNames, Objective
 
 __all__ = ["ChainObjective"]
 
 
 @dataclass(frozen=True)
-class ChainObjective:
+class ChainObjective(Objective):
     """LF-MMI with the denominator graph `den_fst`; `extra` are options of its programs."""
 
-    den_fst: Path
-    l2_regularize: float
-    leaky_hmm_coefficient: float
-    xent_regularize: float
-    apply_deriv_weights: bool
-    extra: tuple[str, ...] = ()
     names: ExampleNames = CHAIN_NAMES
-
-    def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of shifted, shuffled and merged examples."""
-        return merged_examples(self.names, egs, order, "--frame-shift", is_multitask)
-
-    def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """The rspecifier of copied and merged examples."""
-        return merged_diagnostics(self.names, egs, name, sizes, is_multitask)
+    shift_option: ClassVar[str] = "--frame-shift"
+    den_fst: Path = field(kw_only=True)
+    l2_regularize: float = field(kw_only=True)
+    leaky_hmm_coefficient: float = field(kw_only=True)
+    xent_regularize: float = field(kw_only=True)
+    apply_deriv_weights: bool = field(kw_only=True)
+    extra: tuple[str, ...] = ()
 
     def _words(self) -> tuple[str, ...]:
         return (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.recipe.options import (
     ChunkEgsOptions,
+    ChunkOptimizationOptions,
     CommonOptions,
-    OptimizationOptions,
     TrainerOptions,
 )
 
@@ -54,17 +54,11 @@ class LatticeObjectiveOptions(ChainObjectiveOptions):
 
 
 @dataclass(frozen=True)
-class ChainOptimizationOptions(OptimizationOptions):
+class ChainOptimizationOptions(ChunkOptimizationOptions):
     """--trainer.optimization.* of chain training."""
 
     initial_effective_lrate: float = option(0.0002, "Learning rate of the first iteration, a job")
     final_effective_lrate: float = option(0.00002, "Learning rate of the last iteration, a job")
-    shrink_value: float = option(
-        1.0, "Parameters are scaled by this in iterations with saturated nonlinearities"
-    )
-    shrink_saturation_threshold: float = option(
-        0.40, "Mean saturation of sigmoid and tanh above which parameters are shrunk"
-    )
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.plan import CopyFile, Jobs, Stage, Step, WriteText
-from nnet3tools.recipe.preparation import Preparation, egs_stage, init_stage, lda_stage
+from nnet3tools.recipe.preparation import (
+    Preparation,
+    egs_stage,
+    first_network,
+    init_stage,
+    lda_stage,
+)
 from nnet3tools.recipe.schedules import Iterations
 
 __all__ = ["ChainPreparation"]
-
-_HOME = "train.1"
 
 
 class ChainPreparation(Preparation):
@@ -64,23 +67,21 @@ def _phone_lm_stage(e: ChainExperiment) -> Stage:
     count = e.num_ali_jobs()
     files = " ".join(str(e.tree_dir / f"ali.{n + 1}.gz") for n in range(count))
     out = e.dir / "phone_lm.fst"
-    pipeline = (
-        ("ali-to-phones", f"{e.tree_dir}/final.mdl", f"ark:gunzip -c {files} |", "ark:-"),
-        ("chain-est-phone-lm", *shlex.split(e.options.chain.lm_opts), "ark:-", str(out)),
-    )
-    steps = (Jobs((Job(e.log("make_phone_lm"), (pipeline,), _HOME),), (out,)),)
-    return Stage(-6, "the phone language model", steps, (out,))
+    phones = ("ali-to-phones", f"{e.tree_dir}/final.mdl", f"ark:gunzip -c {files} |", "ark:-")
+    estimate = ("chain-est-phone-lm", *shlex.split(e.options.chain.lm_opts), "ark:-", str(out))
+    step = e.step("make_phone_lm", phones, estimate, out=out)
+    return Stage(-6, "the phone language model", (step,), (out,))
 
 
 def _den_fst_stage(e: ChainExperiment) -> Stage:
     model, steps = e.dir / "0.trans_mdl", list[Step]()
     if not e.is_e2e:
         words = ("copy-transition-model", f"{e.tree_dir}/final.mdl", str(model))
-        steps.append(Jobs((Job(e.log("copy_transition_model"), ((words,),), _HOME),), (model,)))
+        steps.append(e.step("copy_transition_model", words, out=model))
     outputs = (e.dir / "den.fst", e.dir / "normalization.fst")
     made_of = (f"{e.dir}/tree", str(model), f"{e.dir}/phone_lm.fst")
     make = ("chain-make-den-fst", *made_of, *map(str, outputs))
-    steps.append(Jobs((Job(e.log("make_den_fst"), ((make,),), _HOME),), outputs))
+    steps.append(Jobs((Job(e.log("make_den_fst"), ((make,),), "train.1"),), outputs))
     return Stage(-5, "the denominator graph", tuple(steps), (*outputs, model))
 
 
@@ -88,16 +89,7 @@ def _first_model_stage(e: ChainExperiment) -> Stage:
     given, raw = e.options.trainer.input_model, e.dir / "0.raw"
     steps: list[Step] = []
     if not given:
-        steps.append(_first_network(e, raw))
+        steps.append(first_network(e, raw, -1))
     words = ("nnet3-am-init", f"{e.dir}/0.trans_mdl", given or str(raw), str(e.model(0)))
-    steps.append(Jobs((Job(e.log("init_mdl"), ((words,),), _HOME),), (e.model(0),)))
+    steps.append(e.step("init_mdl", words, out=e.model(0)))
     return Stage(-1, "the initial model", tuple(steps), (e.model(0),))
-
-
-def _first_network(e: ChainExperiment, raw: Path) -> Jobs:
-    """The job that adds final.config to the network that the transform was estimated with."""
-    name, first = ("init_model", list[str]())
-    if e.has_init_config:
-        name, first = "add_first_layer", [f"{e.dir}/init.raw"]
-    words = ("nnet3-init", "--srand=-1", *first, f"{e.dir}/configs/final.config", str(raw))
-    return Jobs((Job(e.log(name), ((words,),), _HOME),), (raw,))

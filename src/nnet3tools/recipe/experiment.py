@@ -16,32 +16,22 @@ from nnet3tools.recipe.egs_parts import (
     parse_egs_opts,
 )
 from nnet3tools.recipe.frame_targets import aligned_targets, given_targets
+from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.network_source import NetworkSource
 from nnet3tools.recipe.objective import ExampleNames, FrameObjective, Objective
 from nnet3tools.recipe.option_checks import check_minibatch_size, check_trainer
 from nnet3tools.recipe.options import (
     AlignmentOptions,
+    ChunkEgsOptions,
     DnnOptions,
     ImageOptions,
     RawTargetOptions,
     RnnOptions,
 )
+from nnet3tools.recipe.plan import Jobs
 from nnet3tools.recipe.schedules import Iterations, chunk_widths
 
-__all__ = ["Experiment", "Recurrence"]
-
-
-@dataclass(frozen=True)
-class Recurrence:
-    """Options that only recurrent networks have."""
-
-    chunk_left_context: int
-    chunk_right_context: int
-    chunk_left_context_initial: int
-    chunk_right_context_final: int
-    shrink_value: float
-    shrink_saturation_threshold: float
-    deriv_truncate_margin: int
+__all__ = ["Experiment"]
 
 
 @dataclass(frozen=True)
@@ -70,20 +60,9 @@ class Experiment:
         return getattr(self.options, "image", None) or ImageOptions()
 
     @property
-    def recurrence(self) -> Recurrence | None:
-        """Options of a recurrent network; None for other networks."""
-        o = self.options
-        if not isinstance(o, RnnOptions):
-            return None
-        return Recurrence(
-            o.egs.chunk_left_context,
-            o.egs.chunk_right_context,
-            o.egs.chunk_left_context_initial,
-            o.egs.chunk_right_context_final,
-            o.trainer.optimization.shrink_value,
-            o.trainer.optimization.shrink_saturation_threshold,
-            o.trainer.deriv_truncate_margin,
-        )
+    def has_chunks(self) -> bool:
+        """Whether examples are chunks of frames, as recurrent and chain models need them."""
+        return isinstance(self.options.egs, ChunkEgsOptions)
 
     @property
     def dir(self) -> Path:
@@ -112,6 +91,12 @@ class Experiment:
     def log(self, name: str) -> str:
         """The path of a log file."""
         return f"{self.dir}/log/{name}.log"
+
+    def step(
+        self, log: str, *programs: tuple[str, ...], out: Path, wants_gpu: bool = False
+    ) -> Jobs:
+        """A step of one job: a pipeline of programs that writes the file `out`."""
+        return Jobs((Job(self.log(log), (programs,), "train.1", wants_gpu),), (out,))
 
     @property
     def minibatch_size(self) -> str:
@@ -173,7 +158,7 @@ class Experiment:
             raise DataError(f"--dir={self.dir}: there is no such directory")
         self._check_given()
         self.network.check()
-        named = "rnn.num-chunk-per-minibatch" if self.recurrence else "optimization.minibatch-size"
+        named = "rnn.num-chunk-per-minibatch" if self.has_chunks else "optimization.minibatch-size"
         check_minibatch_size(named, self.minibatch_size)
         chunk_widths(self.frames_per_eg)
         check_trainer(o.trainer, o.trainer.optimization, o.run.clean)
@@ -193,26 +178,26 @@ class Experiment:
     def contexts(self) -> Contexts:
         """Frames of input around the labels of an example."""
         left, right = self.network.contexts()
-        r = self.recurrence
-        if r is None:
+        egs = self.options.egs
+        if not isinstance(egs, ChunkEgsOptions):
             return Contexts(left, right)
-        first, last = r.chunk_left_context_initial, r.chunk_right_context_final
+        first, last = egs.chunk_left_context_initial, egs.chunk_right_context_final
         return Contexts(
-            left + r.chunk_left_context,
-            right + r.chunk_right_context,
+            left + egs.chunk_left_context,
+            right + egs.chunk_right_context,
             left + first if first >= 0 else -1,
             right + last if last >= 0 else -1,
         )
 
     def deriv_time_words(self) -> tuple[str, ...]:
         """Options that limit how far back derivatives are computed."""
-        r = self.recurrence
-        if r is None or r.deriv_truncate_margin < 0:
+        margin = getattr(self.options.trainer, "deriv_truncate_margin", -1)
+        if margin < 0:
             return ()
         left, right = self.network.contexts()
         return (
-            f"--optimization.min-deriv-time={-r.deriv_truncate_margin - left}",
-            f"--optimization.max-deriv-time-relative={r.deriv_truncate_margin + right}",
+            f"--optimization.min-deriv-time={-margin - left}",
+            f"--optimization.max-deriv-time-relative={margin + right}",
         )
 
     @property
@@ -263,7 +248,7 @@ class Experiment:
             self.names,
             self.contexts(),
             self.frames_per_eg,
-            "chunk-width" if self.recurrence else "frames-per-eg",
+            "chunk-width" if self.has_chunks else "frames-per-eg",
             self.options.feat_dir,
             self.options.feat.online_ivector_dir,
         )

@@ -14,7 +14,6 @@ from nnet3tools.recipe.schedules import Iterations, models_to_combine
 
 __all__ = ["finishing_stages", "tidying_steps"]
 
-_HOME = "train.1"
 _FEW = 512
 
 
@@ -69,7 +68,7 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
     if e.is_acoustic:
         target = f"| nnet3-am-copy --set-raw-nnet=- {e.model(schedule.count)} {out}"
     words = e.objective.combine(options, tuple(map(str, models)), examples, target)
-    return Jobs((Job(e.log("combine"), ((words,),), _HOME, e.wants_gpu),), (out,))
+    return e.step("combine", words, out=out, wants_gpu=e.wants_gpu)
 
 
 def _priors(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
@@ -85,7 +84,7 @@ def _priors(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
     if e.am is not None:
         out = e.model("final")
         words = ("nnet3-am-adjust-priors", str(e.model(name)), str(vector), str(out))
-        steps.append(Jobs((Job(e.log("adjust_priors.final"), ((words,),), _HOME),), (out,)))
+        steps.append(e.step("adjust_priors.final", words, out=out))
     return Stage(schedule.count + 1, "priors", tuple(steps), (out,), (e.model(name),))
 
 
@@ -116,10 +115,7 @@ def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list
         jobs.append(Job(e.log(f"get_post.{name}.{n}"), (pipeline,), f"train.{n}", e.wants_gpu))
     # A shell's order of file names; the order decides how sums are rounded.
     sums = ("vector-sum", *sorted(map(str, vectors)), str(out))
-    return [
-        Jobs(tuple(jobs), tuple(vectors)),
-        Jobs((Job(e.log(f"vector_sum.{name}"), ((sums,),), _HOME),), (out,)),
-    ]
+    return [Jobs(tuple(jobs), tuple(vectors)), e.step(f"vector_sum.{name}", sums, out=out)]
 
 
 def tidying_steps(e: Experiment, egs: EgsDir | None, schedule: Iterations) -> list[Step]:

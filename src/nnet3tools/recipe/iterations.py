@@ -11,8 +11,9 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
-from nnet3tools.recipe.jobs import Job
+from nnet3tools.recipe.jobs import Job, Pipeline
 from nnet3tools.recipe.objective import ExampleOrder
+from nnet3tools.recipe.options import ChunkOptimizationOptions
 from nnet3tools.recipe.plan import Jobs, Later, Remove, Stage, Step, WriteText
 from nnet3tools.recipe.saturation import saturation
 from nnet3tools.recipe.schedules import (
@@ -180,12 +181,12 @@ def _require(e: Experiment, egs: Path, iteration: Iteration) -> None:
 
 def _shrink(e: Experiment, iteration: Iteration) -> float:
     """The factor on parameters before an iteration."""
-    r, shrink = e.recurrence, iteration.proportional_shrink
-    if r is None or r.shrink_value >= shrink:
+    options, shrink = e.options.trainer.optimization, iteration.proportional_shrink
+    if not isinstance(options, ChunkOptimizationOptions) or options.shrink_value >= shrink:
         return shrink
     model = e.model(iteration.number)
-    if iteration.number == 0 or saturation(str(model)) > r.shrink_saturation_threshold:
-        return r.shrink_value
+    if iteration.number == 0 or saturation(str(model)) > options.shrink_saturation_threshold:
+        return options.shrink_value
     return 1.0 if e.am is not None else shrink
 
 
@@ -208,11 +209,11 @@ def _average(e: Experiment, iteration: Iteration) -> Step:
     chosen = [f"{e.dir}/{n + 1}.{i + 1}.raw" for i in (good if n else [best])]
     name, program = ("average", "nnet3-average") if n else ("select", "nnet3-copy")
     out = e.model(n + 1)
-    pipeline: tuple[tuple[str, ...], ...] = ((program, *chosen, str(out)),)
+    pipeline: Pipeline = ((program, *chosen, str(out)),)
     if e.is_acoustic:
         into = ("nnet3-am-copy", "--set-raw-nnet=-", str(e.model(n)), str(out))
         pipeline = ((program, *chosen, "-"), into)
-    return Jobs((Job(e.log(f"{name}.{n}"), (pipeline,), "train.1"),), (out,))
+    return e.step(f"{name}.{n}", *pipeline, out=out)
 
 
 def _objective(path: str) -> float:

@@ -1,14 +1,12 @@
-"""The interface of objectives: the programs that train and evaluate, and their examples.
-
-The driver uses an objective through this interface only; chain models have another class.
-"""
+"""Objectives: the programs that train and evaluate, and the examples that they read."""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
 from nnet3tools.recipe.jobs import pipe_text
 
@@ -18,8 +16,6 @@ __all__ = [
     "ExampleOrder",
     "FrameObjective",
     "Objective",
-    "merged_diagnostics",
-    "merged_examples",
 ]
 
 
@@ -61,48 +57,61 @@ class ExampleOrder:
     augmentation: str = ""
 
 
-class Objective(Protocol):
+@dataclass(frozen=True)
+class Objective(ABC):
     """The programs of an objective."""
 
-    @property
-    def names(self) -> ExampleNames:
-        """The names of its files of examples and of the programs for them."""
+    names: ExampleNames = FRAME_NAMES
+    """The names of files of examples, and of the programs for them."""
+    shift_option: ClassVar[str] = "--frame"
+    """The option of the program that copies examples, with the value `ExampleOrder.shift`."""
 
-    def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of the minibatches of an archive."""
-
-    def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """The rspecifier of minibatches of "valid_diagnostic", "train_diagnostic" or "combine"."""
-
+    @abstractmethod
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
         """The command that trains."""
 
+    @abstractmethod
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
         """The command that evaluates a model."""
 
+    @abstractmethod
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
         """The command that combines models."""
 
-
-@dataclass(frozen=True)
-class FrameObjective:
-    """Targets of frames: cross-entropy or squared error."""
-
-    names: ExampleNames = FRAME_NAMES
-
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of one frame of each example, shuffled and merged."""
+        """The rspecifier of an archive's examples: copied at a shift, shuffled, varied, merged."""
+        names = self.names
+        shift = "" if order.shift is None else f"{self.shift_option}={order.shift}"
+        source = f"ark:{egs}/{names.archive(order.archive)}"
+        if is_multitask:
+            outputs = _multitask_options(egs, f"{names.files}.", f".{order.archive}")
+            source = f"{outputs} scp:{egs}/{names.archive(order.archive, 'scp')}"
+        shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
         varied = f"nnet3-egs-augment-image {order.augmentation} ark:- ark:-"
-        between = (varied,) if order.augmentation else ()
-        return merged_examples(self.names, egs, order, "--frame", is_multitask, between)
+        return "ark,bg:" + pipe_text(
+            f"{names.program('copy-egs')} {shift} {source} ark:-",
+            f"{names.program('shuffle-egs')} {shuffling} ark:- ark:-",
+            *((varied,) if order.augmentation else ()),
+            f"{names.program('merge-egs')} --minibatch-size={order.minibatch_size} ark:- ark:-",
+        )
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """The rspecifier of copied and merged examples."""
-        return merged_diagnostics(self.names, egs, name, sizes, is_multitask)
+        """The rspecifier of "valid_diagnostic", "train_diagnostic" or "combine", merged."""
+        source = f"ark:{egs}/{self.names.subset(name)}"
+        if is_multitask:
+            source = f"{_multitask_options(egs, f'{name}.', '')} scp:{egs}/{name}.scp"
+        return "ark,bg:" + pipe_text(
+            f"{self.names.program('copy-egs')} {source} ark:-",
+            f"{self.names.program('merge-egs')} --minibatch-size={sizes} ark:- ark:-",
+        )
+
+
+class FrameObjective(Objective):
+    """Targets of frames: cross-entropy or squared error."""
 
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
@@ -119,43 +128,6 @@ class FrameObjective:
     ) -> tuple[str, ...]:
         """The words of nnet3-combine."""
         return ("nnet3-combine", *options, *models, examples, out)
-
-
-def merged_examples(
-    names: ExampleNames,
-    egs: Path,
-    order: ExampleOrder,
-    shift_option: str,
-    is_multitask: bool,
-    between: tuple[str, ...] = (),
-) -> str:
-    """The rspecifier of an archive's examples, copied at a shift, shuffled and merged.
-
-    `between` are programs that change the examples before they are merged.
-    """
-    shift = "" if order.shift is None else f"{shift_option}={order.shift}"
-    kind = "scp" if is_multitask else "ark"
-    extra = _multitask_options(egs, f"{names.files}.", f".{order.archive}") if is_multitask else ""
-    source = f"{kind}:{egs}/{names.archive(order.archive, kind)}"
-    shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
-    return "ark,bg:" + pipe_text(
-        f"{names.program('copy-egs')} {shift} {extra} {source} ark:-",
-        f"{names.program('shuffle-egs')} {shuffling} ark:- ark:-",
-        *between,
-        f"{names.program('merge-egs')} --minibatch-size={order.minibatch_size} ark:- ark:-",
-    )
-
-
-def merged_diagnostics(
-    names: ExampleNames, egs: Path, name: str, sizes: str, is_multitask: bool
-) -> str:
-    """The rspecifier of a subset's examples, copied and merged."""
-    source = f"scp:{egs}/{name}.scp" if is_multitask else f"ark:{egs}/{names.subset(name)}"
-    extra = _multitask_options(egs, f"{name}.", "") if is_multitask else ""
-    return "ark,bg:" + pipe_text(
-        f"{names.program('copy-egs')} {extra} {source} ark:-",
-        f"{names.program('merge-egs')} --minibatch-size={sizes} ark:- ark:-",
-    )
 
 
 def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:

@@ -10,6 +10,7 @@ __all__ = [
     "AmDnnOptions",
     "AmRnnOptions",
     "ChunkEgsOptions",
+    "ChunkOptimizationOptions",
     "CommonOptions",
     "DnnOptions",
     "RawDnnOptions",
@@ -114,15 +115,24 @@ class DnnOptimizationOptions(OptimizationOptions):
 
 
 @dataclass(frozen=True)
-class RnnOptimizationOptions(OptimizationOptions):
+class ChunkOptimizationOptions(OptimizationOptions):
+    """--trainer.optimization.* of networks that see chunks of frames."""
+
+    shrink_value: float = option(
+        1.0, "Parameters are scaled by this in iterations with saturated nonlinearities"
+    )
+    shrink_saturation_threshold: float = option(
+        0.40, "Mean saturation of sigmoid and tanh above which parameters are shrunk"
+    )
+
+
+@dataclass(frozen=True)
+class RnnOptimizationOptions(ChunkOptimizationOptions):
     """--trainer.optimization.* of recurrent networks."""
 
     momentum: float = option(0.5, "Momentum")
     shrink_value: float = option(
         0.99, "Parameters are scaled by this in iterations with saturated nonlinearities"
-    )
-    shrink_saturation_threshold: float = option(
-        0.40, "Mean saturation of sigmoid and tanh above which parameters are shrunk"
     )
 
 

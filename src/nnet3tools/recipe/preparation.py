@@ -13,9 +13,14 @@ from nnet3tools.recipe.jobs import Job, pipe_text
 from nnet3tools.recipe.plan import CopyFile, Jobs, Later, Link, Remove, Stage, Step, WriteText
 from nnet3tools.recipe.schedules import Iterations
 
-__all__ = ["Preparation", "egs_properties", "egs_stage", "init_stage", "lda_stage"]
-
-_HOME = "train.1"
+__all__ = [
+    "Preparation",
+    "egs_properties",
+    "egs_stage",
+    "first_network",
+    "init_stage",
+    "lda_stage",
+]
 
 
 class Preparation:
@@ -66,9 +71,10 @@ class Preparation:
 def init_stage(e: Experiment, number: int) -> Stage:
     """The part of the network that the LDA-like transform is estimated with."""
     words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", f"{e.dir}/init.raw")
-    out = (e.dir / "init.raw",)
-    job = Job(e.log("nnet_init"), ((words,),), _HOME)
-    return Stage(number, "the first part of the network", (Jobs((job,), out),), out)
+    out = e.dir / "init.raw"
+    return Stage(
+        number, "the first part of the network", (e.step("nnet_init", words, out=out),), (out,)
+    )
 
 
 def egs_stage(e: Experiment, number: int) -> Stage:
@@ -138,8 +144,8 @@ def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
     transform = ("nnet-get-feature-transform", f"{e.dir}/lda.mat", f"{e.dir}/lda_stats")
     steps: tuple[Step, ...] = (
         Jobs(tuple(jobs), tuple(stats)),
-        Jobs((Job(e.log("sum_transform_stats"), ((sums,),), _HOME),), (e.dir / "lda_stats",)),
-        Jobs((Job(e.log("get_transform"), ((transform,),), _HOME),), (e.dir / "lda.mat",)),
+        e.step("sum_transform_stats", sums, out=e.dir / "lda_stats"),
+        e.step("get_transform", transform, out=e.dir / "lda.mat"),
         Link(e.dir / "configs" / "lda.mat", "../lda.mat"),
         Remove((f"{e.dir}/*.lda_stats",)),
     )
@@ -165,7 +171,7 @@ def _prior_stage(e: Experiment) -> Stage:
     sums = ("vector-sum", "--binary=false", *map(str, counts), f"{e.dir}/pdf_counts")
     steps: tuple[Step, ...] = (
         Jobs(tuple(jobs), tuple(counts)),
-        Jobs((Job(e.log("sum_pdf_counts"), ((sums,),), _HOME),), (e.dir / "pdf_counts",)),
+        e.step("sum_pdf_counts", sums, out=e.dir / "pdf_counts"),
         Later(lambda: _scales(e)),
         Remove((f"{e.dir}/pdf_counts.*",)),
     )
@@ -191,24 +197,20 @@ def _scales(e: Experiment) -> list[Step]:
     return [WriteText(out, f"[ {shown} ]"), Link(link, f"../{out.name}")]
 
 
+def first_network(e: Experiment, raw: Path, srand: int) -> Jobs:
+    """The step that adds final.config to the network that the transform was estimated with."""
+    first = [f"{e.dir}/init.raw"] if e.has_init_config else []
+    words = ("nnet3-init", f"--srand={srand}", *first, f"{e.dir}/configs/final.config", str(raw))
+    return e.step("add_first_layer" if first else "init_model", words, out=raw)
+
+
 def _first_model_stage(e: Experiment) -> Stage:
     given, raw = e.options.trainer.input_model, e.dir / "0.raw"
     steps: list[Step]
     if given:
         steps = [] if e.am is not None else [CopyFile(Path(given), raw)]
     else:
-        srand = e.options.trainer.srand if e.am is None else -3
-        name, first = (
-            ("add_first_layer", [f"{e.dir}/init.raw"]) if e.has_init_config else ("init_model", [])
-        )
-        words = (
-            "nnet3-init",
-            f"--srand={srand}",
-            *first,
-            f"{e.dir}/configs/final.config",
-            str(raw),
-        )
-        steps = [Jobs((Job(e.log(name), ((words,),), _HOME),), (raw,))]
+        steps = [first_network(e, raw, e.options.trainer.srand if e.am is None else -3)]
     if e.am is not None:
         steps.append(_acoustic_model(e, given or str(raw)))
     return Stage(-1, "the initial model", tuple(steps), (e.model(0),))
@@ -219,8 +221,6 @@ def _acoustic_model(e: Experiment, raw: str) -> Jobs:
     assert e.am is not None
     ali = e.am.ali_dir
     files = " ".join(f"{ali}/ali.{n + 1}.gz" for n in range(e.num_ali_jobs()))
-    pipeline = (
-        ("nnet3-am-init", f"{ali}/final.mdl", raw, "-"),
-        ("nnet3-am-train-transitions", "-", f"ark:gunzip -c {files} |", f"{e.dir}/0.mdl"),
-    )
-    return Jobs((Job(e.log("init_mdl"), (pipeline,), _HOME),), (e.model(0),))
+    init = ("nnet3-am-init", f"{ali}/final.mdl", raw, "-")
+    train = ("nnet3-am-train-transitions", "-", f"ark:gunzip -c {files} |", f"{e.dir}/0.mdl")
+    return e.step("init_mdl", init, train, out=e.model(0))

@@ -113,7 +113,7 @@ class _Training:
         driver.do(tidying_steps(e, egs, schedule))
         _write_report(e.dir)
         # Only Kaldi's train_raw_dnn.py puts the name of the output into the name of the file.
-        is_raw_dnn = e.raw is not None and e.recurrence is None
+        is_raw_dnn = e.raw is not None and not e.has_chunks
         name = f"accuracy{'.output' if is_raw_dnn else ''}.report"
         write_accuracy_report(e.dir, name, e.reported_quantity)
         log.log(f"Trained {e.model('final')}")
