@@ -115,11 +115,11 @@ def test_a_full_disk_ends_it_in_a_line_and_loses_nothing(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--trainer.dropout-schedule=0,x,0", "--trainer.dropout-schedule=0,x,0: '0,x,0': expected"),
-        ("--trainer.dropout-schedule=0.5", "expected at least two values"),
+        ("--trainer.dropout-schedule=0,x,0", "found 'x' at column 3 of --trainer.dropout-schedule"),
+        ("--trainer.dropout-schedule=0.5", "expected ',', found the end at column 4"),
         ("--trainer.dropout-schedule=0,0.2@0.7,0.1@0.3,0", "rising fractions of the data"),
-        ("--trainer.dropout-schedule=a=b=0,1", "found two '='"),
-        ("--trainer.optimization.minibatch-size=0", "minibatch-size=0"),
+        ("--trainer.dropout-schedule=a=b=0,1", "expected a number from 0 to 1, found 'b'"),
+        ("--trainer.optimization.minibatch-size=0", "minibatch-size: expected a positive integer"),
         ("--trainer.optimization.num-jobs-final=0", "num-jobs-final=0: expected at least 1"),
         ("--trainer.optimization.num-jobs-final=9", "is more than the 2 archives in exp/egs"),
         ("--trainer.optimization.initial-effective-lrate=0", "expected a positive number"),

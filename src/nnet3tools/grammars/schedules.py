@@ -81,6 +81,7 @@ def _dropout_schedule() -> pp.ParserElement:
     value = number + pp.Opt(pp.Suppress("@") - number, 0.5)
     value.set_parse_action(lambda t: [(t[1], t[0])])
     inner = pp.Group(pp.ZeroOrMore(comma + value + pp.FollowedBy(",")), aslist=True)
-    pattern = pp.Opt(word(r"[^\s=]+(?==)", "a pattern") + pp.Suppress("="), "*")
-    function = (pattern + number - inner - comma - number).set_parse_action(to_function)
+    pattern = word(r"[^\s=]+(?==)", "a pattern") - pp.Suppress("=")
+    start = pattern - number | pp.Empty().set_parse_action(lambda: "*") + number
+    function = (start - inner - comma - number).set_parse_action(to_function)
     return pp.Group(pp.ZeroOrMore(function), aslist=True)

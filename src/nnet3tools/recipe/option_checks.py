@@ -17,7 +17,7 @@ def check_minibatch_size(name: str, rule: str) -> None:
     try:
         MinibatchRules(rule)
     except OptionError as error:
-        raise OptionError(f"--trainer.{name}={rule}: {error}") from None
+        raise OptionError(f"--trainer.{name}: {error}") from None
 
 
 def check_trainer(
