@@ -25,7 +25,6 @@ __all__ = [
     "Cast",
     "Constant",
     "Expr",
-    "FormulaError",
     "Function",
     "Placeholder",
     "Rule",
