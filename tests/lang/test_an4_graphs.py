@@ -1,4 +1,4 @@
-"""The graphs of the AN4 corpus, arc for arc those that Kaldi's programs made of it."""
+"""The graphs of the AN4 corpus equal those of Kaldi's programs, arc for arc."""
 
 from __future__ import annotations
 

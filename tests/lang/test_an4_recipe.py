@@ -1,4 +1,4 @@
-"""The scripts of egs/an4: scores by hand, lengths, what is held out."""
+"""The scripts of egs/an4: scores by hand, durations, held-out utterances."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_rare_pronunciations_and_rare_words_of_the_same_sound_are_less_probable(
     assert found["A", ("AH",)] == 0.1
     assert found["O", ("OW",)] == 1.0
     assert found["OH", ("OW",)] == 0.5
-    assert found["EIGHTY", ("EY", "T", "IY")] == 1.0  # said by nobody
+    assert found["EIGHTY", ("EY", "T", "IY")] == 1.0  # no utterance has it
 
 
 def test_a_dictionary_gets_probabilities_of_its_alignments(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The recipe egs/an4 from end to end, small."""
+"""The recipe egs/an4 from start to end with little data."""
 
 from __future__ import annotations
 

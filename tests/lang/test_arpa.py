@@ -35,7 +35,7 @@ def grammar(text: str, disambig: int = 3) -> Fst:
 
 
 def best_cost(fst: Fst, sentence: list[int], silent: tuple[int, ...] = (0, 3)) -> float:
-    """The least cost of a sentence, silent labels coming anywhere."""
+    """The least cost of a sentence; labels in `silent` may come anywhere."""
     lists, finals = fst.arc_lists(), fst.finals.tolist()
 
     def closed(costs: dict[int, float]) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""Determinisation of transducers and what comes after it: against sums over all paths."""
+"""Determinization of transducers and the steps after it, compared with sums over all paths."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def relation(fst: Fst) -> dict[Pair, float]:
 
 
 def functional_fst(seed: int, size: int = 7) -> Fst:
-    """Acyclic, with epsilons; what it writes is a function of the number of labels read."""
+    """An acyclic FST with epsilons, whose output depends only on the number of labels read."""
     rng = random.Random(seed)
     arcs: list[list[tuple[int, int, float, int]]] = [[] for _ in range(size)]
     steps = [0] * size

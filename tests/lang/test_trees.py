@@ -1,4 +1,4 @@
-"""Trees of a flat start: numbers of pdfs, what they answer, and their files both ways."""
+"""Trees of a flat start: numbers of pdfs, pdfs of contexts, and files in both directions."""
 
 from __future__ import annotations
 

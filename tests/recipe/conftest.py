@@ -1,4 +1,4 @@
-"""A training that nothing disturbs, which others are compared with."""
+"""A training without disturbances, which tests compare other trainings with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.tiny_training import contents, make_data, make_dir, start
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a run leaves that nothing disturbs."""
+    """The files of a training without disturbances, by name."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with contextlib.chdir(folder):
         make_data(folder)

@@ -1,4 +1,4 @@
-"""nnet3-train-chain(-e2e): what comes out is what the programs in the logs make."""
+"""nnet3-train-chain(-e2e): the models equal those of the command lines in the logs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make_dir(dim: int) -> None:
 
 
 def make_alignments() -> None:
-    """tree/: two phones of random lengths, aligned at the frames of the features."""
+    """Write tree/: two phones of random lengths, aligned with the frames of the features."""
     Path("tree").mkdir()
     _, model = model_of(MONO_TREE, CHAIN_TOPOLOGY)
     Path("tree/tree").write_text(MONO_TREE)
@@ -88,14 +88,14 @@ def header(log: str) -> str:
 
 
 def run_again(log: str, out: str) -> None:
-    """The command line of a log in a shell, with another file for its result."""
+    """Run the command line of a log in a shell, with another output file."""
     line = " ".join([*header(log).replace("=exp/cache.", "=cache.again.").split()[:-1], out])
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-c", line], env=environment, check=True, capture_output=True)
 
 
 def first_model_again(shell: Shell) -> bytes:
-    """What the command lines of iteration 0 make in a shell."""
+    """The model that the command lines of iteration 0 make in a shell."""
     run_again("train.0.1", "again.raw")
     shell("nnet3-copy", "again.raw", "copied.raw")  # as select.0: means are rounded anew
     shell("nnet3-am-copy", "--set-raw-nnet=copied.raw", "exp/0.mdl", "again.mdl")
@@ -124,7 +124,7 @@ def test_trained_from_alignments(data: Shell) -> None:
 
 
 def make_graphs(shell: Shell) -> int:
-    """tree/ of words of one phone each, with a graph for each utterance; how many pdfs."""
+    """Write tree/ with a graph for each utterance, of words of one phone; the number of pdfs."""
     Path("dict").mkdir()
     Path("dict/lexicon.txt").write_text("<UNK> SPN\na A\nb B\n")
     Path("dict/silence_phones.txt").write_text("SIL\nSPN\n")

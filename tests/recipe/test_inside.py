@@ -1,4 +1,4 @@
-"""Programs that a worker runs inside itself do what a shell would have done."""
+"""Programs run inside a worker give the same results as a shell."""
 
 from __future__ import annotations
 

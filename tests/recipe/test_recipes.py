@@ -1,4 +1,4 @@
-"""egs/: the recipes run from their data to their RESULT line, and say what they say they are."""
+"""egs/: the recipes run from their data to their RESULT line and print the expected lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def run(*command: object, **more: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def recipes(tmp_path: Path) -> Path:
-    """A copy of egs/ that runs this checkout's programs and leaves its environment alone."""
+    """A copy of egs/ that runs the programs of this checkout and does not change its
+    environment.
+    """
     ignore = shutil.ignore_patterns("data", "exp")
     shutil.copytree(ROOT / "egs", tmp_path / "egs", symlinks=True, ignore=ignore)
     for path in tmp_path.glob("egs/*/path.sh"):
@@ -64,7 +66,7 @@ def load(path: Path) -> ModuleType:
 
 
 def made_up_digits(path: Path, count: int) -> None:
-    """Images whose digit is the column or the row that is bright."""
+    """Write images whose digit is the number of the bright column or row."""
     draws = np.random.default_rng(0)
     digits = draws.integers(10, size=count)
     images = draws.integers(4, size=(count, 8, 8))

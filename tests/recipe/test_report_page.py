@@ -1,4 +1,4 @@
-"""nnet3-report: what log files of a training directory tell comes on the page, nothing else."""
+"""nnet3-report: the page shows the facts of the log files, and nothing from them can harm it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_an_objective_of_terms_is_their_sum_and_each_output_has_its_own(tmp_path
 
 
 class _Checker(html.parser.HTMLParser):
-    """Every element is closed where it was opened."""
+    """Checks that each element is closed where it was opened."""
 
     EMPTY = frozenset(("meta",))
 

@@ -1,4 +1,4 @@
-"""Schedules against what Kaldi's scripts say of theirs in their own tests, and by hand."""
+"""Schedules compared with the numbers in the tests of Kaldi's scripts, and with numbers by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training driver: what comes out, and that killing it changes nothing."""
+"""The training driver: its results, and that killing it does not change them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_workers_make_what_the_command_lines_in_the_logs_make(data: Shell, tmp_p
     path = f"{Path(__file__).parents[2] / 'bin'}:{os.environ['PATH']}"
 
     def again(log: str) -> None:
-        """Run a log's command line in a shell; its caches and its model are others."""
+        """Run the command line of a log in a shell, with other files for caches and the model."""
         line = header(tmp_path / "exp", log).replace("=exp/cache.", "=cache.again.")
         line = " ".join([*line.split()[:-1], "again.raw"])
         environment = {**os.environ, "PATH": path}
@@ -76,13 +76,13 @@ def test_workers_make_what_the_command_lines_in_the_logs_make(data: Shell, tmp_p
 def killed_after(
     folder: Path, seconds: float, *options: str, how: signal.Signals = signal.SIGKILL
 ) -> bool:
-    """Start the driver and send it a signal after a while; whether it was not done by then."""
+    """Start the driver, send it a signal after a time; whether it was still running."""
     process = start(folder.name, *options)
     with contextlib.suppress(subprocess.TimeoutExpired):
         assert process.wait(seconds) == 0
         return False
     process.send_signal(how)
-    return process.wait(120) != 0  # it may have ended just before the signal
+    return process.wait(120) != 0  # the driver may end just before the signal
 
 
 def test_killed_and_started_again_it_ends_with_the_same_files(
@@ -100,7 +100,7 @@ def test_killed_and_started_again_it_ends_with_the_same_files(
 def test_ended_at_thirty_random_moments_it_ends_with_the_same_files(
     data: Shell, tmp_path: Path, num_jobs: str
 ) -> None:
-    """Half of the times by SIGKILL, else by a signal that it may answer."""
+    """Every second signal is SIGKILL, the others can be handled."""
     signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT]
     signals += [signal.SIGKILL, signal.SIGHUP]
     options = (

@@ -1,4 +1,4 @@
-"""What goes wrong in a training: jobs that fail, die or hang, disks, and what users get wrong."""
+"""Failures in a training: jobs that fail, die or hang, full disks, and mistakes of users."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def children(pid: int) -> list[int]:
 
 
 def worker_of(process: subprocess.Popen[bytes], log: Path) -> int:
-    """The worker, as soon as a log is there."""
+    """The process number of the worker that runs a job, as soon as its log exists."""
     end = time.monotonic() + 120
     while not log.exists():
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""Kaldi's scripts and ours go on with each other's directories, and run.pl starts our jobs.
+"""Kaldi's scripts and ours continue each other's directories, and run.pl starts our jobs.
 
 Needs a checkout of Kaldi (scripts only): NNET3TOOLS_KALDI=/where/kaldi.
 """

@@ -1,4 +1,4 @@
-"""A training whose jobs run under real Slurm daemons (start.sh); skipped where there are none."""
+"""A training whose jobs run under real Slurm daemons (start.sh); skipped if there are none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def slow_average(folder: Path) -> None:
-    """A nnet3-average that takes its time, to be caught while it runs."""
+    """Write an nnet3-average that takes a while, so that a test can interrupt it."""
     (folder / "slow").mkdir()
     script = folder / "slow" / "nnet3-average"
     script.write_text(f'#!/bin/sh\nsleep 6\nexec {BIN}/nnet3-average "$@"\n')
@@ -43,7 +43,7 @@ def slow_average(folder: Path) -> None:
 
 
 def running(name: str) -> tuple[str, str]:
-    """Number and node of the job of this name, once it runs."""
+    """The number and node of the job with this name, as soon as it runs."""
     end = time.monotonic() + 180
     while time.monotonic() < end:
         words = ["squeue", "--noheader", f"--name={name}", "--states=RUNNING", "--format=%A %N"]

@@ -1,4 +1,4 @@
-"""nnet3-xconfig-to-configs: the files of a config directory, and what stays as it was."""
+"""nnet3-xconfig-to-configs: the files of a config directory, and files that it must not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/xconfig.md has a row for every kind of layer, as it is declared."""
+"""docs/xconfig.md has a row for each kind of layer, equal to its declaration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shown(key: str, option: Option) -> str:
 
 
 def row(cls: type[Layer]) -> str:
-    """Types, purpose, and all options but `input`."""
+    """The types, the purpose, and all options except `input`."""
     types = ", ".join(f"`{kind}`" for kind in cls.TYPES)
     purpose = (cls.__doc__ or "").split("\n")[0]
     options = [shown(key, option) for key, option in sorted(cls.OPTIONS.items()) if key != "input"]

@@ -1,4 +1,4 @@
-"""What is wrong with an xconfig file is told in one line: where, what was found, what expected."""
+"""Errors of xconfig files: one line with the place, what was found and what was expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of layer: dimension of its output and number of parameters by hand; it computes."""
+"""Each kind of layer: output dimension and number of parameters by hand; its network computes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ INPUT_DIM = 20
 
 
 def affine(inputs: int, outputs: int) -> int:
-    """Parameters of a matrix and a bias."""
+    """The number of parameters of a matrix and a bias."""
     return inputs * outputs + outputs
 
 
 def conv(filters_in: int, filters_out: int, offsets: int = 9) -> int:
-    """Parameters of a convolution."""
+    """The number of parameters of a convolution."""
     return affine(filters_in * offsets, filters_out)
 
 
@@ -179,7 +179,7 @@ FURTHER = [
 
 
 def network(layer: str, output: str = "output name=output") -> Nnet:
-    """The network of two inputs, a layer `l` and an output."""
+    """A network of two inputs, a layer `l` and an output."""
     kind, _, options = layer.partition(" ")
     text = (
         f"input name=ivector dim=10\ninput name=input dim={INPUT_DIM}\n"
@@ -191,7 +191,7 @@ def network(layer: str, output: str = "output name=output") -> Nnet:
 
 
 def compute(nnet: Nnet, times: list[int]) -> np.ndarray:
-    """The output at these times, from frames -30 to 35 of random input."""
+    """The output at these times, from random input at frames -30 to 35."""
     frames = make_indexes(0, np.arange(-30, 36))
     request = ComputationRequest(
         [

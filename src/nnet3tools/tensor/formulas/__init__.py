@@ -25,6 +25,7 @@ __all__ = [
     "Cast",
     "Constant",
     "Expr",
+    "FormulaError",
     "Function",
     "Placeholder",
     "Rule",
