@@ -1,4 +1,4 @@
-"""The part of nnet3-compute that takes utterances apart into chunks."""
+"""The mode of nnet3-compute that computes the outputs of utterances."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class UtteranceOptions:
     )
 
     def check_looped(self) -> None:
-        """OptionError for options that the looped mode would have to ignore."""
+        """Raise OptionError for options that do not apply with --looped=true."""
         for name, given in (
             ("read-cache", self.read_cache),
             ("write-cache", self.write_cache),
@@ -71,7 +71,7 @@ def compute_all(
     counts: UtteranceCounts,
     writer: TableWriter[np.ndarray],
 ) -> None:
-    """Write the outputs of all utterances whose inputs are complete, and count them."""
+    """Compute all utterances, write their outputs, and count them."""
     import numpy as np
 
     pauses = InputPauses()
@@ -85,7 +85,7 @@ def compute_all(
 def compute_utterances(
     options: UtteranceOptions, device_options: tuple[str, str, str], args: list[str]
 ) -> int:
-    """Read features, write outputs; the exit status.
+    """Read features, write outputs, and return the exit status.
 
     `device_options` are --use-gpu, --gpu-math and --cpu-kernels.
     """

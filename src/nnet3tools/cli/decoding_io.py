@@ -1,4 +1,4 @@
-"""What the programs that decode share: graphs of utterances, tables of results, transcripts."""
+"""Inputs and outputs of decoding programs: graphs, tables of results, transcripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["DecodingOutputs", "GraphTable", "OptionalTable", "Transcripts"]
 
 
 class GraphTable:
-    """Utterances of a table of graphs with their features; `graph` is that of the latest one."""
+    """Iterates over (key, features) of a table of graphs; `graph` is the current utterance's."""
 
     graph: Fst
 
@@ -32,7 +32,7 @@ class GraphTable:
         counts: UtteranceCounts,
         missing: str,
     ) -> None:
-        """`missing` is the warning about an utterance without features, its key for {key}."""
+        """`missing` is the warning for an utterance without features; it contains {key}."""
         self._graphs, self._features, self._counts = graphs, features, counts
         self._missing = missing
 
@@ -51,7 +51,7 @@ class GraphTable:
 
 
 class OptionalTable:
-    """A table that is written if a wspecifier is given."""
+    """An output table that exists only if its wspecifier is not empty."""
 
     def __init__(self, wspecifier: str, holder: Holder, stack: ExitStack) -> None:
         from nnet3tools.io.table import TableWriter
@@ -61,12 +61,12 @@ class OptionalTable:
             self._writer = stack.enter_context(TableWriter(wspecifier, holder))
 
     def write(self, key: str, value: object) -> None:
-        """Add an object, if there is a table."""
+        """Write an object if the table exists."""
         if self._writer is not None:
             self._writer.write(key, value)
 
     def flush(self) -> None:
-        """Hand on what was written so far."""
+        """Flush the table."""
         if self._writer is not None:
             self._writer.flush()
 
@@ -75,13 +75,13 @@ class Transcripts:
     """Shows transcripts on standard error, given a symbol table for words."""
 
     def __init__(self, symbol_table: str) -> None:
-        """No name is no table: nothing is shown."""
+        """`symbol_table` is a file name; if it is empty, nothing is shown."""
         from nnet3tools.lang.symbols import SymbolTable
 
         self._table = SymbolTable.load(symbol_table) if symbol_table else None
 
     def show(self, key: str, words: np.ndarray) -> None:
-        """Write the key and the words; DataError for a number that the table lacks."""
+        """Log the key and the words. DataError for a number that is not in the symbol table."""
         if self._table is None:
             return
         symbols, numbers = self._table.symbols, words.tolist()
@@ -108,12 +108,12 @@ class DecodingOutputs:
         self._alignments = OptionalTable(names[2], INT32_VECTOR, stack)
 
     def flush(self) -> None:
-        """Hand on what was written so far."""
+        """Flush all tables."""
         for table in (self._lattices, self._words, self._alignments):
             table.flush()
 
     def write(self, key: str, decoded: Decoded) -> None:
-        """Write and tell of one utterance."""
+        """Write and log the results of one utterance."""
         best = decoded.best
         self._words.write(key, best.transcript)
         self._alignments.write(key, best.alignment)

@@ -1,4 +1,4 @@
-"""What nnet3-latgen-faster and nnet3-latgen-faster-batch do alike: decode outputs, write, count."""
+"""The decoding loop of nnet3-latgen-faster and nnet3-latgen-faster-batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Latgen"]
 
 @dataclass
 class Latgen:
-    """Decodes utterance after utterance with one model; graphs may differ."""
+    """Decodes utterances with one model; each may have a graph of its own."""
 
     decoding: UtteranceDecoder
     counts: UtteranceCounts
@@ -41,7 +41,7 @@ class Latgen:
         acoustic_scale: float,
         counts: UtteranceCounts,
     ) -> Latgen:
-        """With a program's options."""
+        """A decoding loop with a program's options."""
         decoding = UtteranceDecoder(model, options.decoder, acoustic_scale, options.allow_partial)
         return cls(decoding, counts)
 
@@ -53,9 +53,9 @@ class Latgen:
         utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]],
         pauses: InputPauses,
     ) -> None:
-        """Decode (key, features, i-vectors, graph); write lattices, words and alignments.
+        """Decode utterances, (key, features, i-vectors, graph), and write the results to `tables`.
 
-        NothingDoneError if nothing came of any.
+        NothingDoneError if no utterance could be decoded.
         """
         with contextlib.ExitStack() as stack:
             outputs = DecodingOutputs(
@@ -76,7 +76,7 @@ class Latgen:
             self.counts.check()
 
     def _search_over(self, graph: DecodingGraph) -> Search:
-        """The search over a graph; the latest one is kept."""
+        """The search over a graph; the latest search is kept for reuse."""
         if self._search is None or self._graph is not graph:
             self._graph, self._search = graph, self.decoding.decoder(graph)
         return self._search

@@ -1,4 +1,4 @@
-"""Options of the programs that write lattices. Only declarations: what computes is loaded later."""
+"""Options of the programs that write lattices. Only declarations, without loading NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LatgenOptions"]
 
 @dataclass(frozen=True)
 class LatgenOptions:
-    """What nnet3-latgen-faster and nnet3-latgen-faster-batch have in common."""
+    """The common options of nnet3-latgen-faster and nnet3-latgen-faster-batch."""
 
     decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
     inputs: IvectorOptions = option_group("", IvectorOptions)
@@ -25,6 +25,6 @@ class LatgenOptions:
     cpu_kernels: str = cpu_kernels_option()
 
     def check(self) -> None:
-        """OptionError for values that do not go."""
+        """Raise OptionError for impossible values."""
         self.decoder.check()
         self.inputs.check()

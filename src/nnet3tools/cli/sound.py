@@ -1,4 +1,4 @@
-"""What the programs that compute features of sound share: their options, and the loop."""
+"""Common options and loop of the programs that compute features of sound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SoundOptions", "compute_features"]
 
-_ENERGY, _C0 = 0o100, 0o20000  # HTK's codes of what a frame has beside its other numbers
+_ENERGY, _C0 = 0o100, 0o20000  # HTK's flags for features with energy or C0
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class SoundOptions:
     )
 
     def check(self) -> None:
-        """OptionError for what is not here."""
+        """Raise OptionError for options that are not supported."""
         if self.vtln_map or self.vtln_warp != 1.0:
             raise OptionError(
                 "--vtln-map and --vtln-warp are not supported: kaldi-native-fbank has no VTLN"
@@ -58,7 +58,7 @@ class SoundOptions:
 def compute_features(
     options: SoundOptions, of: FbankOptions | MfccOptions, htk_base: int, args: list[str]
 ) -> int:
-    """Write the features of a table of sound; the exit status.
+    """Write the features of a table of sound, and return the exit status.
 
     `htk_base` is HTK's code of features without energy or C0, for --output-format=htk.
     """
@@ -98,7 +98,7 @@ def compute_features(
 def _features_of(
     key: str, wave: Wave, options: SoundOptions, computer: SoundFeatures
 ) -> np.ndarray | None:
-    """The features of the channel that is asked for; None, and a warning, if there are none."""
+    """The features of the chosen channel; None, after a warning, if there are none."""
     if wave.duration < options.min_duration:
         log.warning(f"File: {key} is too short ({wave.duration:g} sec): producing no output.")
         return None

@@ -1,6 +1,6 @@
 """Options of computing whole utterances in chunks (Kaldi's NnetSimpleComputationOptions).
 
-Only declarations: programs read their command lines before they load what computes.
+Only declarations: programs parse options before they load NumPy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SimpleComputationOptions:
-    """How an utterance is cut into chunks, and how each is computed."""
+    """Options of cutting utterances into chunks and of computing them."""
 
     extra_left_context: int = option(
         0,
@@ -62,18 +62,18 @@ class SimpleComputationOptions:
     )
     optimization: OptimizeOptions = field(default_factory=OptimizeOptions)
     compiler: CompilerOptions = field(default_factory=CompilerOptions, metadata={"hidden": True})
-    """Kaldi has no options for it here; programs that offer them put them in."""
+    """Hidden, because Kaldi has no such options here; programs that offer them set this field."""
     computation: ComputeOptions = field(default_factory=ComputeOptions)
 
     def check(self) -> None:
-        """OptionError for values that no computation can have."""
+        """Raise OptionError for impossible values."""
         if self.frame_subsampling_factor < 1 or self.frames_per_chunk < 1:
             raise OptionError("--frame-subsampling-factor and --frames-per-chunk must be > 0")
         for name in ("extra_left_context", "extra_right_context"):
             if getattr(self, name) < 0:
                 raise OptionError(f"--{name.replace('_', '-')} must not be negative")
-        # Chunks are padded to their context, so this is checked; --frames-per-chunk may well be
-        # beyond all utterances, which are then one chunk each.
+        # Chunks are padded to their context, so these numbers are limited. --frames-per-chunk is
+        # not: if it is longer than an utterance, the utterance is one chunk.
         for name in (
             "extra_left_context",
             "extra_right_context",
@@ -84,7 +84,7 @@ class SimpleComputationOptions:
             check_num_frames(name.replace("_", "-"), getattr(self, name))
 
     def outputs_per_chunk(self, modulus: int) -> int:
-        """Output rows a chunk has.
+        """Number of outputs of a chunk.
 
         As in Kaldi, --frames-per-chunk grows to a multiple of the subsampling factor and of the
         network's modulus, which is logged.
@@ -108,7 +108,7 @@ class SimpleComputationOptions:
 
 @dataclass(frozen=True)
 class BatchComputationOptions(SimpleComputationOptions):
-    """With chunks of many utterances computed together (Kaldi's NnetBatchComputerOptions)."""
+    """Options of computing chunks of several utterances together (NnetBatchComputerOptions)."""
 
     minibatch_size: int = option(
         128, "Number of chunks per minibatch (see also edge-minibatch-size)"
@@ -134,7 +134,7 @@ class BatchComputationOptions(SimpleComputationOptions):
     )
 
     def check(self) -> None:
-        """OptionError for values that no computation can have."""
+        """Raise OptionError for impossible values."""
         super().check()
         if self.minibatch_size < 1 or self.edge_minibatch_size < 1:
             raise OptionError("--minibatch-size and --edge-minibatch-size must be > 0")
@@ -149,13 +149,13 @@ _DECODING_SCALE = 0.1
 
 @dataclass(frozen=True)
 class DecodingOptions(SimpleComputationOptions):
-    """For programs that decode, whose acoustic scale is another where none is given."""
+    """Options with the default acoustic scale of decoding programs, 0.1."""
 
     acoustic_scale: float = option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")
 
 
 @dataclass(frozen=True)
 class BatchDecodingOptions(BatchComputationOptions):
-    """For programs that decode with chunks of many utterances computed together."""
+    """BatchComputationOptions with the default acoustic scale of decoding programs, 0.1."""
 
     acoustic_scale: float = option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")

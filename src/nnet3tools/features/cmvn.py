@@ -26,7 +26,10 @@ _VARIANCE_FLOOR = 1.0e-20
 def accumulate_cmvn(
     stats: NDArray[np.float64] | None, features: Features, weights: Features | None = None
 ) -> NDArray[np.float64]:
-    """Statistics with those of the features, frames weighted, added; None stands for none yet."""
+    """Add the statistics of features, with a weight for each frame, to `stats` and return it.
+
+    `stats` is changed in place; None starts with zeros. `weights` None means 1 for each frame.
+    """
     dim = features.shape[1]
     if stats is None:
         stats = np.zeros((2, dim + 1))
@@ -41,7 +44,7 @@ def accumulate_cmvn(
 
 
 def skip_cmvn(stats: NDArray[np.float64], columns: list[int]) -> NDArray[np.float64]:
-    """Statistics that leave these columns as they are: their mean is 0 and their variance 1."""
+    """A copy of the statistics with mean 0 and variance 1 in `columns`, which turns them off."""
     dim = stats.shape[1] - 1
     if len(stats) != 2 or any(not 0 <= column < dim for column in columns):
         raise DataError(
@@ -54,7 +57,7 @@ def skip_cmvn(stats: NDArray[np.float64], columns: list[int]) -> NDArray[np.floa
 
 
 def mean_and_variance(stats: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean and centred variance, shape (2, D), of statistics whose count is positive."""
+    """Mean and variance, shape (2, D), of statistics with a positive count."""
     mean, squares = stats[:, :-1] / stats[0, -1]
     return np.stack([mean, squares - mean * mean])
 
@@ -62,9 +65,9 @@ def mean_and_variance(stats: NDArray[np.float64]) -> NDArray[np.float64]:
 def apply_cmvn(
     stats: NDArray[np.float64], features: Features, norm_vars: bool, reverse: bool = False
 ) -> Features:
-    """Features with the mean (and with `norm_vars` the variance) of the statistics taken out.
+    """The features minus the mean and, with `norm_vars`, divided by the standard deviation.
 
-    With `reverse` they are put in instead. DataError for statistics that do not fit.
+    With `reverse`, the opposite operation. DataError for statistics that do not fit.
     """
     dim = stats.shape[1] - 1
     if len(stats) not in (1, 2) or features.shape[1] != dim:
@@ -89,7 +92,7 @@ def apply_cmvn(
 
 
 def floor_variance(variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Variances not below 1e-20; those below are warned about."""
+    """The variances, raised to at least 1e-20 with a warning for each that was smaller."""
     for value in variance[variance < _VARIANCE_FLOOR].tolist():
         log.warning(f"Flooring cepstral variance from {value:g} to {_VARIANCE_FLOOR:g}")
     return np.maximum(variance, _VARIANCE_FLOOR)

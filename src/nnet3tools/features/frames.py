@@ -21,9 +21,10 @@ Features = NDArray[np.float32]
 
 
 def splice(features: Features, left: int, right: int) -> Features:
-    """Each frame with `left` frames before and `right` after it, (T, D * (left + 1 + right)).
+    """Each frame joined with its `left` previous and `right` next frames.
 
-    The first and last frame are repeated beyond the ends.
+    The shape is (T, D * (left + 1 + right)). Beyond the ends, the first and last frame are
+    repeated. DataError for empty features.
     """
     if features.size == 0:
         raise DataError("SpliceFrames: empty input")
@@ -33,13 +34,14 @@ def splice(features: Features, left: int, right: int) -> Features:
 
 
 def subsample(features: Features, n: int, offset: int = 0) -> Features:
-    """Every n-th frame from `offset` on; for negative n each frame -n times."""
+    """Every n-th frame, from frame `offset` on. For negative n, each frame -n times."""
     return features[offset::n] if n > 0 else features.repeat(-n, axis=0)
 
 
 def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Features | None:
-    """The columns of all, as many rows as the shortest has; None, after a warning, if the lengths
-    differ by more than `tolerance` frames or there are none.
+    """The matrices side by side, cut to the number of rows of the shortest.
+
+    None, after a warning, if the lengths differ by more than `tolerance` frames or one is 0.
     """
     lengths = [len(part) for part in parts]
     shortest, longest = min(lengths), max(lengths)
@@ -55,13 +57,16 @@ def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Feature
 
 
 def shift(features: Features, num_frames: int) -> Features:
-    """Frame t is frame t - num_frames; the first or last one stands where there is none."""
+    """The features moved later by `num_frames`; the first or last frame fills the gap."""
     size = len(features)
     return features[np.clip(np.arange(size) - num_frames, 0, size - 1)]
 
 
 def select_columns(selection: str, dim: int) -> list[int]:
-    """The columns of `dim` that a selection such as 0,24-22,3-12 names; else OptionError."""
+    """The column numbers that a selection such as 0,24-22,3-12 names.
+
+    OptionError for a malformed selection, or a column outside [0, dim).
+    """
     columns: list[int] = []
     for part in selection.split(","):
         first, dash, last = part.partition("-")
@@ -80,7 +85,10 @@ def select_columns(selection: str, dim: int) -> list[int]:
 
 
 def transform(features: Features, matrix: Features) -> Features | None:
-    """A linear transform, or an affine one if it has a column more; None for any other size."""
+    """The features times a linear (D columns) or affine (D + 1 columns) matrix.
+
+    None if the matrix has another number of columns.
+    """
     dim = features.shape[1]
     if matrix.shape[1] == dim:
         return features @ matrix.T

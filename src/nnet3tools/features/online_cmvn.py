@@ -1,4 +1,4 @@
-"""Mean and variance normalisation that looks back only (Kaldi's OnlineCmvn)."""
+"""Mean and variance normalization over a window of past frames (Kaldi's OnlineCmvn)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def online_cmvn(
     skipped: list[int],
     first: int = 0,
 ) -> Features:
-    """Each frame from `first` on with the mean of the window that it ends taken out, (frames, D).
+    """Frames from `first` on, (frames, D), normalized by the window that ends with the frame.
 
-    While the window is not full, statistics of the speaker's utterances before (None at the first)
-    and of all data, (2, D + 1) each, stand for the frames it lacks. DataError if they do not fit.
+    Statistics, (2, D + 1) each, stand for the frames that a window lacks: first those of the
+    speaker's earlier utterances (None if there are none), then `overall`, those of all data.
+    DataError if the statistics do not fit.
     """
     if overall.shape != (2, features.shape[1] + 1):
         raise DataError(
@@ -43,7 +44,7 @@ def online_cmvn(
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
     _fill(stats, overall, options.cmn_window, options.global_frames)
     if skipped:
-        skip_cmvn(overall, skipped)  # DataError for dimensions that there are not
+        skip_cmvn(overall, skipped)  # DataError for a dimension out of range
         stats[:, 0, skipped] = 0.0
         stats[:, 1, skipped] = stats[:, 0, -1:]
     mean = stats[:, 0, :-1] / stats[:, 0, -1:]
@@ -55,9 +56,9 @@ def online_cmvn(
 
 
 def _window_sums(features: Features, window: int, with_squares: bool, first: int) -> Stats:
-    """Sums and counts, sums of squares, over the windows of frames from `first` on.
+    """CMVN statistics over the window of each frame from `first` on, (frames, 2, D + 1).
 
-    The shape is (frames, 2, D + 1); sums of squares that nobody wants are 0.
+    Without `with_squares` the sums of squares are 0.
     """
     size, dim = features.shape
     wide = features.astype(np.float64)
@@ -71,7 +72,7 @@ def _window_sums(features: Features, window: int, with_squares: bool, first: int
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
-    """Add the part of `other` that stands for up to `most` frames which windows lack."""
+    """Add `other`, scaled to the number of frames that each window lacks, `most` at most."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
         stats += (lacking / other[0, -1])[:, None, None] * other

@@ -1,4 +1,4 @@
-"""Options of normalisation that looks back only."""
+"""Options of normalization over a window of past frames."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class OnlineCmvnOptions:
     )
 
     def check(self) -> None:
-        """OptionError for values that contradict each other."""
+        """Raise OptionError for values that contradict each other."""
         if not 0 <= self.global_frames <= self.speaker_frames <= self.cmn_window:
             raise OptionError(
                 "expected --global-frames <= --speaker-frames <= --cmn-window, found "

@@ -1,4 +1,4 @@
-"""Sound at another sampling rate: band-limited interpolation with a Hann-windowed sinc."""
+"""Resampling of sound: band-limited interpolation with a Hann-windowed sinc."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["resample"]
 
 _NUM_ZEROS = 6
 _CUTOFF = 0.99
-"""Of the lower one of the two Nyquist frequencies."""
+"""Cut-off frequency, relative to the lower of the two Nyquist frequencies."""
 
 
 def resample(samples: NDArray[np.float32], rate: int, new_rate: int) -> NDArray[np.float32]:
-    """The signal, shape (samples,), at `new_rate` as Kaldi's LinearResample makes it.
+    """The signal, shape (samples,), resampled from `rate` to `new_rate` Hz (LinearResample).
 
     Output i is sum_j x_j h(j / rate - i / new_rate) / rate with the low-pass filter
     h(t) = sin(2 pi c t) / (pi t) (1 + cos(2 pi c t / 6)) / 2, |t| < 6 / (2 c), of cut-off c.
-    The filter's values repeat: there are new_rate / gcd phases of them.
+    Outputs new_rate / gcd(rate, new_rate) apart have the same filter weights.
     """
     common = math.gcd(rate, new_rate)
     phases, step = new_rate // common, rate // common

@@ -1,4 +1,4 @@
-"""Segments of recordings: lines of a segments file, and the samples that one means."""
+"""Segments of recordings: lines of a segments file, and cutting out their samples."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["Segment", "cut_segment", "parse_segment"]
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a recording."""
+    """A part of a recording."""
 
     name: str
     recording: str
     start: float
-    """Seconds."""
+    """Begin, in seconds."""
     end: float
-    """Seconds; -1 is the recording's end."""
+    """End, in seconds; -1 is the end of the recording."""
     channel: int
-    """-1: the only one."""
+    """Channel number; -1 if the recording has one channel."""
 
 
 def parse_segment(line: str) -> Segment:
-    """A line `segment recording start end [channel]`; DataError if it is none."""
+    """The segment of a line `segment recording start end [channel]`. DataError if malformed."""
     words = line.split()
     if len(words) not in (4, 5):
         raise DataError(f"Invalid line in segments file: {line}")
@@ -55,9 +55,10 @@ def _number(word: str) -> float | None:
 
 
 def cut_segment(wave: Wave, segment: Segment, min_length: float, max_overshoot: float) -> Wave:
-    """The segment's samples; DataError if it does not lie in the recording, or is too short.
+    """The samples of a segment. DataError if it is outside the recording or too short.
 
-    An end up to `max_overshoot` seconds after the recording's is that one.
+    `min_length` is in seconds. An end up to `max_overshoot` seconds after the recording's end is
+    moved to it.
     """
     length, num_samples = wave.duration, wave.samples.shape[1]
     if segment.start > length:

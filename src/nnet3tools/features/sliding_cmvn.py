@@ -1,4 +1,4 @@
-"""Normalisation of features by the frames of a window that slides along (SlidingWindowCmn)."""
+"""Mean and variance normalization over a sliding window (Kaldi's SlidingWindowCmn)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _VARIANCE_FLOOR = 1.0e-10
 def windows(
     num_frames: int, length: int, shortest: int | None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The first frame of each frame's window, and the one after its last.
+    """Begins and ends of each frame's window [begin, end).
 
-    Windows are centred if `shortest` is None, moved inwards at the ends; else they end with the
-    frame itself, and reach `length` frames back, but at the start they have `shortest` frames.
+    If `shortest` is None, the frame is at the centre of `length` frames; windows are moved inwards
+    at the ends. Otherwise a window has the frame and `length` frames before it, but at least
+    `shortest` frames at the start.
     """
     t = np.arange(num_frames)
     if shortest is None:
@@ -37,9 +38,9 @@ def normalize(
     norm_vars: bool,
     max_warnings: int,
 ) -> NDArray[np.float32]:
-    """Features less their windows' means and, with `norm_vars`, by the deviations there.
+    """Features minus the mean and, with `norm_vars`, divided by the deviation of their windows.
 
-    At most `max_warnings` (-1: any number) warnings tell of frames with variances near zero.
+    Variances near zero are floored, with at most `max_warnings` warnings (-1: no limit).
     """
     wide, counts = features.astype(np.float64), (ends - begins)[:, None]
     mean = _window_sums(wide, begins, ends) / counts

@@ -1,7 +1,7 @@
 """Cepstra (MFCC) and log filter-bank energies of sound, computed by kaldi-native-fbank.
 
-That package is Kaldi's feature code apart from the rest; it comes with the extra `recipe`. What it
-would abort the process for is checked here first.
+That package contains Kaldi's feature code; the extra `recipe` installs it. Values for which it
+would abort the process are refused here first.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _OWN_FIELDS = (
 
 
 class SoundFeatures:
-    """Computes one kind of features; the kind of options says which."""
+    """Computes MFCC for MfccOptions, and filter-bank energies for FbankOptions."""
 
     def __init__(self, options: MfccOptions | FbankOptions) -> None:
-        """Check the options; DataError if kaldi-native-fbank is not installed."""
+        """Raise OptionError for bad options, DataError if kaldi-native-fbank is not installed."""
         options.frame.check()
         options.mel.check(options.frame)
         if (
@@ -71,12 +71,12 @@ class SoundFeatures:
             engine.MfccOptions() if is_mfcc else engine.FbankOptions(), options
         )
         self.dim: int = self._extractor(self._settings).dim
-        """Columns of the features."""
+        """Dimension of the features."""
 
     def compute(self, samples: NDArray[np.int16], rate: int) -> NDArray[np.float32]:
         """Features, shape (frames, dim), of one channel; (0, 0) if it is shorter than a window.
 
-        DataError for another sampling rate than the options', unless they allow to change it.
+        DataError if the sampling rate is not that of the options and they forbid resampling.
         """
         wave = samples.astype(np.float32)
         wanted = self._frame.sample_frequency
@@ -92,9 +92,9 @@ class SoundFeatures:
         )
 
     def stream(self, pieces: Iterable[NDArray[np.int16]]) -> Iterator[NDArray[np.float32]]:
-        """Features, (frames, dim), as soon as pieces of the samples of one channel allow.
+        """Features, (frames, dim), as soon as the samples of one channel, given in pieces, allow.
 
-        The sampling rate must be that of the options.
+        The samples must have the sampling rate of the options.
         """
         extractor = self._extractor(self._settings)
         done = 0
@@ -109,27 +109,27 @@ class SoundFeatures:
                 done = ready
 
     def _accept(self, extractor: Any, wave: NDArray[np.float32]) -> None:
-        """Give the package samples, which it takes as a sequence of Python's numbers.
+        """Pass samples to the package, which takes a sequence of Python numbers.
 
-        A memoryview makes them as they are asked for: a third of the time of a list.
+        A memoryview takes a third of the time of a list.
         """
         extractor.accept_waveform(self._frame.sample_frequency, wave.data)
 
     def _frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
-        """Frames [begin, end), which the package gives one by one and overwrites."""
+        """Copies of frames [begin, end). The package gives one at a time and reuses its memory."""
         found = np.empty((end - begin, self.dim), np.float32)
         for row, frame in enumerate(range(begin, end)):
             found[row] = extractor.get_frame(frame)
         return found
 
     def check_rate(self, rate: int) -> None:
-        """DataError for another sampling rate than the options'."""
+        """Raise DataError if this sampling rate is not the options' and resampling is forbidden."""
         if rate != self._frame.sample_frequency:
             self._check_rates(rate, self._frame.sample_frequency)
 
     @property
     def frame_seconds(self) -> float:
-        """The time from frame to frame."""
+        """Seconds from one frame to the next."""
         return self._frame.frame_shift / 1000.0
 
     def _check_rates(self, rate: int, wanted: float) -> None:
@@ -144,7 +144,7 @@ class SoundFeatures:
 
 
 def _engine_options(settings: Any, options: MfccOptions | FbankOptions) -> Any:
-    """The package's options with the values of ours."""
+    """Copy the values of our options into the package's `settings`, and return it."""
     for theirs, ours in _FRAME_FIELDS.items():
         setattr(settings.frame_opts, theirs, getattr(options.frame, ours))
     settings.frame_opts.window_type = options.frame.window_type

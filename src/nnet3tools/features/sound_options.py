@@ -1,4 +1,4 @@
-"""Options of the programs that compute features of sound, and what is wrong with some values."""
+"""Options of the programs that compute features of sound, with their checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
 
 @dataclass(frozen=True)
 class FrameOptions:
-    """Cutting sound into windows (Kaldi's FrameExtractionOptions)."""
+    """Options of cutting sound into windows (Kaldi's FrameExtractionOptions)."""
 
     sample_frequency: float = option(
         16000.0,
@@ -58,17 +58,17 @@ class FrameOptions:
 
     @property
     def window_size(self) -> int:
-        """Samples in a window."""
+        """Number of samples in a window."""
         return int(self.sample_frequency * 0.001 * self.frame_length)
 
     @property
     def padded_size(self) -> int:
-        """The same after rounding up for the Fourier transform."""
+        """Number of samples in a window padded for the Fourier transform."""
         size = self.window_size
         return 1 << (size - 1).bit_length() if self.round_to_power_of_two else size
 
     def check(self) -> None:
-        """OptionError for values that no features can be computed with."""
+        """Raise OptionError for values with which no features can be computed."""
         if self.window_type not in _WINDOWS:
             known = ", ".join(_WINDOWS)
             raise OptionError(f"--window-type={self.window_type}: expected one of {known}")
@@ -87,7 +87,7 @@ class FrameOptions:
 
 @dataclass(frozen=True)
 class MelOptions:
-    """The triangular filters on the mel scale (Kaldi's MelBanksOptions)."""
+    """Options of the triangular mel filters (Kaldi's MelBanksOptions)."""
 
     num_mel_bins: int = option(23, "Number of triangular mel-frequency bins")
     low_freq: float = option(20.0, "Low cutoff frequency for mel bins")
@@ -99,7 +99,7 @@ class MelOptions:
     debug_mel: bool = option(False, "Print out debugging information for mel bin computation")
 
     def check(self, frame: FrameOptions) -> None:
-        """OptionError for bins that do not fit between 0 and half the sampling rate."""
+        """Raise OptionError if the bins do not fit between 0 and half the sampling rate."""
         nyquist = 0.5 * frame.sample_frequency
         low = self.low_freq
         high = self.high_freq if self.high_freq > 0.0 else nyquist + self.high_freq
@@ -116,7 +116,7 @@ class MelOptions:
             )
 
     def _has_empty_bin(self, low: float, high: float, frame: FrameOptions) -> bool:
-        """Whether one of the triangles has no frequency of the Fourier transform inside."""
+        """Whether a mel filter contains no frequency of the Fourier transform."""
         import numpy as np
 
         def mel(frequency: Any) -> Any:

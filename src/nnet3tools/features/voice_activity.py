@@ -12,10 +12,10 @@ __all__ = ["voiced_frames"]
 def voiced_frames(
     log_energy: Features, threshold: float, mean_scale: float, context: int, proportion: float
 ) -> Features:
-    """1 where a frame is speech, else 0, shape (frames,), float32.
+    """For each frame 1 if it is speech, else 0; shape (frames,), float32.
 
-    In the window of `context` frames to both sides at least this proportion of frames must have an
-    energy above `threshold` plus `mean_scale` times the mean.
+    A frame is speech if at least this proportion of the frames up to `context` before and after it
+    have a log energy above `threshold` plus `mean_scale` times the mean log energy.
     """
     limit = np.float32(threshold)
     if mean_scale:

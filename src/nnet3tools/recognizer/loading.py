@@ -1,4 +1,4 @@
-"""A recognizer of what a model directory and a graph's folder hold."""
+"""Loading of a recognizer from a model directory and the folder of a decoding graph."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _FRAMES_PER_CHUNK, _STREAM_FRAMES_PER_CHUNK = 150, 21
 def load_recognizer(
     options: RecognizerOptions, model_dir: str, graph_in: str, read_options: ReadOptions
 ) -> Recognizer:
-    """What a model directory and a graph make; DataError for what is missing or does not fit."""
+    """The recognizer of a model directory and a graph file.
+
+    DataError for a file that is missing, malformed, or does not fit the others.
+    """
     folder, graph_folder = Path(model_dir), Path(graph_in).parent
     model, nnet, priors = read_acoustic_model(str(folder / options.model))
     features = _load_features(folder, read_options)
@@ -75,7 +78,7 @@ def load_recognizer(
 
 
 def _load_features(folder: Path, read_options: ReadOptions) -> SoundFeatures:
-    """Features as the directory's config file says."""
+    """The feature computer that mfcc.conf or fbank.conf of the directory describes."""
     kinds: tuple[tuple[str, type], ...] = (("mfcc.conf", MfccOptions), ("fbank.conf", FbankOptions))
     for name, kind in kinds:
         for path in (folder / name, folder / "conf" / name):
@@ -103,7 +106,10 @@ def _number_in(path: Path, default: int) -> int:
 
 
 def _load_lexicon(folder: Path) -> Lexicon | None:
-    """align_lexicon.int (word, word, phones) and silence.csl; None if one of them is missing."""
+    """The lexicon of align_lexicon.int and silence.csl; None if one of them is missing.
+
+    A line of align_lexicon.int has a word, the word again, and its phones.
+    """
     lexicon, silence = folder / "align_lexicon.int", folder / "silence.csl"
     if not (lexicon.exists() and silence.exists()):
         return None
@@ -117,7 +123,7 @@ def _load_lexicon(folder: Path) -> Lexicon | None:
 
 
 def _read_silence_phones(path: Path) -> frozenset[int]:
-    """The phones in a line of numbers with colons between them; DataError for anything else."""
+    """The phones of a file with one line such as 1:2:3. DataError if it is malformed."""
     lines = read_text_lines(str(path))
     fields = lines[0].strip().split(":") if len(lines) == 1 else []
     if not fields or not all(field.isdecimal() for field in fields):

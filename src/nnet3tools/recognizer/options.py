@@ -13,7 +13,7 @@ __all__ = ["RecognizerOptions"]
 
 @dataclass(frozen=True)
 class _SearchOptions(LatticeDecoderOptions):
-    """Lattices are for confidences only here: narrower ones, which are determinized sooner."""
+    """Defaults for lattices that only serve confidences: narrow, so that they take little time."""
 
     beam: float = option(15.0, "Decoding beam.  Larger->slower, more accurate.")
     max_active: int = option(7000, "Decoder max active states.  Larger->slower; more accurate")

@@ -1,4 +1,4 @@
-"""A trained model put to use: from sound to words with times, whole or as a stream."""
+"""The recognizer: from sound, as whole files or as a stream, to words with times."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from nnet3tools.io.wave import Wave
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import Transitions
 
-__all__ = ["Heard", "Normalization", "Recognized", "Recognizer", "text_of"]
+__all__ = ["Normalization", "Recognized", "Recognizer", "Utterance", "text_of"]
 
 
 @dataclass(frozen=True)
 class Recognized:
-    """Words and their times in seconds; the real-time factor."""
+    """The recognized words of an utterance."""
 
     words: list[tuple[str, float, float, float]]
-    """Word, begin, length, confidence."""
+    """For each word (text, begin in seconds, length in seconds, confidence)."""
     real_time_factor: float
 
 
@@ -43,14 +43,16 @@ class Recognized:
 
 @dataclass(frozen=True)
 class Normalization:
-    """How features are normalized: not at all, with their mean, or as an online decoder does."""
+    """Normalization of features; `kind` is "none", "utterance" (its mean) or "online"."""
 
     kind: str
     overall: np.ndarray | None = None
     options: OnlineCmvnOptions = field(default_factory=OnlineCmvnOptions)
 
     def whole(self, features: np.ndarray, first: int = 0) -> np.ndarray:
-        """Of an utterance, or of a window, from its frame `first` on."""
+        """The normalized frames, from frame `first` on, of an utterance or of a part with
+        history.
+        """
         if self.kind == "utterance":
             return features - features.mean(axis=0)
         if self.overall is not None:
@@ -58,7 +60,7 @@ class Normalization:
         return features[first:]
 
     def stream(self, pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """Of pieces of an utterance: each frame depends on a window before it at most."""
+        """The normalized pieces of an utterance; not for the kind "utterance"."""
         history: np.ndarray | None = None
         for piece in pieces:
             known = piece if history is None else np.concatenate([history, piece])
@@ -70,10 +72,10 @@ class Normalization:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """An utterance whose outputs have been computed, and the seconds that this took.
+class Utterance:
+    """An accepted utterance and the seconds spent on it so far.
 
-    `outputs` is None if they have been searched already, piece by piece.
+    `outputs` are the network's outputs, or None if a stream has searched them already.
     """
 
     key: str
@@ -84,7 +86,7 @@ class Heard:
 
 @dataclass
 class Recognizer:
-    """Recognizes utterance after utterance: `accept`, then `recognize` what is `ready`."""
+    """Recognizes utterances: `accept` each, then `recognize` each that `ready` gives."""
 
     features: SoundFeatures
     normalization: Normalization
@@ -95,19 +97,20 @@ class Recognizer:
     words: SymbolTable
     lexicon: Lexicon | None
     output_seconds: float
-    """The time from one output of the network to the next."""
+    """Seconds from one output of the network to the next."""
     piece_seconds: float
+    """Length of the pieces of a stream, in seconds."""
     latencies: list[float] = field(default_factory=list)
-    """How long each piece of sound took, in seconds."""
-    _heard: deque[Heard] = field(default_factory=deque)
-    """In order; with `outputs` None they are ready, else when the computer has theirs."""
+    """Seconds of computing for each piece of a stream."""
+    _utterances: deque[Utterance] = field(default_factory=deque)
+    """Accepted utterances that `ready` has not given yet, in order."""
     _computing: float = 0.0
-    """Seconds spent on the network where utterances share it."""
+    """Seconds of computing that utterances share, because they are computed together."""
     _given: float = 0.0
-    """Seconds of sound so far."""
+    """Seconds of sound accepted so far."""
 
     def accept(self, key: str, wave: Wave) -> None:
-        """Take an utterance; with a stream its sound is searched before this returns.
+        """Take an utterance. A stream is decoded before this method returns.
 
         DataError for sound that cannot be used.
         """
@@ -127,10 +130,10 @@ class Recognizer:
             seconds = time.perf_counter() - began
             self._compute(partial(self.computer.accept, key, features))
         self._given += wave.duration
-        self._heard.append(Heard(key, None, wave.duration, seconds))
+        self._utterances.append(Utterance(key, None, wave.duration, seconds))
 
     def finish(self) -> None:
-        """Complete all that was taken."""
+        """Compute all accepted utterances."""
         self._compute(self.computer.finish)
 
     def _compute(self, work: Callable[[], None]) -> None:
@@ -138,31 +141,34 @@ class Recognizer:
         work()
         self._computing += time.perf_counter() - began
 
-    def ready(self) -> Iterator[Heard]:
-        """Utterances that can be recognized now, in their order, each to be before the next."""
+    def ready(self) -> Iterator[Utterance]:
+        """Utterances that can be recognized now, in order.
+
+        Call `recognize` for each before taking the next.
+        """
         if isinstance(self.computer, LoopedComputer):
-            while self._heard:
-                yield self._heard.popleft()
+            while self._utterances:
+                yield self._utterances.popleft()
             return
         for _, outputs in self.computer.ready():
-            heard = self._heard.popleft()
-            shared = self._computing * heard.duration / max(self._given, 1e-3)
-            yield replace(heard, outputs=outputs, seconds=heard.seconds + shared)
+            utterance = self._utterances.popleft()
+            shared = self._computing * utterance.duration / max(self._given, 1e-3)
+            yield replace(utterance, outputs=outputs, seconds=utterance.seconds + shared)
 
-    def recognize(self, heard: Heard) -> Recognized | None:
-        """The words of an utterance; None, with a warning, if there is no way to an end."""
+    def recognize(self, utterance: Utterance) -> Recognized | None:
+        """The words of an utterance; None, after a warning, if no path is found."""
         began = time.perf_counter()
-        if heard.outputs is not None:
+        if utterance.outputs is not None:
             self.decoder.start()
-            self.decoder.advance(heard.outputs)
-        decoded = self.decoding.finish(self.decoder, heard.key)
+            self.decoder.advance(utterance.outputs)
+        decoded = self.decoding.finish(self.decoder, utterance.key)
         if decoded is None:
             return None
         lattice = decoded.lattice
         assert isinstance(lattice, CompactLattice)
         spoken = spoken_words(decoded.best, lattice, self.transitions, self.lexicon)
-        seconds = heard.seconds + time.perf_counter() - began
-        return Recognized(list(map(self._shown, spoken)), seconds / max(heard.duration, 1e-3))
+        seconds = utterance.seconds + time.perf_counter() - began
+        return Recognized(list(map(self._shown, spoken)), seconds / max(utterance.duration, 1e-3))
 
     def _shown(self, spoken: SpokenWord) -> tuple[str, float, float, float]:
         word = self.words.symbols.get(spoken.word)
@@ -172,7 +178,7 @@ class Recognizer:
         return word, begin, end - begin, spoken.confidence
 
     def _stream(self, computer: LoopedComputer, samples: np.ndarray, rate: int) -> None:
-        """Search on with each piece of sound."""
+        """Decode a stream, piece after piece."""
         self.decoder.start()
         pieces = self._pieces(samples, max(1, round(rate * self.piece_seconds)))
         features = self.normalization.stream(self.features.stream(pieces))
@@ -182,14 +188,14 @@ class Recognizer:
             raise DataError("the sound is shorter than a frame")
 
     def _pieces(self, samples: np.ndarray, size: int) -> Iterator[np.ndarray]:
-        """Pieces of sound; the time until the next one is wanted is what a piece took."""
+        """Pieces of `size` samples. The time until the next one is requested is the latency."""
         for begin in range(0, len(samples), size):
             given = time.perf_counter()
             yield samples[begin : begin + size]
             self.latencies.append(time.perf_counter() - given)
 
     def report(self) -> None:
-        """Log how long pieces took."""
+        """Log the latencies of the pieces of streams."""
         if self.latencies:
             times = np.array(self.latencies) * 1000
             log.log(

@@ -1,4 +1,4 @@
-"""Shared parts of programs that compute utterances: features, i-vectors, models."""
+"""Inputs of programs that compute utterances: tables of features and i-vectors, and counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class IvectorOptions:
-    """Options about i-vectors."""
+    """Options of i-vector tables."""
 
     ivectors: str = option(
         "",
@@ -49,7 +49,7 @@ class IvectorOptions:
     )
 
     def check(self) -> None:
-        """OptionError for options that do not go together."""
+        """Raise OptionError for options that contradict each other."""
         if self.ivectors and self.online_ivectors:
             raise OptionError("--ivectors and --online-ivectors cannot both be given")
         if self.online_ivectors and self.online_ivector_period <= 0:
@@ -69,7 +69,7 @@ class InputOptions(IvectorOptions):
 
 
 class NothingDoneError(Exception):
-    """No utterance could be computed: output tables must not appear."""
+    """No utterance could be computed, so output tables must not be created."""
 
 
 @dataclass
@@ -82,21 +82,21 @@ class UtteranceCounts:
     began: float = field(default_factory=time.perf_counter)
 
     def check(self) -> None:
-        """NothingDoneError if nothing was computed."""
+        """Raise NothingDoneError if no utterance was computed."""
         if self.done == 0:
             raise NothingDoneError
 
     def restart(self) -> None:
-        """Count time from now on."""
+        """Restart the clock."""
         self.began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """The time since the start."""
+        """Seconds since the start."""
         return time.perf_counter() - self.began
 
     def report(self) -> int:
-        """Log times and counts as Kaldi does; the program's exit status."""
+        """Log times and counts as Kaldi does, and return the program's exit status."""
         seconds = self.seconds
         factor = 100.0 * seconds / self.frames if self.frames else 0.0
         log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
@@ -105,18 +105,18 @@ class UtteranceCounts:
 
 
 _PATIENCE_SECONDS = 0.5
-"""If nothing comes for so long, who writes the input may be waiting for answers. Programs of a
-pipeline seldom take longer from utterance to utterance."""
+"""After this time without input, its writer may be waiting for outputs. Programs of a pipeline
+seldom take longer from one utterance to the next."""
 
 
 class InputPauses:
-    """Tells whether an input has paused: then what waits for company is wanted now."""
+    """Tells whether an input has paused; then waiting utterances should be computed now."""
 
     def __init__(self) -> None:
         self._tables: list[SequentialTableReader] = []
 
     def watch(self, table: SequentialTableReader) -> None:
-        """Look at this table, too."""
+        """Add a table to watch."""
         self._tables.append(table)
 
     def __call__(self) -> bool:
@@ -131,8 +131,8 @@ def utterances(
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
     """(key, features, i-vectors) of each utterance whose inputs are complete.
 
-    Others are warned about and counted. `pauses`, if given, watches the features. EmptyError if
-    there are no utterances.
+    Other utterances are counted as failed, with a warning. `pauses` watches the table of features.
+    EmptyError if there are no utterances.
     """
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader
@@ -149,9 +149,10 @@ def complete_utterances(
     options: IvectorOptions,
     counts: UtteranceCounts,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
-    """(key, features, i-vectors) of the utterances of `source` that are whole and have i-vectors.
+    """(key, features, i-vectors) of the utterances of `source` with finite, complete inputs.
 
-    Others are warned about and counted. EmptyError, with the name, if there are none at all.
+    Other utterances are counted as failed, with a warning. EmptyError, which names the source
+    `name`, if there are no utterances.
     """
     from nnet3tools.io.general_matrix import check_finite
 
@@ -189,7 +190,7 @@ def complete_utterances(
 def _ivector_source(
     options: IvectorOptions, stack: contextlib.ExitStack
 ) -> Callable[[str], tuple[bool, Ivectors | None]]:
-    """A function from an utterance's name to (whether all is there, its i-vectors or None)."""
+    """A function from a key to (whether the i-vectors are complete, the i-vectors or None)."""
     from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader

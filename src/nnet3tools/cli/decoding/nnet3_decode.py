@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nnet3tools.io.wave import Wave
-    from nnet3tools.recognizer.recognizer import Heard, Recognizer
+    from nnet3tools.recognizer.recognizer import Recognizer, Utterance
 
 USAGE = """Decode sound: words with times and confidences as text, CTM or JSON lines.
 The model directory has final.mdl and mfcc.conf (or fbank.conf, or either in conf/); if there,
@@ -64,19 +64,19 @@ def main(options: Options, args: list[str]) -> int:
     recognizer = load_recognizer(options, args[0], args[1], _read_options)
     counts, seconds = UtteranceCounts(), 0.0
     with open_output(options.output, binary=False) as writer:
-        for heard in _heard(recognizer, args[2:], counts):
+        for utterance in _utterances(recognizer, args[2:], counts):
             try:
-                with naming(f"utterance {heard.key}"):
-                    result = recognizer.recognize(heard)
+                with naming(f"utterance {utterance.key}"):
+                    result = recognizer.recognize(utterance)
             except DataError as error:
                 log.skipped(error)
                 result = None
             if result is None:
                 counts.failed += 1
                 continue
-            writer.write_text(text_of(heard.key, result, options.format))
+            writer.write_text(text_of(utterance.key, result, options.format))
             counts.done += 1
-            seconds += heard.duration
+            seconds += utterance.duration
     recognizer.report()
     factor = counts.seconds / seconds if seconds else float("nan")
     log.log(
@@ -92,8 +92,10 @@ def _read_options(path: str, kind: type[T]) -> T:
     return CommandLine(path, "", kind, 0).parse(words)[0]
 
 
-def _heard(recognizer: Recognizer, sources: list[str], counts: UtteranceCounts) -> Iterator[Heard]:
-    """All utterances that can be recognized; others are logged and counted."""
+def _utterances(
+    recognizer: Recognizer, sources: list[str], counts: UtteranceCounts
+) -> Iterator[Utterance]:
+    """Utterances that can be recognized; the others are logged and counted as failed."""
     for key, wave in _waves(sources, counts):
         try:
             with naming(f"utterance {key}"):
@@ -107,7 +109,7 @@ def _heard(recognizer: Recognizer, sources: list[str], counts: UtteranceCounts) 
 
 
 def _waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, Wave]]:
-    """Keys and sound of a table, or of files, whose keys are their names without .wav."""
+    """(key, sound) of tables and files; a file's key is its name without extension."""
     from pathlib import PurePath
 
     from nnet3tools.cli.tables import is_table, read_object
