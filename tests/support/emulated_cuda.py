@@ -223,7 +223,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Any:
         return
     model_cupy.install(monkeypatch)
     for name in ("_pool", "_captured_pool"):  # a machine's memory goes with it
-        monkeypatch.setattr(arrays, name, arrays._Pool(getattr(arrays, name)._most))
+        monkeypatch.setattr(arrays, name, arrays._Pool(getattr(arrays, name)._max_kept))
     made = EmulatedDevice()
     with use_device(made):
         yield made
