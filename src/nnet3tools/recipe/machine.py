@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
+from nnet3tools.tensor.cpu.compiler import num_processors
 
 __all__ = ["Machine", "this_machine"]
 
@@ -45,19 +46,12 @@ def this_machine(num_jobs: int, most_training: int, wants_gpu: bool) -> Machine:
     if num_jobs < 0:
         raise OptionError(f"--num-jobs={num_jobs}: expected a positive number, or 0")
     gpus = _gpus() if wants_gpu else ()
-    limit = min(_num_processors(), max(1, _free_memory() // _BYTES_OF_WORKER))
+    limit = min(num_processors(), max(1, _free_memory() // _BYTES_OF_WORKER))
     if gpus:
         limit = max(limit, len(gpus) + 1)
     wanted = min(most_training, len(gpus) if gpus else most_training) + 1
     count = min(wanted, num_jobs or limit)
     return Machine(max(1, count), gpus)
-
-
-def _num_processors() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def _free_memory() -> int:

@@ -1,26 +1,11 @@
 """nnet3-train-raw-rnn: the whole training of a recurrent network (no transition model)."""
 
-from __future__ import annotations
-
-from nnet3tools.cli.options import program
 from nnet3tools.recipe.options import RawRnnOptions
+from nnet3tools.recipe.programs.frame_training import frame_training
 
-USAGE = """Train a recurrent network (no transition model): examples, initial
-model, iterations with diagnostics, combination. Options and files are those of Kaldi's
-steps/nnet3/train_raw_rnn.py. Started again with the same options it goes on after the last
-whole step.
-
-Usage:  nnet3-train-raw-rnn [options]
-e.g.:
-nnet3-train-raw-rnn --feat-dir=data/train --targets-scp=targets.scp --dir=exp/nnet
-See also: nnet3-xconfig-to-configs, docs/training.md
-"""
-
-
-@program("nnet3-train-raw-rnn", USAGE, RawRnnOptions, num_args=0, values_apart=True)
-def main(options: RawRnnOptions, args: list[str]) -> None:
-    """Run the training."""
-    from nnet3tools.recipe.experiment import Experiment
-    from nnet3tools.recipe.train import train
-
-    train(Experiment("nnet3-train-raw-rnn", options))
+main = frame_training(
+    "nnet3-train-raw-rnn",
+    "recurrent network (no transition model)",
+    "--targets-scp=targets.scp",
+    RawRnnOptions,
+)

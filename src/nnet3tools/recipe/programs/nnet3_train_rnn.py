@@ -1,26 +1,8 @@
 """nnet3-train-rnn: the whole training of a recurrent acoustic model."""
 
-from __future__ import annotations
-
-from nnet3tools.cli.options import program
 from nnet3tools.recipe.options import AmRnnOptions
+from nnet3tools.recipe.programs.frame_training import frame_training
 
-USAGE = """Train a recurrent acoustic model: examples, initial
-model, iterations with diagnostics, combination. Options and files are those of Kaldi's
-steps/nnet3/train_rnn.py. Started again with the same options it goes on after the last
-whole step.
-
-Usage:  nnet3-train-rnn [options]
-e.g.:
-nnet3-train-rnn --feat-dir=data/train --ali-dir=exp/ali --dir=exp/nnet
-See also: nnet3-xconfig-to-configs, docs/training.md
-"""
-
-
-@program("nnet3-train-rnn", USAGE, AmRnnOptions, num_args=0, values_apart=True)
-def main(options: AmRnnOptions, args: list[str]) -> None:
-    """Run the training."""
-    from nnet3tools.recipe.experiment import Experiment
-    from nnet3tools.recipe.train import train
-
-    train(Experiment("nnet3-train-rnn", options))
+main = frame_training(
+    "nnet3-train-rnn", "recurrent acoustic model", "--ali-dir=exp/ali", AmRnnOptions
+)

@@ -1,0 +1,36 @@
+"""The body and usage of the four programs that train on targets of frames."""
+
+from __future__ import annotations
+
+from nnet3tools.cli.options import Main, program
+from nnet3tools.recipe.options import DnnOptions, RnnOptions
+
+__all__ = ["frame_training"]
+
+_USAGE = """Train a {network}: examples, initial
+model, iterations with diagnostics, combination. Options and files are those of Kaldi's
+steps/nnet3/{script}. Started again with the same options it goes on after the last
+whole step.
+
+Usage:  {name} [options]
+e.g.:
+{name} --feat-dir=data/train {targets} --dir=exp/nnet
+See also: nnet3-xconfig-to-configs, docs/training.md
+"""
+
+
+def frame_training(
+    name: str, network: str, targets: str, options_class: type[DnnOptions | RnnOptions]
+) -> Main:
+    """The `main` of a training program; `targets` is the option of its example."""
+    script = name.removeprefix("nnet3-").replace("-", "_") + ".py"
+    usage = _USAGE.format(name=name, network=network, script=script, targets=targets)
+
+    @program(name, usage, options_class, num_args=0, values_apart=True)
+    def main(options: DnnOptions | RnnOptions, args: list[str]) -> None:
+        from nnet3tools.recipe.experiment import Experiment
+        from nnet3tools.recipe.train import train
+
+        train(Experiment(name, options))
+
+    return main
