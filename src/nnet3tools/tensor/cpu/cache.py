@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept: a folder of this user's, which nobody else may have written.
+"""The cache of compiled kernels: a folder that no other user can write.
 
-A library is code that this process will run. So it is loaded only from a folder and a file that
-belong to this user (or root) and that no other user can write, through parents of which the same
-holds. If there is no such place, libraries live in a private temporary folder of the process.
+A library is code that this process runs. It is loaded only if the file, its folder and all parents
+belong to this user or root and no other user can write them. If there is no such folder, libraries
+are in a private temporary folder of the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """The folder of kept libraries, made if needed; None if there is none to be trusted."""
+    """The cache folder, created if necessary; None if it cannot be trusted."""
     folder = _wanted()
     if folder is None:
         return None
@@ -52,7 +52,7 @@ def _wanted() -> Path | None:
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether only this user and root can have made it what it is."""
+    """Whether only this user and root can have written a file or folder."""
     try:
         real = path.resolve(strict=True)
         found = os.lstat(path)
@@ -66,13 +66,13 @@ def is_trusted(path: Path) -> bool:
 def _only_ours(found: os.stat_result, is_parent: bool) -> bool:
     owner = found.st_uid in (os.geteuid(), 0)
     others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    # who may add to a sticky folder (/tmp) cannot replace what is ours in it
+    # other users can add files to a sticky folder (/tmp), but not replace this user's
     return owner and (not others or (is_parent and bool(found.st_mode & stat.S_ISVTX)))
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder that nobody else can look into, removed after the `with` block."""
+    """A folder that only this user can read, removed after the `with` block."""
     import shutil  # with tempfile 10 ms of a start that compiles nothing
     import tempfile
 
@@ -84,7 +84,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a kept library is what was written: a damaged one would end the process."""
+    """Whether a library ends with its digest; loading a damaged one would end the process."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -93,9 +93,9 @@ def is_whole(path: Path) -> bool:
 
 
 def publish(made: Path, folder: Path, name: str) -> Path | None:
-    """Put a new library under its name, whole or not at all; None if that cannot be done.
+    """Copy a new library into the cache in one step; None if that fails.
 
-    A digest is put after its end, where loaders do not look, for `is_whole`.
+    A digest for `is_whole` follows the end of the library, which loaders do not read.
     """
     target, temporary = folder / name, folder / f"{name}.{os.getpid()}.new"
     try:

@@ -1,4 +1,4 @@
-/* What the C files of decoding/native, chain/native and graph/native share: arrays that grow, and how functions say what went wrong. */
+/* Shared by the C files of decoding/native, chain/native and graph/native: arrays that grow, and results of functions. */
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2") /* branches and look-ups: a third faster here than with the flags for formulas */
@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Functions that can fail return FAILED for want of memory (nothing else can go wrong: the callers
-   check their arrays), and whoever calls them passes it on; what was allocated is freed in one place. */
+/* Functions return FAILED if there is no memory; nothing else can fail, because callers check their
+   arrays. Every caller returns FAILED as well, and one function at the top frees all memory. */
 enum { FAILED = -1, NO = 0, YES = 1 };
 
 typedef struct { void *data; int64_t size, capacity; size_t each; } growing;
 
-/* Room for `more` elements at the end; the address of the first of them, or NULL. */
+/* The address of room for `more` elements after the end, or NULL. */
 static void *room(growing *a, int64_t more) {
   if (a->size + more > a->capacity) {
     int64_t wanted = a->capacity ? a->capacity : 64;
@@ -28,7 +28,7 @@ static void *room(growing *a, int64_t more) {
   return (char *)a->data + (size_t)a->size * a->each;
 }
 
-/* The same, and they belong to the array now. */
+/* Append `more` elements; the address of the first of them, or NULL. */
 static void *added(growing *a, int64_t more) {
   void *place = room(a, more);
   if (place) a->size += more;
@@ -49,6 +49,6 @@ static int64_t power_of_two(int64_t least) {
 
 static int32_t *table_of(int64_t size) {
   int32_t *table = malloc((size_t)size * sizeof *table);
-  if (table) memset(table, 0xff, (size_t)size * sizeof *table); /* -1: nothing there */
+  if (table) memset(table, 0xff, (size_t)size * sizeof *table); /* -1: an empty slot */
   return table;
 }

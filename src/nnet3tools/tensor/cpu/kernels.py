@@ -36,18 +36,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function of arguments `w` that does the steps [begin, end) of its outermost loop."""
+    """A C function with arguments `w` that does the steps [begin, end) of its outermost loop."""
 
     body: str
 
     @functools.cached_property
     def name(self) -> str:
-        """The function's name, which its text decides."""
+        """The function's name, a digest of its body."""
         return "k_" + hashlib.sha256(self.body.encode()).hexdigest()[:24]
 
     @property
     def text(self) -> str:
-        """The whole function."""
+        """The C source of the function."""
         return f"void {self.name}(const word *w, i64 begin, i64 end) {{\n{self.body}}}\n"
 
 
@@ -147,7 +147,7 @@ def job_maker(operator: Operator) -> JobMaker | None:
 
 
 class Number:
-    """An argument that is not an address, size or stride: a float."""
+    """An argument that is a float (not an address, size or stride)."""
 
     __slots__ = ("value",)
 
@@ -157,7 +157,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Formula:
-    """Assignments and the operands that they are done to."""
+    """Assignments and the operands that they read and write."""
 
     assignments: Assignments
     operands: tuple[Any, ...]
@@ -166,7 +166,7 @@ class Formula:
 class Job:
     """A kernel bound to arguments: arrays (by address), Numbers and integers.
 
-    `steps` is the size of the outermost loop, `work` about how many elements all steps touch.
+    `steps` is the size of the outermost loop, `work` the approximate number of all elements.
     """
 
     __slots__ = ("alive", "formula", "in_order", "kernel", "steps", "words", "work")
@@ -174,15 +174,15 @@ class Job:
     def __init__(self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int) -> None:
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
-        """Whether steps may write to the same places."""
+        """Whether steps may write to the same memory, so that they must not run concurrently."""
         self.formula: Formula | None = None
-        """What it does, if that is an elementwise formula."""
+        """The elementwise formula that the job computes; None if it does anything else."""
         self.words, self.alive = _words(arguments)
 
     @classmethod
     def of_words(cls, kernel: Kernel, words: np.ndarray, alive: list[np.ndarray], steps: int,
                  work: int) -> Job:  # fmt: skip
-        """A job whose arguments are known as words."""
+        """A job whose arguments are given as 8-byte words."""
         made = cls.__new__(cls)
         made.kernel, made.words, made.alive = kernel, words, alive
         made.steps, made.work, made.in_order, made.formula = steps, work, False, None
@@ -190,7 +190,7 @@ class Job:
 
 
 def _words(arguments: Sequence[Any]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Arguments as words, and the arrays among them."""
+    """(arguments as 8-byte words, the arrays among them)."""
     words, alive = [], []
     for argument in arguments:
         if isinstance(argument, np.ndarray):
@@ -204,7 +204,7 @@ def _words(arguments: Sequence[Any]) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 class Words:
-    """Arguments as words, with places for the arrays' addresses and the Numbers of another time."""
+    """A template of 8-byte words, in which arrays and Numbers can be replaced."""
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self._arrays = [i for i, a in enumerate(arguments) if isinstance(a, np.ndarray)]
@@ -215,7 +215,7 @@ class Words:
                 self._words[i] = argument
 
     def filled(self, arguments: Sequence[Any]) -> np.ndarray:
-        """The words of arguments which differ from those given before in arrays and Numbers."""
+        """The words of arguments that differ from the template's in arrays and Numbers only."""
         words = self._words.copy()
         for i in self._arrays:
             words[i] = address(arguments[i])
@@ -227,5 +227,5 @@ class Words:
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
-    """Lines moved to the right."""
+    """The lines with two spaces for each level in front."""
     return ["  " * depth + line for line in lines]

@@ -1,8 +1,8 @@
-"""Compiled kernels of this process: loaded from disk, or made of all that were asked for so far.
+"""The compiled kernels of this process: loaded from the cache, or compiled together.
 
-Kernels are asked for while calls are bound, and made when the first of them is to run: all of a
-program at once, in one file. The file's name is a digest of its source, the compiler and the
-processor; whoever needs the same kernels finds it.
+Binding a call asks for its kernels. When the first of them is to run, all kernels that were asked
+for are compiled, in one file or two. The name of the library is a digest of its source, the
+compiler and the processor, so other processes find it in the cache.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Library:
         self._loaded: list[ctypes.CDLL] = []
 
     def want(self, kernels: Iterable[Kernel]) -> None:
-        """Have kernels among those of the next file, unless they are there."""
+        """Ask for kernels: those that are not loaded are compiled with the next file."""
         with self._lock:
             for kernel in kernels:
                 if kernel.name not in self._addresses:
                     self._wanted[kernel.name] = kernel
 
     def addresses(self, names: Sequence[str]) -> list[int] | None:
-        """Where these kernels are in memory, made now if need be; None if that cannot be."""
+        """The addresses of kernels, compiled now if necessary; None if that fails."""
         with self._lock:
             if self._wanted and any(name in self._wanted for name in names):
                 self._make(list(self._wanted.values()))
@@ -66,7 +66,7 @@ class Library:
         return None if None in found else [a for a in found if a is not None]
 
     def made(self, name: str) -> int | None:
-        """Where a kernel is in memory, if it is there by now."""
+        """The address of a kernel; None if it is not loaded."""
         return self._addresses.get(name)
 
     def _make(self, kernels: Sequence[Kernel]) -> None:
@@ -82,7 +82,7 @@ class Library:
             self._take(part, loaded)
 
     def _take(self, kernels: Sequence[Kernel], loaded: ctypes.CDLL) -> None:
-        """Have kernels of a new file."""
+        """Note the addresses of kernels in a new library."""
         self._loaded.append(loaded)
         for kernel in kernels:
             function = getattr(loaded, kernel.name)
@@ -94,7 +94,7 @@ class Library:
 
 
 library = Library()
-"""The one of this process."""
+"""The library of this process."""
 
 
 @functools.cache
@@ -108,11 +108,11 @@ def _source(kernels: Sequence[Kernel]) -> str:
 
 
 _LARGE = 16_000
-"""Characters of kernels that take long enough (0.2 s) to be made by two compilers at once."""
+"""Characters of source from which two compilers run at the same time (0.2 s of work)."""
 
 
 def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
-    """Kernels by file: two that take about as long where there are many, and two processors."""
+    """The kernels of each file: two files of similar cost if the source is large, else one."""
     if sum(len(kernel.body) for kernel in kernels) < _LARGE or num_processors() < 2:
         return [list(kernels)]
     parts: list[list[Kernel]] = [[], []]
@@ -125,7 +125,7 @@ def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
 
 
 def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]:
-    """The library of each part, a thread waiting for each compiler but the first."""
+    """The library of each part; a thread waits for each compiler but the first."""
     made: list[ctypes.CDLL | None] = [None] * len(parts)
 
     def load(i: int) -> None:
@@ -143,9 +143,9 @@ def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]
 
 
 def load_library(source: str, what: str) -> ctypes.CDLL | None:
-    """The library of a C source: the one that is kept, or a new one; None if there can be none.
+    """The library of a C source, from the cache or compiled now; None if that fails.
 
-    `what` it holds is told by `--verbose=2`.
+    Log lines (`--verbose=2`) name its contents as `what`.
     """
     compiler = find_compiler()
     return None if compiler is None else _load(compiler, source, what)

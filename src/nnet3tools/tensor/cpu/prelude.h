@@ -1,5 +1,5 @@
-/* What every file of kernels begins with: types, and functions that C has not, or only as calls
-   which no compiler turns into vector instructions. Error bounds are of the whole range. */
+/* The beginning of every file of kernels: types, and functions that C lacks or that no compiler turns
+   into vector instructions. Error bounds hold over the whole range. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static inline f32 nn_expf(f32 x) {
 static inline f32 nn_sigmoidf(f32 x) { return 1.0f / (1.0f + nn_expf(-x)); }
 static inline f64 nn_sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 
-/* With y = exp(2 |x|) - 1, which keeps its digits near 0: y / (y + 2). */
+/* y / (y + 2) with y = exp(2 |x|) - 1, which is accurate near 0. */
 static inline f32 nn_tanhf(f32 x) {
   const f32 size = fabsf(x);
   f32 power;
@@ -97,8 +97,8 @@ static inline f64 nn_logaddexp(f64 a, f64 b) {
   return a == b ? a + 0.69314718055994530942 : nn_max(a, b) + log1p(exp(-fabs(a - b)));
 }
 
-/* Vectors, spelt out where a compiler does not find the instructions: rounding and scaling by
-   powers of two, stores past the caches. Other processors do without. */
+/* AVX-512 instructions that compilers do not find: rounding, scaling by powers of two, stores past the
+   caches. Other processors use the functions above. */
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__GNUC__) && !defined(__clang__)
 #define NN_WIDE 16
 typedef f32 f32v __attribute__((vector_size(64)));
@@ -135,9 +135,9 @@ NN_INLINE f32 nn_sum(f32v x) {
   return (c[0] + c[2]) + (c[1] + c[3]);
 }
 
-/* Whether so many numbers are better stored past the caches. */
+/* Whether `count` numbers are stored faster past the caches. */
 #define NN_IS_PAST(count) ((count) > (i64)1 << 23)
-/* How many numbers there are before the next line of memory. */
+/* The number of floats before the next cache line. */
 NN_INLINE i64 nn_before_line(const f32 *p) { return -((uintptr_t)p >> 2) & (NN_WIDE - 1); }
 NN_INLINE void nn_put_some(f32 *p, f32v x, i64 count) {
   __builtin_ia32_storeups512_mask(p, x, (1u << count) - 1);

@@ -1,5 +1,5 @@
-/* What runs a list of jobs, on one thread or two. A job is cut in two by its steps, in a way that
-   depends on their number only; kernels give the same numbers however they are cut. */
+/* Runs a list of jobs on one thread or two. A job is cut into halves by its number of steps alone, and
+   kernels give the same numbers however they are cut. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 typedef struct { kernel *run; const word *w; i64 steps; i64 work; } job;
 
-/* Elements from which waking a second thread (some 10 us) pays. */
+/* The number of elements from which a second thread saves time: waking it takes some 10 us. */
 #define NN_SHARED (1 << 17)
 
 static pthread_mutex_t nn_lock;
@@ -22,21 +22,21 @@ static pthread_cond_t nn_wake, nn_done;
 static job nn_task;
 static i64 nn_first;
 static atomic_int nn_busy;
-static pid_t nn_owner; /* whose second thread there is: a forked process has none */
+static pid_t nn_owner; /* process that has the second thread: a forked process has none */
 
-/* Looks (some 30 us) before one lets others have the processor, and then (0.5 ms and more) before
-   one sleeps: jobs come in lists with small ones between, and waking takes as long as many a job.
-   With 30 us alone there were 8,000 sleeps in 15 minibatches of benchmarks/' tdnnf; lstm took 1.05
-   times as long. */
+/* A waiting thread looks NN_LOOKS times (some 30 us), then yields NN_YIELDS times (0.5 ms and more),
+   then sleeps. Waking takes as long as many jobs. Without yields there were 8,000 sleeps in 15
+   minibatches of benchmarks/' tdnnf, and lstm took 1.05 times as long. */
 #define NN_LOOKS 800
 #define NN_YIELDS 2000
-/* Where others do want it they keep it for 3 ms and more, though one is waited for; who sleeps is
-   given it back at once. So whoever waits after that sleeps; now and then one tries again. With two
-   more processes on two processors lstm took 16 to 32 s without this, and 4 s as now. */
-#define NN_TAKEN 1000000 /* ns; neighbours of a virtual machine take 50 us now and then */
+/* A yield of more than NN_TAKEN means that another process wants the processor. It then keeps the
+   processor for 3 ms and more, whereas a thread that sleeps gets it back when it is woken. So the next
+   NN_SLEEPS waits are asleep. With two more processes on two processors lstm took 16 to 32 s without
+   this, and 4 s with it. */
+#define NN_TAKEN 1000000 /* ns; other virtual machines sometimes take 50 us */
 #define NN_SLEEPS 500
 
-static atomic_int nn_sleeps; /* waits to come that are to be spent asleep */
+static atomic_int nn_sleeps; /* the number of coming waits that sleep at once */
 
 static i64 nn_now(void) {
   struct timespec now;
@@ -81,7 +81,7 @@ static void *nn_help(void *unused) {
   return 0;
 }
 
-/* Whether there is a second thread, started now if need be; it leaves signals to the others. */
+/* Whether there is a second thread, started now if necessary. It blocks all signals. */
 static int nn_has_helper(void) {
   if (nn_owner == getpid()) return 1;
   sigset_t all, before;
@@ -114,7 +114,8 @@ static void nn_share(const job *one) {
   pthread_mutex_unlock(&nn_lock);
 }
 
-/* Negative work: the steps may not be shared. One caller at a time may have two threads. */
+/* Run jobs in order. A job with negative work runs on one thread. Only one caller at a time may use two
+   threads. */
 void nn_run(const job *jobs, i64 count, i64 threads) {
   for (const job *one = jobs; one < jobs + count; ++one) {
     const int large = threads > 1 && one->work >= NN_SHARED && one->steps > 1;

@@ -17,10 +17,10 @@ _TYPES = ("int8", "uint8", "int16", "uint16")
 
 @operator(types=_TYPES)
 def compress(out: Array, src: Array, value_range: float, truncate: bool = True) -> None:
-    """Round src to multiples of value_range / (largest number of out's type), in out.
+    """Set out to src in units of value_range / (largest number of out's type), rounded.
 
-    Range 0 keeps the sign alone (0 or 1 in unsigned types). Without `truncate` the caller promises
-    that no value is outside the range.
+    With value_range 0 out becomes the sign of src (0 or 1 in unsigned types). Without `truncate`
+    the caller guarantees that all values are within the range.
     """
     info = np.iinfo(out.dtype)
     if value_range == 0.0 and out.dtype == np.uint8:  # the common case, in one pass
@@ -40,7 +40,7 @@ def compress(out: Array, src: Array, value_range: float, truncate: bool = True) 
 
 @operator()
 def decompress(out: Array, src: Array, value_range: float) -> None:
-    """The values that `compress` with this range kept in src."""
+    """Set out to the values that `compress` with this value_range stored in src."""
     if value_range == 0.0:
         np.copyto(out, src)
         return

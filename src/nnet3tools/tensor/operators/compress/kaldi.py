@@ -28,10 +28,10 @@ def decompress(
     shape: tuple[int, int],
     weights: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32] | None:
-    """Matrices (N, rows, columns) of which the minimum and all after it begin at `starts` in data.
+    """Matrices (N, rows, columns); matrix i is stored from its minimum on at data[starts[i]].
 
-    `token` is CM, CM2 or CM3; each matrix times its weight. None where there are no compiled
-    kernels. The bytes must be there: who calls has matched them (`io.matrix_forms`).
+    `token` is CM, CM2 or CM3; each matrix is multiplied with its weight. None if there are no
+    compiled kernels. The caller has checked that `data` has all bytes (`io.matrix_forms`).
     """
     if not are_native() or sys.byteorder != "little":
         return None

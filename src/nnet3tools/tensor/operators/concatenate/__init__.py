@@ -1,4 +1,4 @@
-"""Arrays one after the other along an axis, and the parts of such an array."""
+"""Joining arrays along an axis, and splitting an array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parts_along(array: Array, sizes: Sequence[int], axis: int) -> list[Array]:
 
 
 def pairs_along(whole: Array, parts: Sequence[Array], axis: int) -> list[tuple[Array, Array]]:
-    """Each part with the view of the whole that it belongs to, in order."""
+    """(view of the whole, part) for each part, in order."""
     views = parts_along(whole, [part.shape[axis] for part in parts], axis)
     return list(zip(views, parts, strict=True))
 
@@ -36,13 +36,13 @@ def concatenate(out: Array, parts: Sequence[Array], axis: int) -> None:
 
 @operator(writes=("parts",), types=_ALL)
 def split(src: Array, parts: Sequence[Array], axis: int) -> None:
-    """Set the parts to what is one after the other in src along an axis, converted."""
+    """Set each part to its section of src along an axis, converted to the part's type."""
     for of, part in pairs_along(src, parts, axis):
         part[...] = of
 
 
 @operator(writes=("parts",))
 def add_split(src: Array, parts: Sequence[Array], axis: int) -> None:
-    """Add to the parts what is one after the other in src along an axis; parts may be the same."""
+    """Add to each part its section of src along an axis; the same array may be several parts."""
     for of, part in pairs_along(src, parts, axis):
         part[...] = part + of

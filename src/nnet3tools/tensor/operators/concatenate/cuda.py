@@ -1,4 +1,4 @@
-"""Joining and splitting on CUDA: one kernel for up to 16 parts, one thread an element."""
+"""Joining and splitting on CUDA: one kernel for up to 16 parts, a thread for each element."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INDEXES = "abcdefgh"
 
 
 def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[Array, list[Array]]]:
-    """Parts to be done at once, none sharing memory with another, and the whole's view of them."""
+    """(view of the whole, its parts) for each kernel: up to 16 parts that share no memory."""
     chunk: list[Array] = []
     begin = end = 0
     for part in parts:
@@ -37,7 +37,7 @@ def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[A
 
 
 def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -> Step:
-    """`assign` says what is done with the element `whole` and the element `part`."""
+    """Bind a kernel that does `assign` (C++ with `whole` and `part`) for all elements."""
     if whole.ndim > len(_INDEXES):
         raise ProgramError(f"{what} of arrays of {whole.ndim} axes")
     names = list(_INDEXES[: whole.ndim])
@@ -67,17 +67,17 @@ def _bind(what: str, whole: Array, parts: Sequence[Array], axis: int, assign: st
 
 @implements("concatenate", "cupy", binder=True)
 def bind_concatenate(out: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Every element of the output finds its part."""
+    """Bind kernels that find the part of each element of out."""
     return _bind("concatenate", out, parts, axis, "whole = part")
 
 
 @implements("split", "cupy", binder=True)
 def bind_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Every element of the source finds its part."""
+    """Bind kernels that find the part of each element of src."""
     return _bind("split", src, parts, axis, "part = whole")
 
 
 @implements("add_split", "cupy", binder=True)
 def bind_add_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Every element of the source finds its part."""
+    """Bind kernels that find the part of each element of src."""
     return _bind("add_split", src, parts, axis, "part += whole")

@@ -23,10 +23,10 @@ def csr_dot(
     trans: bool = False,
     beta: float = 0.0,
 ) -> None:
-    """out = beta * out + S b, or S' b with `trans`.
+    """Set out to beta * out + S b, or to beta * out + S' b with `trans`.
 
-    Row i of S has values[offsets[i]:offsets[i + 1]] in the columns that `indexes` says; `offsets`
-    has an entry more than S has rows. out and b may be views of any strides.
+    Row i of S has the entries k with offsets[i] <= k < offsets[i + 1]: values[k] in column
+    indexes[k]. out and b may be views of any strides.
     """
     total = np.zeros(out.shape, np.float64)
     for row in range(len(offsets) - 1):
@@ -46,7 +46,7 @@ def _csr_dot(
     trans: bool = False,
     beta: float = 0.0,
 ) -> Callable[[], None]:
-    """Entries sorted by the row they add to; where these begin is found once."""
+    """Bind a function that scales gathered rows of b and adds them up by segments (reduceat)."""
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     to, source, order = rows, np.asarray(indexes), None
     if trans:

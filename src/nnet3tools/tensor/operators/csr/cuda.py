@@ -22,7 +22,7 @@ def _host(array: Any) -> np.ndarray:
 
 
 def _transposed(indexes: Any, offsets: Any, num_rows: int) -> dict[str, np.ndarray]:
-    """Where the entries of each column are: offsets, the entries in order, and their rows."""
+    """The entries by column: `offsets` of columns, entries in this `order`, their `rows`."""
     columns, starts = _host(indexes), _host(offsets)
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.argsort(columns, kind="stable")
@@ -35,7 +35,7 @@ def bind_csr_dot(
     out: Array, values: Array, indexes: Any, offsets: Any, b: Array, trans: bool = False,
     beta: float = 0.0,
 ) -> Step:  # fmt: skip
-    """One thread an output, over the entries of its row (column, with `trans`)."""
+    """Bind a kernel whose threads each add up a row of S (a column, with `trans`)."""
     to, of = (x[:, None] if x.ndim == 1 else x for x in (out, b))
     if not trans:
         return _functions["csr_dot"].on_grid(

@@ -1,4 +1,4 @@
-"""Elements picked by index arrays along any axis, and the sums that undo it for derivatives."""
+"""Elements picked by index arrays along an axis, and the sums that their derivatives need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
 
 @operator(types=_ALL)
 def take(out: Array, src: Array, indexes: Array, axis: int) -> None:
-    """Along an axis, out's element i is src's element indexes[i]; indexes (N,), within bounds."""
+    """Set out's element i along an axis to src's element indexes[i]; indexes (N,) within bounds."""
     if out.flags.c_contiguous:
         np.take(src, indexes, axis, out=out, mode="clip")  # "raise" would buffer the output
     else:
@@ -23,7 +23,7 @@ def take(out: Array, src: Array, indexes: Array, axis: int) -> None:
 
 @operator()
 def add_taken(out: Array, src: Array, indexes: Array, axis: int) -> None:
-    """Along an axis, out's element indexes[i] += src's element i; indexes may repeat."""
+    """Add src's element i along an axis to out's element indexes[i]; indexes may repeat."""
     order = np.argsort(indexes, kind="stable")
     places, starts = np.unique(indexes[order], return_index=True)
     if not len(places):
@@ -34,23 +34,27 @@ def add_taken(out: Array, src: Array, indexes: Array, axis: int) -> None:
 
 @operator(types=_ALL)
 def gather(out: Array, src: Array, indexes: Array, axis: int) -> None:
-    """out[.., i, ..] = src[.., indexes[.., i, ..], ..]; shapes of out and indexes are equal."""
+    """Set out[.., i, ..] to src[.., indexes[.., i, ..], ..]; out and indexes have one shape."""
     out[...] = np.take_along_axis(src, indexes, axis)
 
 
 @operator()
 def add_gathered(out: Array, src: Array, indexes: Array, axis: int) -> None:
-    """out[.., indexes[.., i, ..], ..] += src[.., i, ..]; indexes may repeat."""
+    """Add src[.., i, ..] to out[.., indexes[.., i, ..], ..]; indexes may repeat."""
     np.add.at(out, _places(indexes, axis), src)
 
 
 @operator(types=_ALL)
 def scatter(out: Array, src: Array, indexes: Array, axis: int) -> None:
-    """out[.., indexes[.., i, ..], ..] = src[.., i, ..]; no place given twice, others are kept."""
+    """Set out[.., indexes[.., i, ..], ..] to src[.., i, ..]; no index repeats on a line of out.
+
+    Elements of out that no index names keep their values.
+    """
     out[_places(indexes, axis)] = src
 
 
 def _places(indexes: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    """An index that picks indexes[.., i, ..] along an axis and all of the other axes."""
     found = list(np.ogrid[tuple(slice(n) for n in indexes.shape)])
     found[axis] = indexes
     return tuple(found)

@@ -1,8 +1,4 @@
-"""Picking by index arrays along an axis on CUDA.
-
-Sums are made by the thread that owns the result, which looks at all that could go there: slower
-than atomics for long axes, but the same every time.
-"""
+"""Picking by index arrays along an axis on CUDA."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _functions = cuda_functions(__file__)
 
 
 def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
-    """The size of the axis that indexes pick from, and the value of elements outside of it."""
+    """Operands of a kernel: `count`, the size of src's axis, and `outside`, a value beyond it."""
     floats = out.dtype.kind == "f"
     outside = np.nan if floats or out.dtype.kind == "b" else np.iinfo(out.dtype).max
     return {"count": src.shape[axis], "outside": outside}
@@ -31,7 +27,7 @@ def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
 
 @implements("take", "cupy", binder=True)
 def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """One thread an element of the output; NaN for what lies outside."""
+    """Bind a kernel with a thread for each element of out; indexes beyond src give NaN."""
     to, of = last_axis(out, axis), last_axis(src, axis)
     return _functions["take"].on_grid(
         to.shape, out=to, src=of, at=uploaded(indexes), **_bounds(out, src, axis)
@@ -40,7 +36,7 @@ def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
 
 @implements("add_taken", "cupy", binder=True)
 def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """One thread an element of the output."""
+    """Bind a kernel with a thread for each element of out."""
     to, of = last_axis(out, axis), last_axis(src, axis)
     return _functions["add_taken"].on_grid(
         to.shape, out=to, src=of, at=uploaded(indexes), count=len(indexes)
@@ -49,14 +45,14 @@ def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
 
 @implements("gather", "cupy", binder=True)
 def bind_gather(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """One thread an element of the output."""
+    """Bind a kernel with a thread for each element of out."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
     return _functions["gather"].on_grid(to.shape, out=to, src=of, at=at, **_bounds(out, src, axis))
 
 
 @implements("add_gathered", "cupy", binder=True)
 def bind_add_gathered(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """One thread an element of the output."""
+    """Bind a kernel with a thread for each element of out."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
     shape = (*at.shape[:3], to.shape[3])
     return _functions["add_gathered"].on_grid(shape, out=to, src=of, at=at, count=at.shape[3])
@@ -64,6 +60,6 @@ def bind_add_gathered(out: Array, src: Array, indexes: Any, axis: int) -> Step:
 
 @implements("scatter", "cupy", binder=True)
 def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """One thread an element of the source."""
+    """Bind a kernel with a thread for each element of src."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
     return _functions["scatter"].on_grid(of.shape, out=to, src=of, at=at, count=out.shape[axis])

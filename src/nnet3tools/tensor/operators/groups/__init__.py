@@ -21,7 +21,7 @@ def group_norm(out: Array, x: Array) -> None:
 def group_norm_backprop(
     in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
 ) -> None:
-    """Set in_deriv to the derivative by the input of group_norm; zero where the norm is zero."""
+    """Set in_deriv to the derivative with respect to x of group_norm; 0 where the norm is 0."""
     shape = (*out_value.shape, -1)
     factor = np.zeros_like(out_value)
     np.divide(out_deriv, out_value, out=factor, where=out_value != 0.0)
@@ -30,7 +30,7 @@ def group_norm_backprop(
 
 @operator()
 def sum_column_ranges(out: Array, x: Array, ranges: Array) -> None:
-    """Set out[:, j] to the sum of x[:, begin:end], row j of the int32 array `ranges` (begin, end).
+    """Set out[:, j] to the sum of x[:, begin:end], with (begin, end) = ranges[j], int32.
 
     The ranges are not empty and cover the columns of x one after another.
     """

@@ -33,10 +33,10 @@ from nnet3tools.tensor.registry import operator
 __all__ = ["ALPHA_BETA", "LIMIT", "LOG_PROB", "POSTERIOR_SUM", "Hmm", "leaky_hmm"]
 
 LIMIT = 30.0
-"""Outputs are limited to +-LIMIT before exp: the sums are not in the log domain."""
+"""Outputs are limited to +-LIMIT before exp, because sums are not in the log domain."""
 
 LOG_PROB, ALPHA_BETA, POSTERIOR_SUM = 0, 1, 2
-"""Places in the `results` of `leaky_hmm`."""
+"""Indexes into the `results` of `leaky_hmm`."""
 
 
 class _SumsByKey:
@@ -77,7 +77,7 @@ class _ReferencePlan:
 
 @dataclass(frozen=True, eq=False)
 class Hmm:
-    """States without epsilon arcs; any state may be the last.
+    """A hidden Markov model without epsilon arcs; paths may end in any state.
 
     Arc k leads from `sources[k]` to `destinations[k]` (int32 (A,)) with `pdfs[k]` and probability
     `probs[k]` (float32); `initial` (S,) float32 are the states' initial probabilities.
@@ -112,13 +112,13 @@ def leaky_hmm(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """Total log-probability of all sequences and, into deriv, `weight` times its derivative.
+    """Compute the log-probability of all sequences; add `weight` times its derivative to deriv.
 
-    It is computed in the type of `output`, sums over frames and sequences in float64.
-    `output` (T * num_sequences, pdfs) has the first frame of all sequences first. `results` (3,)
-    float64 receives the log-probability at LOG_PROB and, if there is a `deriv` to add to, two
-    checks, each `num_sequences` if all went well: the sum of alpha' * beta' over the states of
-    frame 0 at ALPHA_BETA, that of the posteriors of frame 0 at POSTERIOR_SUM.
+    It is computed in the type of `output`, sums over frames and sequences in float64. `output` (T *
+    num_sequences, pdfs) has the first frame of all sequences first. `results` (3,) float64 receives
+    the log-probability at LOG_PROB. With `deriv` it also receives two sums that are `num_sequences`
+    unless numbers overflowed: alpha' * beta' over the states of frame 0 at ALPHA_BETA, and the
+    posteriors of frame 0 at POSTERIOR_SUM.
     """
     real, shape = output.dtype, (-1, num_sequences, output.shape[1])
     x = np.exp(np.clip(output, -LIMIT, LIMIT)).reshape(shape).transpose(0, 2, 1).copy()

@@ -1,9 +1,4 @@
-"""The leaky HMM's forward-backward on CUDA: one kernel each way, a block of threads a sequence.
-
-A block goes through all frames, so that there is no launch a frame. A thread owns states, and pdfs
-for the posteriors; arcs are stored sorted by what is summed for, so that sums need no atomics and
-come out the same at each run.
-"""
+"""The leaky HMM's forward-backward on CUDA: a kernel for each direction."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from nnet3tools.tensor.operators.leaky_hmm import LIMIT, Hmm
 from nnet3tools.tensor.registry import implements
 
 _MOST_THREADS = 1024
-"""There are no more blocks than sequences: only threads can hide that memory is far away."""
+"""Of a block. There is one block for each sequence, so many threads must hide memory latency."""
 
 _pseudo_probs = element(f"_1 = exp(clip(_2, {-LIMIT}, {LIMIT}))")
 
@@ -62,7 +57,7 @@ class _Plan:
 
 
 def _sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The order of arcs by key, and where those of each of the (sorted) values begin, and end."""
+    """The arcs in the order of their keys, and where those of each sorted value begin and end."""
     order = np.argsort(keys, kind="stable")
     return order, np.append(np.searchsorted(keys[order], values), len(keys))
 

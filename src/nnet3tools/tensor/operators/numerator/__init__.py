@@ -4,12 +4,12 @@ The log-probability of a sequence is that of all paths of its acceptor with one 
 
     log sum over paths of exp(sum over arcs of (y(t, pdf) - cost) - final cost),
 
-in the log domain throughout: acceptors allow few paths, and any of them may be unlikely. The
+computed in the log domain: acceptors allow few paths, and each of them may be unlikely. The
 derivative with respect to y(t, n) is the posterior probability of the arcs with pdf n at t (Kaldi's
 chain/chain-numerator.h and chain-generic-numerator.h).
 
-`Paths` has the arcs frame by frame for all sequences together; chain/paths.py makes it from a
-Supervision. A GPU takes PackedPaths, too.
+`Paths` has the arcs of all sequences frame by frame; chain/paths.py makes it from a Supervision. On
+a GPU the operator also takes PackedPaths.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class FrameArcs:
 
     `sources` are states of this frame, `destinations` of the next one, both counted from the
     frame's first state; `cells` are places row * pdfs + pdf in the output, counted from the frame's
-    first cell; `costs` (float64) are negative log-probabilities. `parts` says which acceptor's each
-    is.
+    first cell; `costs` (float64) are negative log-probabilities; `parts` are the numbers of the
+    acceptors.
     """
 
     sources: np.ndarray
@@ -43,12 +43,12 @@ class FrameArcs:
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Acceptors of all sequences: the arcs of frame t are `frames[t]` (possibly the same object).
+    """Acceptors of all sequences; `frames[t]` has the arcs of frame t (objects may repeat).
 
     States of frame t are numbered from `first_states[t]` (frames + 2 numbers: the last two begin
     and end the states after the last frame), cells from `first_cells[t]`. Paths begin in the states
     `starts`, one for each of `num_parts` acceptors, and end in `finals` with costs `final_costs`;
-    `final_parts` says whose they are.
+    `final_parts` are the numbers of their acceptors.
     """
 
     frames: list[FrameArcs]
@@ -67,10 +67,10 @@ class Paths:
 
 @dataclass(frozen=True, eq=False)
 class PackedPaths:
-    """On a GPU: paths of at most `num_parts` acceptors, over frames of `num_states` in all.
+    """Paths of at most `num_parts` acceptors with at most `num_states` states in all, on a GPU.
 
-    `ints` (int32) and `costs` (float64), made by packed_paths.py, may be longer than what is in
-    them, so that a graph that was captured for one minibatch serves others.
+    packed_paths.py makes `ints` (int32) and `costs` (float64). Their sizes are rounded up, so a
+    graph that was captured for one minibatch serves others.
     """
 
     ints: Array
@@ -89,10 +89,10 @@ def numerator(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """Total log-probability of all acceptors and, into deriv, `weight` times its derivative.
+    """Compute the log-probability of all acceptors, and add `weight` times its derivative to deriv.
 
     `output` (rows, pdfs) is the network's. `results` (1,) float64 receives the log-probability,
-    which is -inf if an acceptor has no path; `deriv` is then to be thrown away.
+    which is -inf if an acceptor has no path; the values in `deriv` are then undefined.
     """
     assert isinstance(paths, Paths)
     values = np.asarray(output, np.float64).ravel()

@@ -1,7 +1,7 @@
-"""The numerator's forward-backward on CUDA: one kernel each way, a block of threads an acceptor.
+"""The numerator's forward-backward on CUDA: a kernel for each direction.
 
-Where arcs and states are is looked up in the minibatch's two arrays (tensor/packed_paths.py), so
-that a captured graph serves other minibatches.
+The kernels find arcs and states in the two arrays of a minibatch (packed_paths.py), so a captured
+graph serves other minibatches.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def numerator(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """In float64."""
+    """Compute it in float64; Paths are packed and uploaded first."""
     if isinstance(paths, Paths):
         packed = pack_paths(paths)
         ints, costs = sent(packed.ints), sent(packed.costs, np.float64)

@@ -1,11 +1,11 @@
-"""The acceptors of a minibatch as two arrays, which a device's kernel can find its way in.
+"""The acceptors of a minibatch packed into two arrays, `ints` and `costs`.
 
-A graph that was captured for one minibatch knows addresses and sizes only. So that it serves
-others, all that differs lies in arrays whose sizes are rounded up (`capacity`): `ints` begins with
-the places in it, or in `costs`, of the parts that are named here in order.
+A captured CUDA graph has fixed addresses and sizes. It serves other minibatches because everything
+that differs is in these two arrays, whose sizes are rounded up (`capacity`). `ints` begins with an
+offset for each name in INT_PARTS (into `ints`) and COST_PARTS (into `costs`).
 
-The arcs of each frame stand there three times, sorted by destination, source and cell, and within
-these by acceptor, so that each sum is one thread's and its terms come in one order.
+The arcs of each frame are stored three times: sorted by destination, by source and by cell, and by
+acceptor before that. So one thread computes each sum, and adds its terms in a fixed order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nnet3tools.tensor.operators.numerator import FrameArcs, PackedPaths, Paths
 __all__ = ["COST_PARTS", "INT_PARTS", "capacity", "pack_paths"]
 
 _TABLES = {"to": ("destinations", "sources"), "from": ("sources", "destinations")}
-"""Name -> what arcs are sorted by, and the states at the other end."""
+"""Name of a table -> the attribute that its arcs are sorted by, the states at the other end."""
 
 INT_PARTS = (
     "parts", "which", "first_states", "first_cells", "starts", "finals", "final_offsets",
@@ -30,7 +30,7 @@ COST_PARTS = ("final_costs", "to_costs", "from_costs", "cell_costs")
 
 
 def capacity(count: int) -> int:
-    """The next of 16, 24, 32, 48, 64, ...: few sizes for many minibatches."""
+    """The least of 16, 24, 32, 48, 64, ... that is at least `count`."""
     power = 1 << max(4, (count - 1).bit_length())
     return power * 3 // 4 if count <= power * 3 // 4 else power
 
@@ -38,8 +38,8 @@ def capacity(count: int) -> int:
 class _Sorted:
     """The arcs of some frames, sorted by a key and grouped by it.
 
-    `ranges` (frames, parts + 1) says which groups are each acceptor's in each frame, `offsets`
-    which arcs are a group's, `keys` what these have in common.
+    In frame t acceptor p has the groups ranges[t, p] to ranges[t, p + 1]; group g has the arcs
+    offsets[g] to offsets[g + 1], which have the key keys[g].
     """
 
     def __init__(self, frames: list[FrameArcs], num_parts: int, key: str) -> None:
@@ -62,19 +62,19 @@ class _Sorted:
         self.ranges = np.stack(ranges)
 
     def column(self, name: str) -> NDArray:
-        """An attribute of the arcs, in their order here."""
+        """An attribute of all arcs, in sorted order."""
         pairs = zip(self.frames, self.orders, strict=True)
         return np.concatenate([getattr(frame, name)[order] for frame, order in pairs])
 
     def arrays(self, prefix: str, **columns: str) -> dict[str, NDArray]:
-        """By name, with an attribute for each further one."""
+        """Named arrays: ranges, offsets, keys, and the attributes `columns` of the arcs."""
         own = {"ranges": self.ranges, "offsets": self.offsets, "keys": self.keys}
         others = {name: self.column(column) for name, column in columns.items()}
         return {f"{prefix}_{name}": array for name, array in {**own, **others}.items()}
 
 
 def pack_paths(paths: Paths, num_parts: int = 0) -> PackedPaths:
-    """The paths on the host; `num_parts`: of how many acceptors there may be in other minibatches.
+    """The paths, packed on the host; `num_parts` is the largest number of acceptors to expect.
 
     ValueError if the output has too many elements to be counted with 32 bits.
     """
@@ -104,7 +104,7 @@ def _joined(arrays: list[NDArray], dtype: type) -> NDArray:
 
 
 def _arrays(paths: Paths) -> dict[str, NDArray]:
-    """What INT_PARTS and COST_PARTS name."""
+    """The arrays that INT_PARTS and COST_PARTS name."""
     distinct = list({id(frame): frame for frame in paths.frames}.values())
     number = {id(frame): i for i, frame in enumerate(distinct)}
     order = np.argsort(paths.final_parts, kind="stable")

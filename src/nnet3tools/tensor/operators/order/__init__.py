@@ -12,9 +12,9 @@ __all__ = ["cumulative_sum", "sort_indexes"]
 
 @operator(types=("int32",))
 def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:
-    """Out (int32) = places of the first elements of x in order along an axis, as many as out has.
+    """Set out (int32) to the indexes of the first elements of x in order along an axis.
 
-    Of equal elements the one that comes first in x is first.
+    Their number is out's size along the axis. Equal elements keep their order.
     """
     if out.shape[axis] == 1:
         find = np.argmax if descending else np.argmin
@@ -30,9 +30,9 @@ def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:
 def cumulative_sum(
     out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
 ) -> None:
-    """out = beta * out + the sum of x up to each place along an axis.
+    """Set out to beta * out + the sums of x up to each element along an axis.
 
-    `reverse` sums from the end; `exclusive` leaves out the element at the place itself.
+    `reverse` sums from the end; `exclusive` leaves out the element itself.
     """
     source, target = (np.flip(a, axis) if reverse else a for a in (x, out))
     total = np.cumsum(source, axis=axis)

@@ -1,9 +1,9 @@
 """Sorting along an axis on CUDA: in shared memory, then by merging.
 
-What is sorted are places, by a total order of their values (nn_before in prelude.cuh), so that
-equal ones keep their order. A block sorts as much of a line as it has shared memory for, by
-Batcher's bitonic network; in each pass after that every place finds by bisection where it goes in
-its run and the next one together. Where few places are wanted a block finds one after the other.
+Indexes are sorted by their values and, for equal values, by themselves (nn_before in prelude.cuh),
+so equal elements keep their order. A block sorts as much of a line as fits into shared memory, by
+Batcher's bitonic network. Each later pass merges pairs of sorted runs: a thread finds the place of
+one index by bisection. If few indexes are wanted, a block finds one after the other.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from nnet3tools.tensor.registry import implements
 Step = Callable[[], None]
 
 _FEW = 16
-"""Places that are found one after the other: each takes a look at the whole line."""
+"""Up to this many indexes are found one after the other, each by a pass over the line."""
 _LARGEST_RUN = 2048
-"""Places that a block sorts in 24 KB of shared memory."""
+"""Indexes that a block sorts in 24 KB of shared memory."""
 
 _functions = cuda_functions(__file__)
 
 
 @implements("sort_indexes", "cupy", types=("int32",), binder=True)
 def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
-    """Few places one by one; else runs, which are merged until there is one."""
+    """Bind kernels that select few indexes, or sort runs and merge them until one is left."""
     to, of = last_axis(out, axis), last_axis(x, axis)
     wanted, length = to.shape[3], of.shape[3]
     numbers = {"sign": -1.0 if descending else 1.0, "wanted": wanted, "count": length}
@@ -54,7 +54,7 @@ def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step
 
 
 def _sorted_runs(out: Array, x: Array, run: int, numbers: dict[str, Any]) -> Step:
-    """Runs of places, each sorted."""
+    """Bind a kernel that sorts the indexes of each run of a line."""
     shape = (*x.shape[:3], -(-x.shape[3] // run))
     return _functions["sort_indexes"].by_blocks(
         shape, run // 2, out=out, x=x, words={"SIZE": run}, **numbers

@@ -1,8 +1,8 @@
 """Patches of frames, for convolution as one gather and one matrix product.
 
-A frame is (heights, filters). Which heights go into which place of a patch is given as slices: row
-k of `pieces` (K, 4) is (begin, end, first, step), and place k of the patch of output height h is
-input height first + (h - begin) * step for begin <= h < end, and zero for other h.
+A frame is (heights, filters). `pieces` (K, 4) says which input height stands at place k of the
+patch of output height h: with (begin, end, first, step) = pieces[k] it is first + (h - begin) *
+step for begin <= h < end; for other h the place is zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["add_patches", "gather_patches"]
 
 @operator()
 def gather_patches(out: Array, frames: Array, pieces: Array) -> None:
-    """Out (R, H, K, F) = the patches of frames (R, height_in, F) for each of H output heights."""
+    """Set out (R, H, K, F) to the patches of R frames (R, height_in, F) at H output heights."""
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         out[:, :begin, k] = 0.0
         out[:, end:, k] = 0.0
@@ -26,7 +26,7 @@ def gather_patches(out: Array, frames: Array, pieces: Array) -> None:
 
 @operator(writes=("frames",))
 def add_patches(frames: Array, patches: Array, pieces: Array) -> None:
-    """Add each place of the patches (R, H, K, F) to the frame height it was gathered from."""
+    """Add each place of patches (R, H, K, F) to the height of frames that it was gathered from."""
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         target = frames[:, first : first + (end - begin - 1) * step + 1 : step]
         np.add(target, patches[:, begin:end, k], out=target)

@@ -41,11 +41,11 @@ def rand_uniform() -> np.float32:
 
 @operator()
 def uniform(out: Array) -> None:
-    """Fill with numbers uniform in (0, 1], row by row; one `rand` starts the array's own stream."""
+    """Fill out with numbers uniform in (0, 1], row by row, from a stream that one `rand` seeds."""
     out[...] = np.random.default_rng(rand()).uniform(size=out.shape)
 
 
 @operator()
 def normal(out: Array) -> None:
-    """Fill with standard normal numbers; one `rand` starts the array's own stream."""
+    """Fill out with standard normal numbers, from a stream that one `rand` seeds."""
     out[...] = np.random.default_rng(rand()).normal(size=out.shape)

@@ -19,9 +19,9 @@ KERNEL = kernels_of_file(Path(__file__).with_name("kernel.c"))["uniform"]
 
 
 def draw_uniform(out: np.ndarray, state: int) -> bool:
-    """Fill a vector of float32 from this state of rand_r on; False if the kernel is not made yet.
+    """Fill a vector of float32 from a state of rand_r on; False if the kernel is not compiled.
 
-    It is made with others: what it gives does not hang on who does the work.
+    The kernel is then compiled with the next others. NumPy gives the same numbers.
     """
     if not are_native():
         return False

@@ -1,9 +1,9 @@
 """Random arrays on CUDA: Philox 4x32-10 (Salmon et al. 2011), one counter an element.
 
-The key is the last seed (--srand); the counter's other half numbers the arrays. Both are on the
-device, where each array moves the number on, so that a captured graph draws new numbers at each
-replay. The host's generator is drawn from as for an array on the CPU, which keeps its later
-decisions the same; the numbers themselves are not those of the CPU.
+The key is the last seed (--srand); the counter's other half is the number of the array. Both are in
+device memory, where each array increments the number, so a captured graph draws new numbers at each
+replay. Each array also takes one draw from the host's generator, as on the CPU, so later decisions
+of the host are the same. The numbers themselves differ from those of the CPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Generator:
         self._seeding = (-1, 0)
 
     def is_stale(self) -> bool:
-        """Whether there was a new seed since it was last set."""
+        """Whether the program was seeded since the last restart."""
         return self._seeding[0] != last_seeding()[0]
 
     def restart(self) -> None:
@@ -70,11 +70,11 @@ def _fill(name: str, out: Array) -> None:
 
 @implements("uniform", "cupy")
 def uniform(out: Array) -> None:
-    """24 random bits an element, in (0, 1]."""
+    """Fill out with numbers in (0, 1] of 24 random bits."""
     _fill("uniform", out)
 
 
 @implements("normal", "cupy")
 def normal(out: Array) -> None:
-    """Box and Muller's transform, one of each pair."""
+    """Fill out by Box and Muller's transform; one number of each pair is used."""
     _fill("normal", out)

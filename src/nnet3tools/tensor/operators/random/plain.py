@@ -1,4 +1,4 @@
-"""Random arrays on NumPy: number for number what Kaldi draws on the CPU.
+"""Random arrays on NumPy: the same numbers as Kaldi draws on the CPU.
 
 Kaldi starts rand_r() of the C library for each array from rand() (kaldi-math.cc, RandomState) and
 makes Gaussian pairs by Box and Muller's transform (RandGauss2). rand_r is three steps of a linear
@@ -23,17 +23,17 @@ _BLOCK = 1 << 14
 _16 = np.uint32(16)
 MULTIPLIER, INCREMENT = 1103515245, 12345
 _SEED_OFFSET = 27437
-"""RandomState's addition to rand()."""
+"""RandomState adds this to rand() for its first state."""
 
 
 Draw = Callable[[np.ndarray, int], bool]
-"""Fills a vector with the numbers from a state of rand_r on, unless it cannot (False)."""
+"""Fills a vector from a state of rand_r on and returns True, or returns False."""
 
 _others: list[Draw] = []
 
 
 def prefer(draw: Draw) -> None:
-    """Let this fill large vectors; it has to give the same bits."""
+    """Let `draw` fill large vectors from now on; it must give the same bits."""
     _others.append(draw)
 
 
@@ -57,7 +57,7 @@ def _jumps() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw(out: np.ndarray) -> None:
-    """Fill a vector with Kaldi's RandUniform, float32 in (0, 1], of a fresh RandomState.
+    """Fill a vector with Kaldi's RandUniform, float32 in (0, 1], of a new RandomState.
 
     (rand_r + 1) / (RAND_MAX + 2) in double precision, as Kaldi computes it.
     """
@@ -87,7 +87,7 @@ def _draw(out: np.ndarray) -> None:
 
 
 def _uniform(count: int) -> np.ndarray:
-    """`count` numbers of a fresh RandomState."""
+    """A vector of `count` uniform numbers of a new RandomState."""
     out = np.empty(count, np.float32)
     _draw(out)
     return out
@@ -95,7 +95,7 @@ def _uniform(count: int) -> np.ndarray:
 
 @implements("uniform", "numpy")
 def uniform(out: np.ndarray) -> None:
-    """MatrixBase::SetRandUniform: row after row."""
+    """Draw row after row, as Kaldi's MatrixBase::SetRandUniform."""
     if out.dtype == np.float32 and out.flags.c_contiguous:
         _draw(out.reshape(-1))
     else:
@@ -104,7 +104,7 @@ def uniform(out: np.ndarray) -> None:
 
 @implements("normal", "numpy")
 def normal(out: np.ndarray) -> None:
-    """MatrixBase::SetRandn: pairs along each row, one by itself at the end of an odd row."""
+    """Draw pairs along each row and one number at an odd end, as Kaldi's MatrixBase::SetRandn."""
     columns = out.shape[-1] if out.ndim else 1
     rows = out.size // max(1, columns)
     width = columns + columns % 2

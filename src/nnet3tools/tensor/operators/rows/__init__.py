@@ -1,7 +1,7 @@
 """Row and column operations: copies and sums of rows picked by index arrays.
 
-Index arrays are int32; -1 means "no row". They may be host arrays whatever the device: a bound
-operator moves them once.
+Index arrays are int32; -1 means "no row". They may be on the host on every device: a bound operator
+uploads them once.
 """
 
 from __future__ import annotations

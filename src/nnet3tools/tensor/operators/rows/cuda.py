@@ -1,4 +1,4 @@
-"""Row and column operations on CUDA: one thread for each element of what is written."""
+"""Row and column operations on CUDA: a thread for each element that is written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _functions = cuda_functions(__file__)
 
 @implements("copy_rows", "cupy", binder=True)
 def bind_copy_rows(out: Array, src: Array, indexes: Any) -> Step:
-    """Each element finds its source row."""
+    """Bind a kernel whose threads find the source row of an element of out."""
     check_rows(indexes, len(src), len(out))
     return _functions["copy_rows"].on_grid(out.shape, out=out, src=src, at=uploaded(indexes))
 
 
 @implements("add_rows", "cupy", binder=True)
 def bind_add_rows(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """Each element finds its source row."""
+    """Bind a kernel whose threads find the source row of an element of out."""
     check_rows(indexes, len(src), len(out))
     return _functions["add_rows"].on_grid(
         out.shape, out=out, src=src, at=uploaded(indexes), alpha=alpha
@@ -36,14 +36,14 @@ def bind_add_rows(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> S
 
 @implements("copy_cols", "cupy", binder=True)
 def bind_copy_cols(out: Array, src: Array, indexes: Any) -> Step:
-    """Each element finds its source column."""
+    """Bind a kernel whose threads find the source column of an element of out."""
     check_rows(indexes, src.shape[1], out.shape[1])
     return _functions["copy_cols"].on_grid(out.shape, out=out, src=src, at=uploaded(indexes))
 
 
 @implements("add_cols", "cupy", binder=True)
 def bind_add_cols(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """Each element finds its source column."""
+    """Bind a kernel whose threads find the source column of an element of out."""
     check_rows(indexes, src.shape[1], out.shape[1])
     return _functions["add_cols"].on_grid(
         out.shape, out=out, src=src, at=uploaded(indexes), alpha=alpha
@@ -52,7 +52,7 @@ def bind_add_cols(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> S
 
 @implements("add_row_ranges", "cupy", binder=True)
 def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0) -> Step:
-    """Each element sums its range of rows, in order."""
+    """Bind a kernel whose threads add up a column of a range, in order."""
     check_rows(ranges, len(src) + 1, len(out), lowest=-1 << 31)
     return _functions["add_row_ranges"].on_grid(
         out.shape, out=out, src=src, ranges=uploaded(ranges), alpha=alpha
@@ -62,7 +62,7 @@ def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0)
 def _multi(
     first: str, matrix: Array, others: Sequence[Array], which: Any, at: Any
 ) -> dict[str, Array]:
-    """Operands of a Multi kernel, checked."""
+    """Operands of a kernel for several matrices; ProgramError for rows beyond them."""
     which_host, at_host = (np.asarray(x.get() if hasattr(x, "get") else x) for x in (which, at))
     check_rows(which_host, len(others), len(matrix))
     sizes = np.array([len(o) for o in others] + [0])
@@ -76,7 +76,7 @@ def _multi(
 
 @implements("copy_rows_multi", "cupy", binder=True)
 def bind_copy_rows_multi(out: Array, sources: Sequence[Array], which: Any, at: Any) -> Step:
-    """Each element finds its source matrix and row; addresses are on the device since binding."""
+    """Bind a kernel whose threads find the source matrix and row of an element of out."""
     arrays = _multi("out", out, sources, which, at)
     return _functions["copy_rows_multi"].on_grid(out.shape, reads=sources, **arrays)
 
@@ -85,14 +85,14 @@ def bind_copy_rows_multi(out: Array, sources: Sequence[Array], which: Any, at: A
 def bind_add_rows_multi(
     out: Array, sources: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """Each element finds its source matrix and row."""
+    """Bind a kernel whose threads find the source matrix and row of an element of out."""
     arrays = _multi("out", out, sources, which, at)
     return _functions["add_rows_multi"].on_grid(out.shape, reads=sources, alpha=alpha, **arrays)
 
 
 @implements("copy_to_rows_multi", "cupy", binder=True)
 def bind_copy_to_rows_multi(src: Array, dests: Sequence[Array], which: Any, at: Any) -> Step:
-    """Each element finds its destination; no place is given twice."""
+    """Bind a kernel whose threads find the destination of an element of src."""
     arrays = _multi("src", src, dests, which, at)
     return _functions["copy_to_rows_multi"].on_grid(src.shape, writes=dests, **arrays)
 
@@ -101,7 +101,7 @@ def bind_copy_to_rows_multi(src: Array, dests: Sequence[Array], which: Any, at: 
 def bind_add_to_rows_multi(
     src: Array, dests: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """Each destination sums what goes there, in order: no atomics, the same sum every time."""
+    """Bind a kernel whose threads own a destination; sums without atomics do not vary."""
     _multi("src", src, dests, which, at)
     which, at = (np.asarray(x.get() if hasattr(x, "get") else x, np.int64) for x in (which, at))
     taken = np.flatnonzero(which >= 0)

@@ -16,7 +16,7 @@ from nnet3tools.tensor.operators.rows.transfer import Run, transfer
 from nnet3tools.tensor.registry import implements
 
 _SHORT = 4
-"""Up to this length ranges are added a row at a time: each k-th row of all ranges in one go."""
+"""Ranges of at most so many rows are added up one row of each range at a time."""
 _BLOCK = 1 << 15
 _sum = aggregate("_1", "sum", axis=1)
 _add = element("_1 += _2 * _3")
@@ -45,20 +45,20 @@ def _host(indexes: object) -> np.ndarray:
 
 @implements("copy_rows", "numpy", binder=True)
 def bind_copy_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
-    """Gather."""
+    """Bind the copy as one from several sources."""
     source = np.where(_host(indexes) >= 0, 0, -1)
     return bind_copy_rows_multi(out, [src], source, indexes)
 
 
 @implements("add_rows", "numpy", binder=True)
 def bind_add_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
-    """Gather and add."""
+    """Bind the sum as one from several sources."""
     source = np.where(_host(indexes) >= 0, 0, -1)
     return bind_add_rows_multi(out, [src], source, indexes, alpha)
 
 
 def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(part, positions where it is asked for) for each part, without -1."""
+    """(part, positions of this number in part_index) for each part; -1 is no part."""
     order = np.argsort(part_index, kind="stable")
     parts, starts = np.unique(part_index[order], return_index=True)
     groups = np.split(order, starts[1:])
@@ -69,7 +69,7 @@ def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
 def bind_copy_rows_multi(
     out: np.ndarray, sources: Sequence[np.ndarray], source_index: np.ndarray, row_index: np.ndarray
 ) -> Run:
-    """One gather a source."""
+    """Bind one gather for each source."""
     which, rows = _host(source_index), _host(row_index)
     _check_length(out, which)
     steps = _set_zero(out, np.flatnonzero(which < 0))
@@ -86,7 +86,7 @@ def bind_add_rows_multi(
     row_index: np.ndarray,
     alpha: float = 1.0,
 ) -> Run:
-    """One gather and addition a source."""
+    """Bind one gather and addition for each source."""
     which, rows = _host(source_index), _host(row_index)
     _check_length(out, which)
     steps: list[Run] = []
@@ -99,7 +99,7 @@ def bind_add_rows_multi(
 def bind_copy_to_rows_multi(
     src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray
 ) -> Run:
-    """One scatter a destination."""
+    """Bind one scatter for each destination."""
     return _scatter(src, dests, dest_index, row_index, None)
 
 
@@ -111,7 +111,7 @@ def bind_add_to_rows_multi(
     row_index: np.ndarray,
     alpha: float = 1.0,
 ) -> Run:
-    """One scatter and addition a destination."""
+    """Bind one scatter and addition for each destination."""
     return _scatter(src, dests, dest_index, row_index, alpha)
 
 
@@ -119,7 +119,7 @@ def _scatter(
     src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray,
     alpha: float | None,
 ) -> Run:  # fmt: skip
-    """Row i of src to row `row_index[i]` of a destination: added times alpha, or copied if None."""
+    """Bind the move of src[i] to row row_index[i]: added times alpha, or copied if it is None."""
     which, rows = _host(dest_index), _host(row_index)
     _check_length(src, which)
     steps: list[Run] = []
@@ -135,13 +135,13 @@ def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
 
 @implements("copy_cols", "numpy", binder=True)
 def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
-    """Rows of the transposes."""
+    """Bind the same for rows of the transposes."""
     return bind_copy_rows(out.T, src.T, indexes)
 
 
 @implements("add_cols", "numpy", binder=True)
 def bind_add_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
-    """Rows of the transposes."""
+    """Bind the same for rows of the transposes."""
     return bind_add_rows(out.T, src.T, indexes, alpha)
 
 
@@ -149,8 +149,10 @@ def bind_add_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: 
 def bind_add_row_ranges(
     out: np.ndarray, src: np.ndarray, ranges: np.ndarray, alpha: float = 1.0
 ) -> Run:
-    """One strided sum if ranges are regular; the k-th rows of all ranges in one gather if there are
-    many; else reduceat, which is several times slower an element.
+    """Bind one strided sum if the ranges are regular.
+
+    Else many short ranges are added up by their k-th rows, the others by reduceat, which takes
+    several times as long for each element.
     """
     begin, end = (np.asarray(ranges, np.intp).reshape(-1, 2)[:, i] for i in (0, 1))
     used = np.flatnonzero(end > begin)
@@ -178,7 +180,7 @@ def bind_add_row_ranges(
 
 
 def _equal_ranges(src: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray | None:
-    """The ranges as a view (range, row within, column), if all are equally long and spaced."""
+    """A view (range, row of the range, column) if all are equally long and spaced; else None."""
     length, step = int(end[0] - begin[0]), int(begin[1] - begin[0]) if len(begin) > 1 else 0
     regular = begin[0] + step * np.arange(len(begin))
     if not (np.array_equal(begin, regular) and np.array_equal(end, regular + length)):
@@ -194,11 +196,11 @@ def _reduce(
     blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
     alpha: float,
 ) -> None:
-    """reduceat sums from each index to the next: every other one of its sums is a range."""
+    """Add the sums of ranges to rows of out; every other sum of reduceat is that of a range."""
     last = len(src) - 1
     for rows, begin, end in blocks:
-        # an index must be below len(src): a range to the very end is stopped one row short, which
-        # reduceat repairs by itself where the range is that one row
+        # reduceat takes indexes below len(src) only: a range to the end is stopped one row short,
+        # and the last row added; reduceat does so itself if that row is the whole range
         short = end > last
         indexes = np.stack([begin, np.where(short, last, end)], axis=1).ravel()
         sums = np.add.reduceat(src, indexes, axis=0)[::2]

@@ -1,8 +1,8 @@
-"""Row and column operations on NumPy.
+"""Moves of rows by index arrays on NumPy.
 
-Programs move rows in regular patterns (a shift by a few frames in every sequence), so that index
-arrays are analysed when an operator is bound: two nested arithmetic progressions become one copy
-between strided views, without indexes. Anything else is gathered by blocks of rows.
+Programs move rows in regular patterns (a shift by a few frames in every sequence). Binding
+therefore analyses the index arrays: two nested arithmetic progressions become one copy between
+strided views. Other rows are gathered by blocks.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _add_scaled = element("_1 += _2 * _3")
 
 
 def _block_length(rows: np.ndarray) -> int:
-    """Length of the arithmetic progression at the start."""
+    """The length of the arithmetic progression at the start of `rows`."""
     steps = np.diff(rows)
     breaks = np.flatnonzero(steps != steps[:1])
     return int(breaks[0]) + 1 if len(breaks) else len(rows)
 
 
 def _pattern(rows: np.ndarray, length: int) -> tuple[int, int] | None:
-    """(step between blocks, step within) if rows are blocks of `length` in regular steps."""
+    """(step between blocks, step within a block) if blocks of `length` rows follow regularly."""
     blocks = rows.reshape(-1, length)
     outer = int(blocks[1, 0] - blocks[0, 0]) if len(blocks) > 1 else 0
     inner = int(blocks[0, 1] - blocks[0, 0]) if length > 1 else 0
@@ -52,7 +52,7 @@ def _view(
 def _regular_views(
     out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Views of the two with equal shapes such that one assignment moves all rows, if any are."""
+    """Views of out and src such that one assignment between them moves all rows; else None."""
     length = min(_block_length(out_rows), _block_length(src_rows))
     if len(out_rows) % length:
         return None
@@ -78,7 +78,7 @@ def transfer(
     out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray,
     alpha: float | None,
 ) -> list[Run]:  # fmt: skip
-    """out[out_rows] = src[src_rows], or += alpha * src[src_rows] unless alpha is None."""
+    """Steps that set out[out_rows] to src[src_rows], or add alpha times it unless alpha is None."""
     _check_rows(out, out_rows, "output of a row operation")
     _check_rows(src, src_rows, "input of a row operation")
     if not len(out_rows) or not out[0].size:
@@ -103,13 +103,13 @@ def transfer(
 
 
 def _has_repeated(rows: np.ndarray) -> bool:
-    """Whether some number is there twice; np.unique would load numpy.ma, 16 ms of a start."""
+    """Whether a number repeats. (np.unique would load numpy.ma, which takes 16 ms.)"""
     ordered = np.sort(rows)
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _as_slice(rows: np.ndarray) -> np.ndarray | slice:
-    """Consecutive rows as a slice, other rows as they are."""
+    """A slice if the rows are consecutive, else the rows."""
     first, last = int(rows[0]), int(rows[-1])
     consecutive = last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all())
     return slice(first, last + 1) if consecutive else rows
@@ -120,7 +120,7 @@ def _copy_block(
 ) -> None:
     whole = isinstance(to, slice) and src.flags.c_contiguous and out.flags.c_contiguous
     if whole and out.dtype == src.dtype:
-        # "clip" spares take a buffer; the indexes were checked when this was bound
+        # with "clip" np.take needs no buffer; the indexes were checked at binding
         np.take(src, of, 0, out[to], "clip")
     else:
         out[to] = src[of]

@@ -12,9 +12,9 @@ __all__ = ["dot_elements", "set_elements"]
 
 @operator()
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
-    """Out = 0, but values[i] at (rows[i], cols[i]), no place given twice.
+    """Set out to 0, except for values[i] at (rows[i], cols[i]); no element is given twice.
 
-    `rows`, `cols` (int32) and `values` are on the host, or all where `out` is.
+    `rows`, `cols` (int32) and `values` are all on the host, or all on the device of `out`.
     """
     out[...] = 0
     out[rows, cols] = values

@@ -1,4 +1,4 @@
-"""Sparse targets on CUDA; they are new every time, so that nothing is kept."""
+"""Sparse targets on CUDA. They differ in each minibatch, so no copies are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _elements(rows: Any, cols: Any, values: Any, dtype: Any) -> dict[str, Array]
 
 
 def _sent(array: Any, dtype: Any) -> Array:
-    """A host array uploaded; what is on the device already, as it is."""
+    """The array on the device: a host array is uploaded, a device array is returned as it is."""
     if device_of(array) == "numpy":
         return sent(array, dtype)
     if array.dtype != dtype:
@@ -37,7 +37,7 @@ def _sent(array: Any, dtype: Any) -> Array:
 
 @implements("set_elements", "cupy")
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
-    """Zero everything, then one thread an element."""
+    """Zero out, then store the elements, a thread for each."""
     _fill(out, 0.0)
     elements = _elements(rows, cols, values, out.dtype)
     _functions["set_elements"].on_grid((len(rows),), out=out, **elements)()
@@ -45,7 +45,7 @@ def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndar
 
 @implements("dot_elements", "cupy")
 def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> Any:
-    """One block of threads, in float64; the number stays on the device."""
+    """A Number on the device: the sum in float64 by one block of threads."""
     result = get_device().empty((1,), np.float64)
     elements = _elements(rows, cols, values, a.dtype)
     _functions["dot_elements"].by_blocks(

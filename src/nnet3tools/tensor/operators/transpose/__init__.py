@@ -1,4 +1,4 @@
-"""The axes of an array in another order, in memory of its own."""
+"""Copies of an array with its axes in another order."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ _transpose = cuda_functions(__file__)["transpose"]
 
 
 def _fastest(array: Array) -> int:
-    """The axis along which neighbours are nearest."""
+    """The axis along which neighbouring elements are nearest in memory."""
     axes = [i for i, n in enumerate(array.shape) if n > 1]
     return min(axes, key=lambda i: abs(array.strides[i]), default=0)
 
 
 def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | None:
-    """The tiled transpose; None where both run along the same axis, or hardly along another."""
+    """Bind the tiled transpose; None if both arrays run along one axis, or the other is short."""
     moved = src.transpose(axes)
     if out.ndim < 2 or out.ndim > len(_OUTER) + 2:
         return None
@@ -44,11 +44,11 @@ def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | No
 
 @implements("transpose", "cupy", binder=True)
 def bind_transpose(out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """Tiles, or a copy where that is coalesced anyway."""
+    """Bind tiles, or a plain copy if that is coalesced."""
     return _bind("=", out, src, axes) or copy.bind(out, src.transpose(axes))
 
 
 @implements("add_transposed", "cupy", binder=True)
 def bind_add_transposed(out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """Tiles, or a sum where that is coalesced anyway."""
+    """Bind tiles, or a plain sum if that is coalesced."""
     return _bind("+=", out, src, axes) or add.bind(out, src.transpose(axes))

@@ -1,4 +1,4 @@
-"""Transposes on NumPy: square tiles, where a plain copy would lose cache lines half read.
+"""Transposes on NumPy, by square tiles if a plain copy would load cache lines several times.
 
 NumPy's own copy runs along the output's rows and so reads a column of the source, one element of
 each cache line; that is fine if these lines are still in the cache when the next column is read.
@@ -23,16 +23,16 @@ from nnet3tools.tensor.registry import implements
 Pair = tuple[np.ndarray, np.ndarray]
 
 _TILED_FROM = 1 << 18
-"""Bytes from which tiles pay."""
+"""Arrays of fewer bytes are copied without tiles."""
 _SMALLEST_FACE = 1 << 12
-"""Elements that a plane of the two axes must have for this."""
+"""Planes of fewer elements are copied without tiles."""
 _SIDE, _PAD = 384, 64
 """Length of a tile's rows in bytes, and the gap between them in scratch."""
 _MOST_ROWS = 128
-"""Of a tile: elements of one byte or two would make more of them than scratch has room for."""
+"""Limit for a tile, whose elements may have one byte or two: scratch memory is limited."""
 _MOST_LINES, _WAYS, _WAY_BYTES, _LINE = 1024, 8, 1 << 16, 64
-"""Cache lines to be kept at a time, and a typical second-level cache: lines whose addresses differ
-by multiples of _WAY_BYTES have _WAYS places."""
+"""The number of cache lines that a copy may keep in use; a typical second-level cache, which has
+_WAYS places for lines whose addresses differ by multiples of _WAY_BYTES."""
 
 
 def _tile(put: Callable[..., None], scratch: np.ndarray, out: np.ndarray, src: np.ndarray) -> None:
@@ -42,7 +42,7 @@ def _tile(put: Callable[..., None], scratch: np.ndarray, out: np.ndarray, src: n
 
 
 def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
-    """Whether a copy along out's axis q forgets lines of src before it goes on along p."""
+    """Whether lines of src leave the cache while a copy runs along out's axis q, before p."""
     faster = [n for n, step in zip(out.shape, out.strides, strict=True)
               if abs(step) < abs(out.strides[p])]  # fmt: skip
     places = _WAY_BYTES // max(_LINE, math.gcd(src.strides[q], _WAY_BYTES))
@@ -50,9 +50,9 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 
 
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
-    """Pairs of matrices, each contiguous along its rows, the one the other's transpose.
+    """(matrix of out, matrix of src) for each plane, src's to be transposed; rows are contiguous.
 
-    None where a plain copy is as good.
+    None if a plain copy is as fast.
     """
     if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
         return None
@@ -66,7 +66,7 @@ def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
 
 
 def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
-    """The tiles of a face: those that follow each other are neighbours on the output's side."""
+    """(tile of out, tile of src) for all tiles of a plane, neighbours in out in turn."""
     for p in range(0, out.shape[0], side):
         for q in range(0, out.shape[1], side):
             yield out[p : p + side, q : q + side], src[q : q + side, p : p + side]
@@ -89,7 +89,7 @@ def _bind(
 
 @implements("transpose", "numpy", binder=True)
 def bind_transpose(out: np.ndarray, src: np.ndarray, axes: Sequence[int]) -> Callable[[], None]:
-    """Copies."""
+    """Bind the copies."""
     return _bind(convert, out, src, axes)
 
 
@@ -97,5 +97,5 @@ def bind_transpose(out: np.ndarray, src: np.ndarray, axes: Sequence[int]) -> Cal
 def bind_add_transposed(
     out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
-    """Sums."""
+    """Bind the sums."""
     return _bind(add_to, out, src, axes)

@@ -21,7 +21,7 @@ _BLOCK = 1 << 16
 
 @operator()
 def window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) -> None:
-    """out[r, h, k] = alpha * a[r, h] . b[r + k * shift, h]; a (R, H, D), out (R, H, K)."""
+    """Set out[r, h, k] to alpha * a[r, h] . b[r + k * shift, h]; a (R, H, D), out (R, H, K)."""
     np.einsum("rhd,rhkd->rhk", a, _windows(b, len(a), out.shape[2], shift), out=out)
     if alpha != 1.0:
         np.multiply(out, out.dtype.type(alpha), out=out)
@@ -31,7 +31,7 @@ def window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) 
 def add_weighted_windows(
     out: Array, b: Array, weights: Array, shift: int, alpha: float = 1.0
 ) -> None:
-    """out[r, h] += alpha * sum over k of weights[r, h, k] * b[r + k * shift, h]; out (R, H, D)."""
+    """Add alpha * sum over k of weights[r, h, k] * b[r + k * shift, h] to out[r, h] (R, H, D)."""
     windows = _windows(b, len(out), weights.shape[2], shift)
     factor, rows = out.dtype.type(alpha), max(1, _BLOCK // max(1, out[:1].size))
     with scratch((min(rows, len(out)), *out.shape[1:]), like=out) as block:
@@ -47,7 +47,7 @@ def add_weighted_windows(
 
 @operator(writes=("b",))
 def add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> None:
-    """b[r + k * shift, h] += alpha * weights[r, h, k] * a[r, h] for all k; a (R, H, D)."""
+    """Add alpha * weights[r, h, k] * a[r, h] to b[r + k * shift, h] for all k; a (R, H, D)."""
     factor, rows = b.dtype.type(alpha), max(1, _BLOCK // max(1, a[:1].size))
     with scratch((min(rows, len(a)), *a.shape[1:]), like=b) as block:
         for start in range(0, len(a), rows):
