@@ -1,4 +1,4 @@
-"""nnet3-compute: network outputs for utterances, or for one compiled program."""
+"""nnet3-compute: computes network outputs for utterances, or runs a compiled program."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Options:
 
 @program("nnet3-compute", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int | None:
-    """Run the mode that the options ask for."""
+    """Run the mode that the options select."""
     if options.computation:
         run_program_once(options, args)
         return None
@@ -74,7 +74,7 @@ def main(options: Options, args: list[str]) -> int | None:
 
 
 def run_program_once(options: Options, args: list[str]) -> None:
-    """The --computation mode: read everything, run, then write everything."""
+    """Run a compiled program (--computation): read all inputs, run, then write all outputs."""
     from nnet3tools.executor.run_computation import check_fits, run_computation
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.program.files import load_computation
@@ -94,7 +94,7 @@ def run_program_once(options: Options, args: list[str]) -> None:
         raise DataError(f"{options.computation}: the program computes no model derivative")
     try:
         result = run_computation(options.compute, computation, nnet, inputs, derivs, like=device)
-    except ProgramError as error:  # what the checker does not look into: precomputed indexes
+    except ProgramError as error:  # the checker does not check precomputed indexes
         lines = [str(error), *getattr(error, "__notes__", [])]
         reason = " ".join(line.partition("\n")[0] for line in lines)
         raise DataError(f"{options.computation}: the program cannot be run: {reason}") from error

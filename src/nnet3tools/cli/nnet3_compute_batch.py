@@ -1,4 +1,4 @@
-"""nnet3-compute-batch: network outputs for utterances, chunks of many computed together."""
+"""nnet3-compute-batch: computes network outputs, with chunks of several utterances together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nnet3-xvector-compute: one vector for an utterance."""
+"""nnet3-xvector-compute: computes an x-vector for each utterance."""
 
 from __future__ import annotations
 

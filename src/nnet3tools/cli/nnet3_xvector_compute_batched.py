@@ -1,4 +1,4 @@
-"""nnet3-xvector-compute-batched: one vector for an utterance, chunks computed in batches."""
+"""nnet3-xvector-compute-batched: computes x-vectors, with chunks in batches."""
 
 from __future__ import annotations
 

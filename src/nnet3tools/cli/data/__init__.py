@@ -1,1 +1,1 @@
-"""Programs on features, matrices, alignments and statistics, which recipes call beside nnet3's."""
+"""Programs for features, matrices, alignments and statistics that recipes need."""

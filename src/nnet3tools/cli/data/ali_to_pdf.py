@@ -1,4 +1,4 @@
-"""ali-to-pdf: the pdfs of alignments."""
+"""ali-to-pdf: converts transition ids of alignments to pdfs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ e.g.:
 
 @program("ali-to-pdf", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Convert a table by a model's transition model."""
+    """Convert a table of alignments."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.files import open_input
     from nnet3tools.io.holders import INT32_VECTOR

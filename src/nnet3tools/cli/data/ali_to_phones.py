@@ -1,4 +1,4 @@
-"""ali-to-phones: the phones of alignments, with their lengths or times if asked."""
+"""ali-to-phones: converts alignments to phones, optionally with lengths or times."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Options:
 
 @program("ali-to-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Convert a table by a model's transition model."""
+    """Convert a table of alignments."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, Holder
 
@@ -90,7 +90,7 @@ def _phones_by(model_in: str) -> Callable[[np.ndarray], np.ndarray]:
 def _write_ctm(
     phones_of: Callable[[np.ndarray], np.ndarray], alignments: str, target: str, shift: float
 ) -> int:
-    """Lines `key 1 start length phone`, times in seconds; the number of utterances."""
+    """Write lines `key 1 start length phone`, in seconds; return the number of utterances."""
     import numpy as np
 
     from nnet3tools.errors import naming

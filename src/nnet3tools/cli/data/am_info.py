@@ -14,7 +14,7 @@ e.g.:
 
 @program("am-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Print them."""
+    """Print the sizes."""
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 

@@ -1,4 +1,4 @@
-"""apply-cmvn: features normalised by statistics of means and variances."""
+"""apply-cmvn: normalizes features by statistics of means and variances."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Options:
 
 @program("apply-cmvn", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Normalise a table."""
+    """Normalize a table of features."""
     from nnet3tools.cli.tables import colon_list, convert_table, lookup_by_speaker
     from nnet3tools.features.cmvn import apply_cmvn, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX, GENERAL_MATRIX, MATRIX

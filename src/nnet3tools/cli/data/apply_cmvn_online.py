@@ -1,4 +1,4 @@
-"""apply-cmvn-online: mean and variance normalisation as an online decoder does it."""
+"""apply-cmvn-online: normalizes features over a window of past frames."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Options:
 
 @program("apply-cmvn-online", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Normalise a table."""
+    """Normalize a table of features."""
     from nnet3tools.cli.tables import colon_list, read_object
     from nnet3tools.features.cmvn import accumulate_cmvn
     from nnet3tools.features.online_cmvn import online_cmvn
@@ -68,7 +68,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _utterances(source: str, spk2utt: str) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Speaker (or "" without a map), key and features, in the map's order if there is one."""
+    """(speaker, key, features) in the order of spk2utt; without it, in table order, speaker ""."""
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

@@ -1,4 +1,4 @@
-"""apply-cmvn-sliding: features normalised by means and variances of a window around each frame."""
+"""apply-cmvn-sliding: normalizes features over a sliding window."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Options:
 
 @program("apply-cmvn-sliding", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Normalise a table."""
+    """Normalize a table of features."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.sliding_cmvn import normalize, windows
     from nnet3tools.io.holders import MATRIX

@@ -1,4 +1,4 @@
-"""compute-cmvn-stats: statistics of features' means and variances."""
+"""compute-cmvn-stats: computes statistics of the means and variances of features."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Options:
 
 @program("compute-cmvn-stats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Of each utterance, each speaker, or everything."""
+    """Compute statistics for each utterance, for each speaker, or for all data."""
     import numpy as np
 
     from nnet3tools.cli.tables import is_table, write_object
@@ -86,14 +86,14 @@ def main(options: Options, args: list[str]) -> int:
 
 
 class _Totals:
-    """Adds utterances to statistics, and counts those that could and could not be added."""
+    """Adds utterances to statistics, and counts successes and failures."""
 
     def __init__(self, source: str, weights: RandomAccessTableReader[np.ndarray] | None) -> None:
         self._source, self._weights = source, weights
         self.num_done = self.num_failed = 0
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
-        """The statistics with those of the features; None, after a warning, without weights."""
+        """Add an utterance to `stats`; None, after a warning, if its weights are missing."""
         from nnet3tools.features.cmvn import accumulate_cmvn
 
         weights = None
@@ -111,13 +111,13 @@ class _Totals:
         return stats
 
     def failed(self, message: str) -> None:
-        """Warn about an utterance that cannot be added."""
+        """Count an utterance that cannot be added, with a warning."""
         log.warning(message)
         self.num_failed += 1
 
 
 def _of_speakers(spk2utt: str, source: str, totals: _Totals) -> Iterator[tuple[str, np.ndarray]]:
-    """Speakers and their statistics."""
+    """(speaker, statistics) for each line of spk2utt."""
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

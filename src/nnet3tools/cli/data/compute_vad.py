@@ -1,4 +1,4 @@
-"""compute-vad: which frames are speech, by their energy."""
+"""compute-vad: decides by energy which frames are speech."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Options:
     )
 
     def check(self) -> None:
-        """OptionError for values that make no decision."""
+        """Raise OptionError for impossible values."""
         if self.vad_energy_mean_scale < 0.0 or self.vad_frames_context < 0:
             raise OptionError(
                 "--vad-energy-mean-scale and --vad-frames-context must not be negative"
@@ -65,7 +65,7 @@ class Options:
 
 @program("compute-vad", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Decide for a table of features."""
+    """Write the decisions for a table of features."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.voice_activity import voiced_frames
     from nnet3tools.io.holders import MATRIX, VECTOR

@@ -1,4 +1,4 @@
-"""concat-feats: feature files one after the other."""
+"""concat-feats: concatenates feature files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Options:
 
 @program("concat-feats", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> None:
-    """Read all, and write one."""
+    """Concatenate the files."""
     import numpy as np
 
     from nnet3tools.cli.tables import read_object, write_object

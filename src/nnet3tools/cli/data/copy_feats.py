@@ -1,4 +1,4 @@
-"""copy-feats: copy features, compressed or not, and tell their lengths."""
+"""copy-feats: copies features, optionally compressed, and writes their lengths."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _copy_table(options: Options, source: str, target: str) -> int:
-    """Copy a table as the options say; the number of matrices."""
+    """Copy a table as the options say, and return the number of matrices."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.general_matrix import CompressionMethod, compress
     from nnet3tools.io.holders import GENERAL_MATRIX, INT32
@@ -100,7 +100,7 @@ def _copy_table(options: Options, source: str, target: str) -> int:
 
 
 def _holder(options: Options) -> Holder:
-    """How the features to read are stored."""
+    """The holder of the input's format."""
     from nnet3tools.io.holders import MATRIX
 
     if not (options.htk_in or options.sphinx_in):

@@ -1,4 +1,4 @@
-"""copy-int-vector: copy vectors of integers, such as alignments."""
+"""copy-int-vector: copies vectors of integers, such as alignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""copy-matrix: copy matrices, elements changed if need be."""
+"""copy-matrix: copies matrices, optionally with changed elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""copy-transition-model: the transition model that an acoustic model begins with."""
+"""copy-transition-model: copies the transition model of an acoustic model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Options:
 
 @program("copy-transition-model", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy it."""
+    """Copy the transition model."""
     from nnet3tools.io.files import open_input, open_output
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 

@@ -1,4 +1,4 @@
-"""copy-vector: copy vectors, cut or scaled if need be."""
+"""copy-vector: copies vectors, optionally resized or scaled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Options:
 
 @program("copy-vector", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table, or a single vector (which is not scaled, as in Kaldi)."""
+    """Copy a table, or a single vector, which is not scaled, as in Kaldi."""
     import numpy as np
 
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object

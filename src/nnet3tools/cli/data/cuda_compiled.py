@@ -1,4 +1,4 @@
-"""cuda-compiled: whether there is what it takes to compute on a GPU."""
+"""cuda-compiled: tells by its exit status whether a GPU can be used."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ e.g.: cuda-compiled || echo "install CuPy: bin/setup-env cuda12 (or cuda13)"
 
 @program("cuda-compiled", USAGE, NoOptions, num_args=0)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Look for it."""
+    """Look for the GPU packages."""
     return 0 if importlib.util.find_spec("cupy") else 1

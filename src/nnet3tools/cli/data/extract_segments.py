@@ -1,4 +1,4 @@
-"""extract-segments: pieces of recordings, as a file of times says."""
+"""extract-segments: cuts segments, given by a file of times, out of recordings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Options:
 
 @program("extract-segments", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Write the pieces; a line that names none is warned about."""
+    """Write the segments; lines without a segment get a warning."""
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.io.table import RandomAccessTableReader, TableWriter
     from nnet3tools.io.wave import WAVE
@@ -65,7 +65,7 @@ def main(options: Options, args: list[str]) -> None:
 def _piece(
     line: str, reader: RandomAccessTableReader[Wave], options: Options
 ) -> tuple[str, Wave] | None:
-    """A line's name and sound; None, and a warning, if there is none."""
+    """(name, sound) of a line's segment; None, after a warning, if there is none."""
     from nnet3tools.features.segments import cut_segment, parse_segment
 
     try:

@@ -1,4 +1,4 @@
-"""ivector-mean: means of vectors, of each speaker or of all."""
+"""ivector-mean: computes the mean of vectors for each speaker, or of all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Options:
 
 @program("ivector-mean", USAGE, Options, num_args=(2, 4))
 def main(options: Options, args: list[str]) -> int:
-    """One mean, or a table of speakers'."""
+    """Write one mean, or a table with a mean for each speaker."""
     if len(args) == 2:
         _mean_of_all(args[0], args[1], options.binary)
         return 0

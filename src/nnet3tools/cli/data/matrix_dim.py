@@ -1,4 +1,4 @@
-"""matrix-dim: rows and columns of matrices."""
+"""matrix-dim: prints the numbers of rows and columns of matrices."""
 
 from __future__ import annotations
 

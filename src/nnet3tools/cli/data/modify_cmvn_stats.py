@@ -1,4 +1,4 @@
-"""modify-cmvn-stats: statistics that leave some dimensions as they are, or means and variances."""
+"""modify-cmvn-stats: turns normalization off for some dimensions, or converts statistics."""
 
 from __future__ import annotations
 

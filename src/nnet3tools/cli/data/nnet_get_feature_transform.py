@@ -1,4 +1,4 @@
-"""nnet-get-feature-transform: a transform of features for training, of LDA statistics."""
+"""nnet-get-feature-transform: estimates an LDA-like transform of features."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Options:
 
 @program("nnet-get-feature-transform", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
-    """Sum the statistics, estimate, write what was asked for."""
+    """Sum the statistics, estimate the transform, and write the results."""
     from nnet3tools.io.files import open_output
     from nnet3tools.io.packed import write_packed
     from nnet3tools.training.feature_transform import estimate_transform

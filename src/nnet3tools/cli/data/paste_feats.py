@@ -1,4 +1,4 @@
-"""paste-feats: the columns of several features side by side."""
+"""paste-feats: puts the columns of several features side by side."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _paste_tables(sources: list[str], target: str, tolerance: int) -> int:
-    """The first table decides which utterances there are; utterances missing from others go."""
+    """Paste the utterances of the first table that all other tables contain."""
     from nnet3tools.features.frames import paste
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter

@@ -1,4 +1,4 @@
-"""post-to-pdf-post: posteriors of transition ids as posteriors of pdfs."""
+"""post-to-pdf-post: converts posteriors of transition ids to posteriors of pdfs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ e.g.: post-to-pdf-post 1.mdl ark:- ark:-
 
 @program("post-to-pdf-post", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Convert a table; a frame's pdfs are sorted (in Kaldi as its hash table has them)."""
+    """Convert a table. A frame's pdfs are sorted; Kaldi writes them in hash order."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.files import open_input
     from nnet3tools.io.holders import POSTERIOR

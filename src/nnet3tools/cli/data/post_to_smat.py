@@ -1,4 +1,4 @@
-"""post-to-smat: posteriors as sparse matrices."""
+"""post-to-smat: converts posteriors to sparse matrices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Options:
 
 @program("post-to-smat", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Convert a table."""
+    """Convert a table of posteriors."""
     from nnet3tools.io.holders import GENERAL_MATRIX, POSTERIOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 

@@ -30,7 +30,7 @@ class Options:
 
 @program("post-to-tacc", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Count over a table (of pdfs all ids, of which Kaldi leaves the last out)."""
+    """Count over a table. With --per-pdf=true all pdfs are counted; Kaldi omits the last."""
     import numpy as np
 
     from nnet3tools.cli.tables import write_object

@@ -1,4 +1,4 @@
-"""select-feats: some columns of features."""
+"""select-feats: selects columns of features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""select-voiced-frames: the frames of features in which somebody speaks."""
+"""select-voiced-frames: selects the frames of features that are speech."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ e.g.: select-voiced-frames scp:feats.scp scp:vad.scp ark:-
 
 @program("select-voiced-frames", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Copy the frames of a table that another one marks."""
+    """Copy the frames of a table that the table of decisions marks as speech."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import RandomAccessTableReader

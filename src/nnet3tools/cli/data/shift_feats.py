@@ -1,4 +1,4 @@
-"""shift-feats: features later or earlier by some frames."""
+"""shift-feats: shifts features in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""splice-feats: frames with those around them."""
+"""splice-feats: joins each frame with its neighbours."""
 
 from __future__ import annotations
 

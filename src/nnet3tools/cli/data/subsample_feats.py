@@ -1,4 +1,4 @@
-"""subsample-feats: every n-th frame, or each frame n times."""
+"""subsample-feats: selects every n-th frame, or repeats each frame n times."""
 
 from __future__ import annotations
 

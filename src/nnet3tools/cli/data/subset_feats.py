@@ -1,4 +1,4 @@
-"""subset-feats: some of the features."""
+"""subset-feats: copies a part of a table of features."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Options:
     )
 
     def check(self) -> None:
-        """OptionError for options that do not go together."""
+        """Raise OptionError for options that contradict each other."""
         if self.n < 1:
             raise OptionError(f"Invalid option --n={self.n}. Should be at least 1")
         if self.include and self.exclude:

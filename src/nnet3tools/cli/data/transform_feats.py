@@ -1,4 +1,4 @@
-"""transform-feats: features times a matrix."""
+"""transform-feats: multiplies features by a matrix."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 class _Determinants:
-    """The mean log-determinant over frames, if the first transform is not to a higher dimension."""
+    """The mean log-determinant over frames, if the first transform does not add dimensions."""
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -76,7 +76,7 @@ class _Determinants:
         self._last: tuple[np.ndarray | None, float] = None, 0.0
 
     def add(self, matrix: np.ndarray, features: np.ndarray) -> None:
-        """The linear part T counts with log det(T T') / 2, for each frame."""
+        """Add log det(T T') / 2 for each frame, where T is the matrix's linear part."""
         import numpy as np
 
         rows, dim = len(matrix), features.shape[1]

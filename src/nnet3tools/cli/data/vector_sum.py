@@ -35,7 +35,7 @@ class Options:
 
 @program("vector-sum", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> int:
-    """Sum as the kinds of the arguments say; as in Kaldi --average is for a single table."""
+    """Sum tables or files. As in Kaldi, --average applies to a single table only."""
     from nnet3tools.cli.sums import Summing
     from nnet3tools.cli.tables import is_table
     from nnet3tools.io.holders import VECTOR

@@ -1,4 +1,4 @@
-"""wav-copy: copy sound between files and archives."""
+"""wav-copy: copies sound between files and archives."""
 
 from __future__ import annotations
 

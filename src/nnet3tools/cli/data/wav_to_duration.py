@@ -1,4 +1,4 @@
-"""wav-to-duration: how many seconds each sound lasts."""
+"""wav-to-duration: writes the duration of each sound in seconds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.io.specifiers import TableKind, parse_rspecifier
     from nnet3tools.io.wave import WAVE, WAVE_INFO
 
-    # In an archive the next key comes after the samples.
+    # In an archive, the samples must be read to reach the next key.
     in_archive = parse_rspecifier(args[0]).kind is TableKind.ARCHIVE
     holder: Holder = WAVE if options.read_entire_file or in_archive else WAVE_INFO
     durations: list[float] = []

@@ -1,4 +1,4 @@
-"""lattice-add-penalty: lattices with a cost added to every word."""
+"""lattice-add-penalty: adds a cost to every word of lattices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Options:
 
 @program("lattice-add-penalty", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Change a table."""
+    """Change a table of lattices."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 

@@ -1,4 +1,4 @@
-"""lattice-align-phones: lattices with a phone an arc."""
+"""lattice-align-phones: aligns lattices, so that each arc is one phone."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Options:
 
 @program("lattice-align-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Align a table."""
+    """Align a table of lattices."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.decoding.phone_alignment import PhoneAligner
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE

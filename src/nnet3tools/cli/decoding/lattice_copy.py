@@ -1,4 +1,4 @@
-"""lattice-copy: lattices copied, to another form or some of them only."""
+"""lattice-copy: copies lattices, optionally to another form, or a part of a table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Options:
 
 @program("lattice-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table."""
+    """Copy a table of lattices."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 

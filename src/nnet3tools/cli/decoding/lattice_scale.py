@@ -1,4 +1,4 @@
-"""lattice-scale: lattices with their costs multiplied."""
+"""lattice-scale: scales the costs of lattices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Options:
 
 @program("lattice-scale", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Scale a table."""
+    """Scale a table of lattices."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
     from nnet3tools.fst.weights import single

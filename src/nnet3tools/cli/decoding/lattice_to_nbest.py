@@ -1,4 +1,4 @@
-"""lattice-to-nbest: the best paths of lattices, each as a lattice of its own."""
+"""lattice-to-nbest: writes the best paths of lattices, each as a lattice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Options:
     srand: int = option(0, "Seed for random number generator (only relevant if --random=true)")
 
     def check(self) -> None:
-        """OptionError for values that do not go."""
+        """Raise OptionError for impossible values."""
         if self.n <= 0:
             raise OptionError("--n must be greater than 0")
         if self.acoustic_scale == 0.0 or self.lm_scale == 0.0:

@@ -1,4 +1,4 @@
-"""nnet3-align-compiled: alignments of utterances to the graphs of their transcripts."""
+"""nnet3-align-compiled: aligns utterances to the graphs of their transcripts."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _align_all(
     counts: UtteranceCounts,
     totals: _Totals,
 ) -> None:
-    """Align and write; NothingDoneError if nothing came of it."""
+    """Align all utterances. NothingDoneError if no utterance could be aligned."""
     import numpy as np
 
     from nnet3tools.cli.decoding_io import GraphTable, OptionalTable

@@ -1,4 +1,4 @@
-"""nnet3-decode: the words in sound, with times and confidences, by a trained model."""
+"""nnet3-decode: decodes sound to words with times and confidences."""
 
 from __future__ import annotations
 

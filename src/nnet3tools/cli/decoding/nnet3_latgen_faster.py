@@ -69,7 +69,7 @@ def _utterances(
     counts: UtteranceCounts,
     pauses: InputPauses,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]]:
-    """Utterances, each with its graph, or the one of all."""
+    """(key, features, i-vectors, graph) of each utterance, with its own or the common graph."""
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import is_table
     from nnet3tools.decoding.graph import DecodingGraph
@@ -94,7 +94,7 @@ def _utterances(
 
 
 def _report(counts: UtteranceCounts, totals: DecodingTotals, factor: int) -> int:
-    """Log times and counts as Kaldi does; the program's exit status."""
+    """Log times and counts as Kaldi does, and return the exit status."""
     seconds, frames = counts.seconds, totals.num_frames
     real_time = seconds * 100.0 / (frames * factor) if frames else float("nan")
     log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {real_time:g}")

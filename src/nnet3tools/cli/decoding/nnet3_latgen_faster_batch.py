@@ -73,7 +73,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _report(counts: UtteranceCounts, totals: DecodingTotals, factor: int) -> int:
-    """Log times and counts as Kaldi does; the program's exit status."""
+    """Log times and counts as Kaldi does, and return the exit status."""
     frames = totals.num_frames
     average = totals.loglike / max(frames, 1)
     log.log(f"Overall likelihood per frame was {average:g} over {frames} frames.")
