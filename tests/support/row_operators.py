@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nnet3tools.tensor.gru import gru_columns
 from nnet3tools.tensor.normalize import SQUARED_NORM_FLOOR
 from support import loop_operators
 
@@ -180,6 +181,44 @@ def lstm_nonlinearity_backprop(
     if deriv_sum is not None:
         slopes = [v * (1 - v) for v in (i, f)] + [1 - g**2, o * (1 - o), 1 - h**2]
         deriv_sum += [v.sum(0) for v in slopes]
+
+
+def gru_nonlinearity(out, x, w_h):
+    """[h, c] of GRU cells, in float64."""
+    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
+    z, before = columns.update_of(wide), columns.cell_of(wide)
+    if columns.recurrent_dim:
+        gated = (columns.reset_of(wide) * columns.state_of(wide)) @ w.T
+    else:
+        gated = before * w
+    h = np.tanh(columns.argument_of(wide) + gated)
+    out[...] = np.concatenate([h, (1 - z) * h + z * before], axis=1)
+
+
+def gru_nonlinearity_backprop(
+    x, w_h, out_value, out_deriv, argument_deriv, in_deriv=None, repair=None
+):
+    """The derivatives of GRU cells, in float64."""
+    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
+    dim = columns.cell_dim
+    h, h_deriv, c_deriv = out_value[:, :dim], out_deriv[:, :dim], np.float64(out_deriv[:, dim:])
+    z, before = columns.update_of(wide), columns.cell_of(wide)
+    deriv = (h_deriv + c_deriv * (1 - z)) * (1 - np.asarray(h, np.float64) ** 2)
+    if repair is not None:
+        deriv -= repair * h
+    argument_deriv[...] = deriv
+    if in_deriv is None:
+        return
+    columns.update_of(in_deriv)[...] += c_deriv * (before - h)
+    columns.argument_of(in_deriv)[...] += deriv
+    if not columns.recurrent_dim:
+        columns.cell_of(in_deriv)[...] += c_deriv * z + deriv * w
+        return
+    columns.cell_of(in_deriv)[...] += c_deriv * z
+    gated_deriv = deriv @ w
+    reset, state = columns.reset_of(wide), columns.state_of(wide)
+    columns.reset_of(in_deriv)[...] += gated_deriv * state
+    columns.state_of(in_deriv)[...] += gated_deriv * reset
 
 
 def reference(operator):

@@ -8,6 +8,7 @@ from test_tensor_operators import layouts
 
 from nnet3tools import tensor
 from nnet3tools.tensor.gru import gru_columns
+from support.row_operators import reference
 
 WEIGHTS = [(5, 5), (6, 2), (1, 1), (4,), (1,)]
 ROWS = [0, 1, 7, 700]
@@ -49,7 +50,7 @@ def test_cell(dtype, weights, rows):
         for out in layouts(np.full_like(e, np.nan)):
             tensor.gru_nonlinearity(out, of, w)
             np.testing.assert_allclose(out, expected, tolerance, tolerance)
-    tensor.gru_nonlinearity.reference(out, x, w)
+    reference(tensor.gru_nonlinearity)(out, x, w)
     np.testing.assert_allclose(out, expected, tolerance, tolerance)
 
 
@@ -62,14 +63,14 @@ def test_derivatives_agree_with_the_reference(dtype, weights, rows):
     out = cell(np.asarray(w, np.float64), np.asarray(x, np.float64)).astype(dtype)
     for repair in (None, row):
         got, expected = (np.full((rows, len(w)), np.nan, dtype) for _ in range(2))
-        tensor.gru_nonlinearity_backprop.reference(x, w, out, e, expected, None, repair)
+        reference(tensor.gru_nonlinearity_backprop)(x, w, out, e, expected, None, repair)
         tensor.gru_nonlinearity_backprop(x, w, out, e, got, None, repair)
         np.testing.assert_allclose(got, expected, tolerance, tolerance)
         for of, to in zip(layouts(x), layouts(np.ones_like(x)), strict=True):
             added = np.ones_like(x)
             to[...] = 1  # two layouts of one row are one array
             tensor.gru_nonlinearity_backprop(of, w, out, e, got, to, repair)
-            tensor.gru_nonlinearity_backprop.reference(x, w, out, e, expected, added, repair)
+            reference(tensor.gru_nonlinearity_backprop)(x, w, out, e, expected, added, repair)
             np.testing.assert_allclose(got, expected, tolerance, tolerance)
             np.testing.assert_allclose(to, added, tolerance, tolerance)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator_of_formulas
 
@@ -21,7 +22,7 @@ Step = Callable[[], None]
 
 _begin = element("mean = first", "mean first")
 _normalize = element(
-    # less the first row (the mean's old value), so that one pass keeps the digits of variances
+    # `mean` comes in as the first row: the variance of x - mean keeps its digits in one pass
     "d = x - mean; m = col_mean(d); v = max(col_mean(d * d) - m * m, 0);"
     "s = target / sqrt(v + epsilon); whole = mean + m;"
     "square = v + whole * whole; scale = s; out = (x - whole) * s; mean = whole",
@@ -41,13 +42,7 @@ def batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: f
     where a mean is much larger than the deviation from it.
     """
     begin = _begin.bind(stats[0], x[0] if len(x) else 0.0)
-    normalize = _normalize.bind(out, *stats, x, float(epsilon), float(target_rms))
-
-    def run() -> None:
-        begin()
-        normalize()
-
-    return run
+    return in_turn([begin, _normalize.bind(out, *stats, x, float(epsilon), float(target_rms))])
 
 
 @operator_of_formulas(writes=("in_deriv",))

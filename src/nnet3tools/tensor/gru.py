@@ -14,27 +14,18 @@ nnet-combined-component.h, GruNonlinearityComponent and OutputGruNonlinearityCom
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
-from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.arrays import Array, empty
+from nnet3tools.tensor.basics import copy, prod
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.registry import operator_of_formulas
 
-__all__ = [
-    "ADD_PRODUCT",
-    "ARGUMENT_DERIV",
-    "DERIVS",
-    "FINISH",
-    "MULTIPLY",
-    "OUTPUT_GATED",
-    "OUTPUT_GATED_DERIVS",
-    "GruColumns",
-    "gru_columns",
-    "gru_nonlinearity",
-    "gru_nonlinearity_backprop",
-]
+__all__ = ["GruColumns", "gru_columns", "gru_nonlinearity", "gru_nonlinearity_backprop"]
+
+Step = Callable[[], None]
 
 
 class GruColumns(NamedTuple):
@@ -78,42 +69,48 @@ def gru_columns(w_h: Array) -> GruColumns:
     return GruColumns(dim, dim + recurrent, cell, recurrent, cell + (recurrent < dim) * dim)
 
 
-MULTIPLY = element("_1 = _2 * _3")
-ADD_PRODUCT = element("_1 += _2 * _3")
-FINISH = element("h = tanh(h); c = (1 - z) * h + z * before", "h c z before")
-OUTPUT_GATED = element(
+_multiply = element("_1 = _2 * _3")
+_add_product = element("_1 += _2 * _3")
+_finish = element("h = tanh(h); c = (1 - z) * h + z * before", "h c z before")
+_output_gated = element(
     "h = tanh(x_h + before * w_h); c = (1 - z) * h + z * before", "h c x_h before w_h z"
 )
 
 # derivatives: at the argument of h, then at z, at the cell before and at x_h
 _AT_ARGUMENT = "at_a = (at_h + at_c * (1 - z)) * (1 - h * h) - h * repair"
 _OPERANDS = "at_a at_h at_c z h repair"
-ARGUMENT_DERIV = element(_AT_ARGUMENT, _OPERANDS)
-DERIVS = element(
+_argument_deriv = element(_AT_ARGUMENT, _OPERANDS)
+_derivs = element(
     f"{_AT_ARGUMENT}; at_z += at_c * (before - h); at_before += at_c * z; at_x += at_a",
     f"{_OPERANDS} at_z at_before at_x before",
 )
-OUTPUT_GATED_DERIVS = element(
+_output_gated_derivs = element(
     f"{_AT_ARGUMENT}; at_z += at_c * (before - h);"
     "at_before = at_before + at_c * z + at_a * w_h; at_x += at_a",
     f"{_OPERANDS} at_z at_before at_x before w_h",
 )
 
 
-@operator()
-def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> None:
+@operator_of_formulas()
+def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Step:
     """Set out (rows, 2 C) to [h, c] of the rows of x."""
-    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
-    z, before = columns.update_of(wide), columns.cell_of(wide)
-    if columns.recurrent_dim:
-        gated = (columns.reset_of(wide) * columns.state_of(wide)) @ w.T
-    else:
-        gated = before * w
-    h = np.tanh(columns.argument_of(wide) + gated)
-    out[...] = np.concatenate([h, (1 - z) * h + z * before], axis=1)
+    columns = gru_columns(w_h)
+    h, c = out[:, : columns.cell_dim], out[:, columns.cell_dim :]
+    z, argument, before = columns.update_of(x), columns.argument_of(x), columns.cell_of(x)
+    if not columns.recurrent_dim:
+        return _output_gated.bind(h, c, argument, before, w_h, z)
+    gated = empty((len(x), columns.recurrent_dim), like=x)
+    return in_turn(
+        [
+            copy.bind(h, argument),
+            _multiply.bind(gated, columns.reset_of(x), columns.state_of(x)),
+            prod.bind(h, gated, w_h, trans_b=True, beta=1.0),
+            _finish.bind(h, c, z, before),
+        ]
+    )
 
 
-@operator(writes=("argument_deriv", "in_deriv"))
+@operator_of_formulas(writes=("argument_deriv", "in_deriv"))
 def gru_nonlinearity_backprop(
     x: Array,
     w_h: Array,
@@ -122,7 +119,7 @@ def gru_nonlinearity_backprop(
     argument_deriv: Array,
     in_deriv: Array | None = None,
     repair: Array | None = None,
-) -> None:
+) -> Step:
     """Derivatives of `gru_nonlinearity`: sets argument_deriv (rows, C), adds to in_deriv (as x).
 
     argument_deriv is the derivative at a, from which those by w_h follow (argument_deriv' (r s'),
@@ -130,23 +127,22 @@ def gru_nonlinearity_backprop(
     pulls saturated cells back: -repair * h is added at a. The outputs must not overlap the other
     operands.
     """
-    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
+    columns = gru_columns(w_h)
     dim = columns.cell_dim
-    h, h_deriv, c_deriv = out_value[:, :dim], out_deriv[:, :dim], np.float64(out_deriv[:, dim:])
-    z, before = columns.update_of(wide), columns.cell_of(wide)
-    deriv = (h_deriv + c_deriv * (1 - z)) * (1 - np.asarray(h, np.float64) ** 2)
-    if repair is not None:
-        deriv -= repair * h
-    argument_deriv[...] = deriv
+    h, z, before = out_value[:, :dim], columns.update_of(x), columns.cell_of(x)
+    repaired = 0.0 if repair is None else repair
+    operands = (argument_deriv, out_deriv[:, :dim], out_deriv[:, dim:], z, h, repaired)
     if in_deriv is None:
-        return
-    columns.update_of(in_deriv)[...] += c_deriv * (before - h)
-    columns.argument_of(in_deriv)[...] += deriv
+        return _argument_deriv.bind(*operands)
+    derivs = (columns.update_of(in_deriv), columns.cell_of(in_deriv), columns.argument_of(in_deriv))
     if not columns.recurrent_dim:
-        columns.cell_of(in_deriv)[...] += c_deriv * z + deriv * w
-        return
-    columns.cell_of(in_deriv)[...] += c_deriv * z
-    gated_deriv = deriv @ w
-    reset, state = columns.reset_of(wide), columns.state_of(wide)
-    columns.reset_of(in_deriv)[...] += gated_deriv * state
-    columns.state_of(in_deriv)[...] += gated_deriv * reset
+        return _output_gated_derivs.bind(*operands, *derivs, before, w_h)
+    gated = empty((len(x), columns.recurrent_dim), like=x)
+    return in_turn(
+        [
+            _derivs.bind(*operands, *derivs, before),
+            prod.bind(gated, argument_deriv, w_h),
+            _add_product.bind(columns.reset_of(in_deriv), gated, columns.state_of(x)),
+            _add_product.bind(columns.state_of(in_deriv), gated, columns.reset_of(x)),
+        ]
+    )

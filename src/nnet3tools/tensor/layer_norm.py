@@ -14,6 +14,7 @@ from typing import Any
 
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.arrays import Array, empty
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.registry import operator_of_formulas
 
@@ -77,12 +78,7 @@ def _bind_backward(
         steps.append(_column_sums.bind(scale_deriv, product, beta=1.0))
     if offset_deriv is not None:
         steps.append(_column_sums.bind(offset_deriv, out_deriv, beta=1.0))
-
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
+    return in_turn(steps)
 
 
 @operator_of_formulas()

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Callable
 
 from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.registry import operator_of_formulas
 
@@ -130,9 +131,4 @@ def lstm_nonlinearity_backprop(
         steps.append(_backward(len(parts) > 5, tuple(results)).bind(*written, *read))
     if in_deriv is not None and in_deriv.shape[1] > 5 * dim:
         steps.append(_zero.bind(in_deriv[:, 5 * dim :]))
-
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
+    return in_turn(steps)

@@ -65,7 +65,7 @@ _notes = _Notes()
 
 
 def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Whether `formulas_of` has taken a formula, which is therefore not to be bound."""
+    """Whether `formulas_of` has taken a formula or operator, which is therefore not to be bound."""
     if _notes.take is None:
         return False
     _notes.take(formula, operands, options)
@@ -73,7 +73,7 @@ def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any
 
 
 def formulas_of(operator: Operator[Any, Any], *args: Any, **kwargs: Any) -> list[tuple]:
-    """(formula, operands, options) of each formula that an operator of formulas binds, in order."""
+    """(formula or operator, operands, options) of each step that an operator binds, in order."""
     found: list[tuple] = []
     _notes.take = lambda *bound: found.append(bound)
     try:
@@ -158,6 +158,8 @@ class Operator(Generic[P, R]):
 
         It keeps arrays by reference, numbers and index arrays by value.
         """
+        if note_binding(self, args, kwargs):
+            return cast(Callable[[], R], _nothing)
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
@@ -190,6 +192,10 @@ class Operator(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<operator {self.name}({', '.join(self.operands)})>"
+
+
+def _nothing() -> None:
+    pass
 
 
 def _first_array(first: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Jobs of the basic operators, products and output-gated GRU cells."""
+"""Jobs of the basic operators and of products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.cpu.products import product
 from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.gru import OUTPUT_GATED, gru_columns
 from nnet3tools.tensor.plain.operands import is_number
 
 __all__ = ["BASICS"]
@@ -53,17 +52,7 @@ def _added(out: Any, src: Any, alpha: Any = 1.0) -> Jobs:
     return _jobs(_subtract, out, src) if alpha == -1.0 else _jobs(_add_scaled, out, src, alpha)
 
 
-def _gru(out: Any, x: Any, w_h: Any) -> Jobs:
-    columns = gru_columns(w_h)
-    if columns.recurrent_dim:  # there is a product in between
-        return None
-    h, c = out[:, : columns.cell_dim], out[:, columns.cell_dim :]
-    gates = columns.argument_of(x), columns.cell_of(x), w_h, columns.update_of(x)
-    return _jobs(OUTPUT_GATED, h, c, *gates)
-
-
 BASICS: dict[str, Callable[..., Jobs]] = {
     "copy": _copied, "fill": _filled, "scale": _scaled, "add": _added, "prod": product,
-    "gru_nonlinearity": _gru,
 }  # fmt: skip
 """Operator -> the function that makes its jobs, or returns None where NumPy has to do the work."""

@@ -57,7 +57,7 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
     if maker is None and isinstance(operator, Operator) and operator.is_formulas:
         jobs: list[Job] = []
         for formula, bound, how in formulas_of(operator, *operands, **options):
-            if (more := _formula_jobs(formula, bound, how)) is None:
+            if (more := _find_jobs(Call("", bound, how, formula))) is None:
                 return None
             jobs += more
         return jobs

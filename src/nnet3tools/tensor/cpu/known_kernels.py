@@ -19,10 +19,7 @@ from nnet3tools.tensor.cpu.library import library
 
 __all__ = ["KnownKernels"]
 
-_MANY_CALLS = frozenset(
-    ("batch_norm", "batch_norm_backprop", "lstm_nonlinearity", "lstm_nonlinearity_backprop",
-     "gru_nonlinearity", "add_row_ranges")
-)  # fmt: skip
+_MANY_CALLS = frozenset(["add_row_ranges"])
 """Operators that are no formulas and take many calls of NumPy."""
 
 
