@@ -82,7 +82,7 @@ def recorded(computer):
 
 
 def live(computer):
-    computer._choose = computer._live_steps
+    computer._replayer = None
     return lambda key, work: work()
 
 
@@ -144,7 +144,7 @@ def test_recordings_made_void_in_the_forward_pass_are_renewed_from_the_next_one_
             ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet, repeats=repeats
         )
         if repeats:
-            computer._replays = True  # as on a GPU
+            computer._on_gpu = True
         else:
             live(computer)
         rng = np.random.default_rng(3)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.executor.bound_program import Arena, Segment, bind_program
+from nnet3tools.executor.bound_program import Arena, bind_program
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
@@ -82,7 +81,7 @@ def run(
         computer._recorded_steps = [segment.steps for segment in computer.program.segments]
         computer.reset()
     if wanted_times is not None:
-        computer._choose = _Zeroing(computer, *wanted_times)
+        computer.observer = _Zeroing(computer, *wanted_times)
     rng = np.random.default_rng(case.seed)
     for io in request.inputs:
         computer.accept_input(io.name, _values(rng, io, case.nnet))
@@ -119,10 +118,7 @@ class _Zeroing:
         self.program, self.times = computer.program, (first, last)
         self.components = ComponentTable(computer.nnet)
 
-    def __call__(self, segment: Segment) -> list[tuple[int, Callable[[], None]]]:
-        return [(c, partial(self._run, c, step)) for c, step in segment.steps]
-
-    def _run(self, c: int, step: Callable[[], None]) -> None:
+    def __call__(self, c: int, step: Callable[[], None]) -> None:
         computation = self.program.computation
         step()
         for submatrix, kind in computation.commands[c].accesses(computation, self.components):

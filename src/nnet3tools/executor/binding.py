@@ -1,4 +1,4 @@
-"""The things that lowered commands refer to: views of a program's matrices, networks, memos."""
+"""Binding: what steps refer to: views of a program's matrices, networks, memos."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Binding"]
 
 
 class Binding:
-    """The things that commands are bound to: a program, its memory, and the networks involved."""
+    """A program with its memory and networks, from which commands are lowered to steps."""
 
     def __init__(
         self,
@@ -30,11 +30,11 @@ class Binding:
         self.nnet, self.nnet_to_update = nnet, nnet_to_update
         self.nnet_to_store_stats = nnet_to_store_stats
         self.memos: dict[int, object] = {}
-        """Memo number -> what Propagate returned, until Backprop takes it."""
+        """Memo number -> memo returned by Propagate, until Backprop uses it."""
         self._views: dict[tuple[int, int], Array] = {}
 
     def block(self, index: int) -> Array:
-        """All of a block of the arena, as the matrix it was made for."""
+        """A whole block of the arena, viewed as its matrix."""
         block = self.plan.blocks[index]
         info = self.computation.matrices[block.matrix]
         start = self.plan.offsets[index]
@@ -42,19 +42,19 @@ class Binding:
         return flat.reshape(info.num_rows, info.num_cols)
 
     def view(self, c: int, submatrix: int) -> Array:
-        """A submatrix as command c finds it."""
+        """The memory of a submatrix at command `c`."""
         info = self.computation.submatrices[submatrix]
         block = self.plan.after(c, info.matrix_index)
-        if (found := self._views.get((block, submatrix))) is None:
+        if (view := self._views.get((block, submatrix))) is None:
             rows = slice(info.row_offset, info.row_offset + info.num_rows)
             cols = slice(info.col_offset, info.col_offset + info.num_cols)
-            found = self._views[block, submatrix] = self.block(block)[rows, cols]
-        return found
+            view = self._views[block, submatrix] = self.block(block)[rows, cols]
+        return view
 
     def precomputed(self, number: int) -> PrecomputedIndexes | None:
-        """A component's precomputed indexes, which nobody may change from here on.
+        """A component's precomputed indexes, which become read-only.
 
-        So a GPU can go on using the copies that it got at the first call.
+        A GPU can therefore keep the copies that it makes at the first call.
         """
         data = self.computation.component_precomputed_indexes[number].data
         if data is not None:
@@ -62,5 +62,5 @@ class Binding:
         return data
 
     def optional_view(self, c: int, submatrix: int) -> Array | None:
-        """As `view`; None for submatrix 0."""
+        """The memory of a submatrix at command `c`; None for submatrix 0."""
         return self.view(c, submatrix) if submatrix else None

@@ -1,4 +1,4 @@
-"""A program bound to its networks and memory: what every minibatch of the same shape runs."""
+"""A program bound to its networks and memory, which runs each minibatch of one shape."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ __all__ = ["Arena", "BoundProgram", "Segment", "bind_program", "out_of_memory"]
 
 
 class Arena:
-    """Memory that programs run in. Several may share one if they never run interleaved."""
+    """The memory of programs that never run interleaved."""
 
     def __init__(self, like: Array | None = None) -> None:
         self._memory = GrowingBytes(like)
         self.workspace = Workspace(like)
-        """Scratch memory of what is recorded."""
+        """Scratch memory of recordings and, on the host, of live runs."""
 
     @property
     def moves(self) -> int:
-        """How often it moved: programs bound before it did hold on to other memory."""
+        """How often the memory was replaced; programs bound before keep the old memory alive."""
         return self._memory.moves
 
     def take(self, num_bytes: int) -> Array:
-        """`num_bytes` aligned bytes; the ones taken before stay valid and may be the same."""
+        """`num_bytes` aligned bytes. Earlier results stay valid and may overlap this one."""
         before = self._memory.size
         taken = self._memory.first(num_bytes)
         if device_of(taken) == "numpy" and num_threads() > 1:
@@ -55,7 +55,7 @@ class Segment:
     accepts: dict[int, Array]
     """Node -> matrix to fill before this segment runs."""
     provides: dict[int, Array]
-    """Node -> matrix to look at before this segment runs."""
+    """Node -> matrix that can be read before this segment runs."""
     steps: list[tuple[int, Step]]
     """(command, work) in order."""
     next: int
@@ -64,7 +64,7 @@ class Segment:
 
 @dataclass
 class BoundProgram:
-    """A lowered program; it begins with the first of its segments."""
+    """A lowered program, which runs its segments in the order of `Segment.next`."""
 
     computation: Computation
     nnet: Nnet
@@ -84,8 +84,8 @@ def bind_program(
 ) -> BoundProgram:
     """Plan the memory of a program and bind all its commands. ProgramError if it is broken.
 
-    Compression that loses precision is by default done where memory is dear, on a GPU; the host
-    ignores it, as Kaldi does there, and obeys only what loses nothing.
+    With `compress_lossy`, by default on a GPU only, compression may lose precision. Without it
+    only lossless compression is done, as by Kaldi on a CPU.
     """
     arena = arena or Arena()
     if compress_lossy is None:
@@ -101,7 +101,7 @@ def bind_program(
 
 
 def _free_bytes(arena: Arena) -> tuple[int, int] | None:
-    """Of a GPU: bytes free, and all."""
+    """(free, total) bytes of the GPU; None on the host."""
     if device_of(arena.take(0)) == "numpy":
         return None
     from nnet3tools.tensor.cuda.device import get_device
@@ -112,9 +112,9 @@ def _free_bytes(arena: Arena) -> tuple[int, int] | None:
 def out_of_memory(
     plan: MemoryPlan, computation: Computation, nnet: Nnet, free: tuple[int, int] | None
 ) -> UserError:
-    """An error that tells the bytes asked for, the largest matrices, and remedies.
+    """The error for lack of memory: bytes asked for, the largest matrices, and remedies.
 
-    `free` is for a GPU: bytes free, and all.
+    `free` is (free, total) bytes of a GPU, None on the host.
     """
     largest = sorted(plan.blocks, key=lambda block: -block.num_bytes)[:3]
     names = ", ".join(
@@ -162,7 +162,7 @@ def _segments(binding: Binding) -> list[Segment]:
 def _close_loop(
     binding: Binding, waits: list[tuple[int, int]], segments: list[Segment], label: int
 ) -> None:
-    """Let the last segment go on after the label: carry matrices over, then up to the next wait."""
+    """Let the last segment move matrices for the loop, and run from the label to the next wait."""
     entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
     if entry is None:
         raise ProgramError("a looped program takes and gives nothing in its loop")
@@ -173,7 +173,7 @@ def _close_loop(
     carry = [(end, step) for step in lower_moves(binding)]
     accepts, provides = _exchange(binding, max(begin, label), first)
     if not last.steps and not before_wait:
-        # Nothing is done between the last wait and the entry's: they are one.
+        # There is no work between the last wait and the entry's wait, so they become one wait.
         last.accepts.update(accepts)
         last.provides.update(provides)
         last.steps, last.next = carry + segments[entry].steps, entry + 1

@@ -24,7 +24,7 @@ from nnet3tools.executor.bound_program import Arena, BoundProgram, Segment, bind
 from nnet3tools.executor.debugging import Debugger
 from nnet3tools.executor.finite_search import FiniteSearch
 from nnet3tools.executor.options import ComputeOptions
-from nnet3tools.executor.replay import Replayer, SideStreamStep, Step, device_capture
+from nnet3tools.executor.replay import Replayer, SideStreamStep, Step, Steps, device_capture
 from nnet3tools.io.log import get_verbose, log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.device import move_nnet
@@ -44,7 +44,7 @@ _SHOWN_BEFORE = 5
 
 
 class NnetComputer:
-    """A program, its memory and where it stands. Binding happens once, at construction."""
+    """A bound program with its memory and its present position."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class NnetComputer:
     ) -> None:
         """Bind a program to a network.
 
-        `nnet_to_update` takes the model derivative (it may be `nnet` itself); statistics go to
-        `nnet_to_store_stats`, by default the same. `like` is any array of the device to run on
-        (default: the host), to which the networks are moved; computers that never run interleaved
-        may share an `arena`. `repeats`: it is likely to run again, as a minibatch's program.
+        `nnet_to_update` receives the model derivative (it may be `nnet`), and `nnet_to_store_stats`
+        statistics; by default it is `nnet_to_update`. `like` is any array of the device to run on
+        (default: the host), to which the networks are moved. Computers that never run interleaved
+        may share an `arena`. `repeats`: the program will probably run again, as in training.
         """
         self.options, self.computation, self.nnet = options, computation, nnet
         self.nnet_to_update = nnet_to_update
@@ -76,29 +76,25 @@ class NnetComputer:
             computation, nnet, nnet_to_update, stats, arena=arena
         )
         self.seconds: dict[int, float] = {}
-        """Command -> time spent in it so far, if measured."""
-        # What runs is chosen here, once: a plain run pays for neither debugging nor clocks.
-        self._choose: Callable[[Segment], Sequence[tuple[int, Step]]]
-        self._replays = False
+        """Command -> seconds spent in the command so far, if that is measured."""
+        self.observer: Callable[[int, Step], object] | None = None
+        """Runs each step, given with its command, if steps are timed, logged or checked."""
+        self._replayer: Replayer | None = None
+        self._on_gpu = device_of(arena.take(0)) != "numpy"
         if options.debug or get_verbose() >= 5:
             self._debugger = Debugger(self.program)
-            self._choose = self._debugged_steps
+            self.observer = self._debugged
         elif options.profile:
-            self._choose = self._timed_steps
-        else:
-            self._choose = self._replayed_steps
-            self._on_gpu = device_of(arena.take(0)) != "numpy"
-            if self._on_gpu and not options.cuda_graph:
-                self._choose = self._live_steps
-            self._replays = self._on_gpu and options.cuda_graph
-            self._recorded_steps = [self._with_pending(s.steps) for s in self.program.segments]
+            self.observer = self._timed
+        elif options.cuda_graph or not self._on_gpu:
             capture = device_capture() if self._on_gpu else None
             self._replayer = Replayer(arena.workspace, capture, repeats)
+            self._recorded_steps = [self._with_pending(s.steps) for s in self.program.segments]
         self.reset()
 
     @property
     def peak_bytes(self) -> int:
-        """Memory the program's matrices take."""
+        """Bytes of the program's matrices."""
         return self.program.plan.num_bytes
 
     def reset(self) -> None:
@@ -115,7 +111,7 @@ class NnetComputer:
     # -- input and output
 
     def input_buffer(self, node_name: str) -> Array:
-        """The matrix in which the program expects this input; to be filled before `run`."""
+        """The matrix to fill with this input before `run`."""
         node = self._node(node_name)
         segment = self._segment()
         if segment is None or (found := segment.accepts.get(node)) is None:
@@ -124,7 +120,7 @@ class NnetComputer:
                 "(it is not expected at this point in the computation)"
             )
         if POISON and self._at == 0 and len(self._missing) == len(segment.accepts):
-            poison(self.program.binding.arena)  # what earlier minibatches left there
+            poison(self.program.binding.arena)  # of earlier minibatches
         self._missing.discard(node)
         return found
 
@@ -137,7 +133,7 @@ class NnetComputer:
         tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
 
     def accept_inputs(self, matrices: Mapping[str, Array], place: Hashable = None) -> None:
-        """Copy in several, by node; `place` says where they lie, as for `replay`."""
+        """Copy in matrices by node. `place` identifies their memory: equal places, equal memory."""
         buffers = [self._fitting_buffer(name, matrix) for name, matrix in matrices.items()]
         pairs = [
             (buffer, tensor.asarray(matrix, like=buffer))
@@ -169,12 +165,12 @@ class NnetComputer:
         return found
 
     def expected_inputs(self) -> list[str]:
-        """Nodes whose matrices the program waits for now, those given already included."""
+        """Nodes whose matrices the program waits for now, including matrices given already."""
         segment = self._segment()
         return [] if segment is None else [self.nnet.node_names[n] for n in segment.accepts]
 
     def available_outputs(self) -> list[str]:
-        """Nodes whose matrices can be taken now."""
+        """Nodes whose matrices `get_output` returns now."""
         segment = self._segment()
         return [] if segment is None else [self.nnet.node_names[n] for n in segment.provides]
 
@@ -191,9 +187,9 @@ class NnetComputer:
     # -- running
 
     def run(self) -> None:
-        """Run until the program waits for its user again: forward at first, then backward.
+        """Run until the program waits for its user again: first forward, then backward.
 
-        Errors get a note that says which command failed.
+        An error gets a note that names the failed command.
         """
         segment = self._segment()
         if segment is None:
@@ -203,7 +199,7 @@ class NnetComputer:
             raise DataError(f"cannot run the computation: there is no input for node '{name}'")
         c = -1
         try:
-            for c, step in self._choose(segment):  # noqa: B007 (the error names c)
+            for c, step in self._steps(segment):  # noqa: B007 (the error names c)
                 step()
         except Exception as error:
             self._explain(error, c)
@@ -212,31 +208,29 @@ class NnetComputer:
         self._wait()
 
     def replay(self, key: Hashable, work: Step) -> None:
-        """Do work with inputs or outputs, on a GPU from a recording if the computer replays.
+        """Do work with inputs or outputs; on a GPU, record and replay it like the program.
 
-        Of an equal key the work must be the same, its arrays in the same memory; None: it is not.
+        Work with equal keys must be the same, on the same memory. With key None it runs live.
         """
-        if key is None or not self._replays:
+        if key is None or self._replayer is None or not self._on_gpu:
             work()
         else:
             self._replayer.run(key, work, begins_run=False)
 
-    def _live_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
-        return segment.steps
-
-    def _replayed_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
+    def _steps(self, segment: Segment) -> Steps:
+        if self.observer is not None:
+            return [(c, partial(self.observer, c, step)) for c, step in segment.steps]
+        if self._replayer is None:
+            return segment.steps
         forget_pending()
         return self._replayer.steps(self._at, self._recorded_steps[self._at], self._at == 0)
 
     def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
-        """The steps, and on a GPU one for natural gradient's updates that they defer."""
+        """The steps, and on a GPU a step for the updates of natural gradient that they defer."""
         commands = self.computation.commands
         if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
             return [*steps, (steps[-1][0], SideStreamStep(apply_all_pending))]
         return steps
-
-    def _timed_steps(self, segment: Segment) -> list[tuple[int, Step]]:
-        return [(c, partial(self._timed, c, step)) for c, step in segment.steps]
 
     def _timed(self, c: int, step: Step) -> float:
         start = time.perf_counter()
@@ -245,9 +239,6 @@ class NnetComputer:
         self.seconds[c] = self.seconds.get(c, 0.0) + elapsed
         return elapsed
 
-    def _debugged_steps(self, segment: Segment) -> list[tuple[int, Step]]:
-        return [(c, partial(self._debugged, c, step)) for c, step in segment.steps]
-
     def _debugged(self, c: int, step: Step) -> None:
         before = self._debugger.before(c)
         elapsed = self._timed(c, step)
@@ -255,20 +246,16 @@ class NnetComputer:
 
     @contextmanager
     def watching(self) -> Iterator[list[str]]:
-        """Look for NaN and infinity in what is written by runs within the `with` block.
+        """Search the matrices that runs write in the `with` block for NaN and infinity.
 
-        The list then holds the place of the first: a component, or a command.
+        The list receives the first component or command that writes one.
         """
-        search, choose = FiniteSearch(self.program), self._choose
-
-        def steps(segment: Segment) -> list[tuple[int, Step]]:
-            return [(c, partial(search.run, c, step)) for c, step in segment.steps]
-
-        self._choose = steps
+        search, before = FiniteSearch(self.program), self.observer
+        self.observer = search.run
         try:
             yield search.found
         finally:
-            self._choose = choose
+            self.observer = before
 
     def _explain(self, error: Exception, c: int) -> None:
         first = max(0, c - _SHOWN_BEFORE)

@@ -1,4 +1,4 @@
-"""The changes that a command makes, as Kaldi's `--computation.debug=true` logs them."""
+"""Debugger: logs what each command changes, as Kaldi's `--computation.debug=true` does."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Debugger", "Magnitudes", "written_submatrices"]
 
 
 class Magnitudes(NamedTuple):
-    """Root mean squares around one command."""
+    """Root mean squares before or after one command."""
 
     written: list[float]
-    """Of the submatrices it writes."""
+    """Of each submatrix that the command writes."""
     parameters: float | None
-    """Of the parameters it may change."""
+    """Of the parameters that the command may change."""
 
 
 class Debugger:
@@ -47,7 +47,7 @@ class Debugger:
         )
 
     def after(self, c: int, before: Magnitudes, seconds: float) -> str:
-        """The log line of command c, which has just run."""
+        """The log line of command `c`, which has just run for `seconds`."""
         after = self.before(c)
         changes = [
             f"{self._names.submatrix(s)}: {old:g}->{new:g}"
@@ -72,7 +72,7 @@ class Debugger:
 
 
 def written_submatrices(program: BoundProgram) -> list[list[int]]:
-    """By command the submatrices that it writes."""
+    """For each command, the submatrices that it writes."""
     computation, components = program.computation, ComponentTable(program.nnet)
     return [
         [a.submatrix for a in c.accesses(computation, components) if a.type & AccessType.WRITE]
@@ -81,7 +81,7 @@ def written_submatrices(program: BoundProgram) -> list[list[int]]:
 
 
 def root_mean_square(matrix: Array) -> float:
-    """Uncentred standard deviation of a matrix's elements; 0 of a compressed one, as in Kaldi."""
+    """Root mean square of a matrix; 0 for a compressed matrix, as in Kaldi."""
     if not matrix.size or matrix.dtype.kind != "f":
         return 0.0
     return math.sqrt(tensor.dot(matrix, matrix) / matrix.size)

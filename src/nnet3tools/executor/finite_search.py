@@ -17,8 +17,8 @@ __all__ = ["FiniteSearch", "is_finite"]
 
 
 def is_finite(matrix: Array) -> bool:
-    """Whether a matrix, on any device, holds neither NaN nor infinity."""
-    # The sum of squares is finite unless an element is not, or the values are absurd.
+    """Whether a matrix contains neither NaN nor infinity."""
+    # Checking all elements is only needed if the sum of squares overflows.
     return bool(
         np.isfinite(float(tensor.dot(matrix, matrix))) or np.isfinite(tensor.to_host(matrix)).all()
     )
@@ -31,10 +31,10 @@ class FiniteSearch:
         self._program = program
         self._written = written_submatrices(program)
         self.found: list[str] = []
-        """Its component, or the command itself; empty until there is one."""
+        """The component of that command, else its text; empty until it is found."""
 
     def run(self, c: int, step: Callable[[], object]) -> None:
-        """Run command c and look at what it wrote."""
+        """Run the step of command `c` and check the matrices that it writes."""
         step()
         views = (self._program.binding.view(c, s) for s in self._written[c])
         if not self.found and not all(is_finite(v) for v in views if v.dtype.kind == "f"):

@@ -1,7 +1,6 @@
-"""Where numbers cease to be finite: one warning that names the component.
+"""FiniteWatch: one warning that names the component where NaN or infinity first appears.
 
-Programs look at their outputs; only where these hold NaN or infinity is the work done again, with a
-look at what each command wrote.
+Only if an output has NaN or infinity, the work is done again with a check after each command.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ __all__ = ["FiniteWatch"]
 
 
 class FiniteWatch:
-    """Looks at outputs until one is not finite; then the log says where that began."""
+    """Checks outputs until one is not finite, and then logs where NaN or infinity began."""
 
     def __init__(self) -> None:
-        self._said = False
+        self._has_warned = False
 
     def look(
         self, what: str, output: Array, computer: NnetComputer, again: Callable[[], object]
     ) -> None:
-        """Warn, once, if an output of `computer` is not finite.
+        """Log a warning, the first time that an output of `computer` is not finite.
 
-        `what` names the output; `again` makes the computer do the same work from the same inputs.
+        `what` names the output. `again` lets the computer repeat the work from the same inputs.
         """
-        if self._said or is_finite(output):
+        if self._has_warned or is_finite(output):
             return
-        self._said = True
+        self._has_warned = True
         with computer.watching() as first:
             again()
         began = f"; it began at {first[0]}" if first else ""

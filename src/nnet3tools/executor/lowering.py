@@ -1,7 +1,7 @@
-"""From commands to bound callables: every operand resolved to a view of the arena, once.
+"""Lowering of commands to steps: callables whose operands are views of the arena.
 
-One table, command class -> lowering function; a function returns the work to do at each run, or
-None where there is none. Commands of kinds that never have any say so (Command.HAS_WORK).
+A table gives the lowering function of each command class. Classes without work at run time have
+`HAS_WORK = False` and no lowering function.
 """
 
 from __future__ import annotations
@@ -49,17 +49,15 @@ C = TypeVar("C", bound=Command)
 
 _scaled = tensor.element("_1 = _2 * _3")
 
+Lowering = Callable[[Binding, int, C], Step | None]
+
 _LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
 
 
-def lowers(
-    cls: type[C],
-) -> Callable[[Callable[[Binding, int, C], Step | None]], Callable[[Binding, int, C], Step | None]]:
-    """Decorator: register the lowering of one command class."""
+def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
+    """Decorator that registers the lowering function of a command class."""
 
-    def register(
-        function: Callable[[Binding, int, C], Step | None],
-    ) -> Callable[[Binding, int, C], Step | None]:
+    def register(function: Lowering[C]) -> Lowering[C]:
         _LOWERINGS[cls] = function
         return function
 
@@ -67,9 +65,9 @@ def lowers(
 
 
 def lower_command(binding: Binding, c: int) -> Step | None:
-    """The work of command c, bound; None if there is none to do.
+    """The step of command `c`; None if it has no work.
 
-    ProgramError for a command that says it has work when there is no lowering of it.
+    ProgramError if its class has work but no lowering function.
     """
     command = binding.computation.commands[c]
     if not command.HAS_WORK:
@@ -80,19 +78,15 @@ def lower_command(binding: Binding, c: int) -> Step | None:
 
 
 def lower_moves(binding: Binding) -> list[Step]:
-    """The copies at the goto of a looped program: all sources are saved, then all are put."""
+    """Steps that move matrices at the goto of a looped program, as if all at the same time."""
     pairs = [(binding.block(m.source), binding.block(m.dest)) for m in binding.plan.moves]
-    if not pairs:
-        return []
     overwritten = {m.dest for m in binding.plan.moves}
-    steps: list[Step] = []
-    if overwritten.isdisjoint(m.source for m in binding.plan.moves):
-        steps += [_call(tensor.copy, dest, source) for source, dest in pairs]
-        return steps
-    saved = [tensor.empty(source.shape, like=source) for source, _ in pairs]
-    steps += [_call(tensor.copy, s, source) for s, (source, _) in zip(saved, pairs, strict=True)]
-    steps += [_call(tensor.copy, dest, s) for s, (_, dest) in zip(saved, pairs, strict=True)]
-    return steps
+    copies: list[tuple[Array, Array]] = [(dest, source) for source, dest in pairs]
+    if not overwritten.isdisjoint(m.source for m in binding.plan.moves):
+        saved = [tensor.empty(source.shape, like=source) for source, _ in pairs]
+        first = [(place, source) for place, (source, _) in zip(saved, pairs, strict=True)]
+        copies = [*first, *((dest, s) for s, (_, dest) in zip(saved, pairs, strict=True))]
+    return [_call(tensor.copy, dest, source) for dest, source in copies]
 
 
 def _call(operator: Any, *operands: Any) -> Step:
@@ -125,14 +119,14 @@ def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
     stats = _stats_component(binding, command)
     if stats is None and not command.memo:
         return partial(component.infer, indexes, in_value, out_value)
-    # In place the input is gone by now: statistics get none.
-    seen = None if command.input == command.output else in_value
+    # After an in-place Propagate the input is overwritten, so statistics get None.
+    stats_input = None if command.input == command.output else in_value
     memos, memo_number = binding.memos, command.memo
 
     def propagate() -> None:
         memo = component.propagate(indexes, in_value, out_value)
         if stats is not None:
-            stats.store_stats(seen, out_value, memo)
+            stats.store_stats(stats_input, out_value, memo)
         if memo_number:
             recording.act(partial(memos.__setitem__, memo_number, memo))
 
@@ -229,8 +223,10 @@ def _add_rows(binding: Binding, c: int, command: AddRows) -> Step:
     return _call(tensor.add_rows, dest, src, rows, command.alpha)
 
 
-def _listed(binding: Binding, c: int, indexes_multi: int) -> tuple[list[Array], Array, Array]:
-    """Of a Multi command: the submatrices, and for each row which of them and which row of it."""
+def _multi_operands(
+    binding: Binding, c: int, indexes_multi: int
+) -> tuple[list[Array], Array, Array]:
+    """Operands of a Multi command: submatrices; for each row, index of its submatrix; row there."""
     pairs = binding.computation.indexes_multi[indexes_multi]
     distinct, which = np.unique(pairs[:, 0], return_inverse=True)
     missing = int((distinct < 0).sum())  # -1, where present, sorts first
@@ -241,26 +237,26 @@ def _listed(binding: Binding, c: int, indexes_multi: int) -> tuple[list[Array], 
 @lowers(CopyRowsMulti)
 def _copy_rows_multi(binding: Binding, c: int, command: CopyRowsMulti) -> Step:
     dest = binding.view(c, command.dest)
-    step = _call(tensor.copy_rows_multi, dest, *_listed(binding, c, command.indexes_multi))
+    step = _call(tensor.copy_rows_multi, dest, *_multi_operands(binding, c, command.indexes_multi))
     return _then_scale(step, dest, command.alpha)
 
 
 @lowers(AddRowsMulti)
 def _add_rows_multi(binding: Binding, c: int, command: AddRowsMulti) -> Step:
-    listed = _listed(binding, c, command.indexes_multi)
-    return _call(tensor.add_rows_multi, binding.view(c, command.dest), *listed, command.alpha)
+    operands = _multi_operands(binding, c, command.indexes_multi)
+    return _call(tensor.add_rows_multi, binding.view(c, command.dest), *operands, command.alpha)
 
 
 @lowers(CopyToRowsMulti)
 def _copy_to_rows_multi(binding: Binding, c: int, command: CopyToRowsMulti) -> Step:
-    listed = _listed(binding, c, command.indexes_multi)
-    return _call(tensor.copy_to_rows_multi, binding.view(c, command.src), *listed)
+    operands = _multi_operands(binding, c, command.indexes_multi)
+    return _call(tensor.copy_to_rows_multi, binding.view(c, command.src), *operands)
 
 
 @lowers(AddToRowsMulti)
 def _add_to_rows_multi(binding: Binding, c: int, command: AddToRowsMulti) -> Step:
-    listed = _listed(binding, c, command.indexes_multi)
-    return _call(tensor.add_to_rows_multi, binding.view(c, command.src), *listed, command.alpha)
+    operands = _multi_operands(binding, c, command.indexes_multi)
+    return _call(tensor.add_to_rows_multi, binding.view(c, command.src), *operands, command.alpha)
 
 
 @lowers(AddRowRanges)
@@ -274,7 +270,7 @@ def _add_row_ranges(binding: Binding, c: int, command: AddRowRanges) -> Step:
 
 
 def _recoding(binding: Binding, c: int, submatrix: int) -> tuple[Array, Array] | None:
-    """The matrix before and after the command; None where the plan does not obey it."""
+    """The matrix before and after a command; None if the memory plan ignores the command."""
     matrix = binding.computation.matrix_of(submatrix)
     before, after = binding.plan.before(c, matrix), binding.plan.after(c, matrix)
     return None if before == after else (binding.block(before), binding.block(after))

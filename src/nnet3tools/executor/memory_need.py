@@ -1,4 +1,4 @@
-"""The memory that a program will take of a GPU, told before it runs, by its holders."""
+"""An estimate of the GPU memory that a program needs, before it runs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ __all__ = ["memory_need", "need_text"]
 
 _FLOAT = 4
 _NUM_BUFFERS = 2
-"""Minibatches on the device at a time: the present one and the next (training/device_inputs.py)."""
+"""Minibatches on the device at one time: this one and the next (training/device_inputs.py)."""
 _SPARSE_TARGET = 12
-"""Bytes of a target with one class a frame: row, column and value."""
+"""Bytes of a frame's sparse target: row, column and value."""
 _WORKSPACE = 32 << 20
-"""cuBLAS's (tensor/cuda/cublas.py)."""
+"""Bytes of cuBLAS's workspace (tensor/cuda/cublas.py)."""
 
 
 def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[str, int]:
-    """Bytes by what holds them on a GPU, largest first.
+    """Purpose -> bytes on a GPU, largest first.
 
-    Natural gradient's are estimates, from its ranks; targets are taken for sparse ones, a class a
-    row. CUDA's own few hundred megabytes, code and context, are not in it.
+    The bytes of natural gradient are estimated from its ranks, those of targets as one class for
+    each row. The few hundred megabytes of CUDA's code and context are not included.
     """
     training = computation.need_model_derivative
     parameters = sum(c.num_bytes() for c in nnet.components)
@@ -42,7 +42,7 @@ def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[
 
 
 def need_text(need: dict[str, int]) -> str:
-    """The total and its parts in megabytes, in one line."""
+    """One line: the total in megabytes, and the megabytes for each purpose."""
     parts = ", ".join(f"{what} {size / 2**20:.1f}" for what, size in need.items() if size)
     return f"{sum(need.values()) / 2**20:.1f} MB ({parts})"
 
@@ -70,7 +70,7 @@ def _index_bytes(computation: Computation) -> int:
 
 
 def _update_bytes(computation: Computation, nnet: Nnet) -> int:
-    """Natural gradient's copies of a component's input and derivative, where they are largest."""
+    """Bytes of natural gradient's copies of input and derivative, for the largest component."""
     most = 0
     for command in computation.commands:
         if type(command) is not Backprop:

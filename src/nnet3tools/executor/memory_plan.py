@@ -1,8 +1,8 @@
-"""Where in one arena every matrix of a program lives: liveness, then offsets.
+"""The memory plan: liveness of a program's matrices, and their offsets in the arena.
 
-A *block* is a stretch of memory with a life: from the first to the last command that touches a
-matrix kept in it. A matrix that takes over another's memory (SwapMatrix) shares its block; a
-compressed matrix has a smaller block of its own. Blocks that live at the same time never overlap.
+A *block* is a part of the arena with a lifetime: from the first to the last command that touches a
+matrix in it. A matrix that takes over another's memory (SwapMatrix) shares its block. A compressed
+matrix has a smaller block of its own. Blocks with overlapping lifetimes never overlap in memory.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ __all__ = ["Block", "MemoryPlan", "io_blocks", "plan_memory"]
 
 @dataclass
 class Block:
-    """A stretch of the arena and its life."""
+    """A part of the arena and its lifetime."""
 
     matrix: int
-    """The matrix it was made for."""
+    """The matrix that decides its size."""
     dtype: str
     num_bytes: int
     first: int
-    """First command that touches it."""
+    """First command that touches the block."""
     last: int
-    """Last command that touches it."""
+    """Last command that touches the block."""
 
     def touch(self, first: int, last: int) -> None:
-        """Lengthen the life so that it covers these commands."""
+        """Extend the lifetime to these commands."""
         self.first, self.last = min(self.first, first), max(self.last, last)
 
 
 class Move(NamedTuple):
-    """Contents to carry to where the first round of a loop had them."""
+    """A copy at the goto of a loop, from block `source` to the block that the first round used."""
 
     matrix: int
     source: int
@@ -60,7 +60,7 @@ class Move(NamedTuple):
 
 @dataclass
 class MemoryPlan:
-    """Blocks, their offsets in the arena (bytes), and which block holds a matrix when."""
+    """Blocks, their offsets in the arena (bytes), and which block holds a matrix at a command."""
 
     blocks: list[Block]
     holdings: Holdings
@@ -69,12 +69,12 @@ class MemoryPlan:
     num_bytes: int = 0
     """Size of the arena."""
     live_bytes: int = 0
-    """Most bytes alive at one command: no plan can do with less."""
+    """The most bytes alive at one command, a lower bound for all plans."""
     moves: list[Move] = field(default_factory=list)
     """The copies between blocks that a looped program makes at its goto."""
 
     def after(self, command: int, matrix: int) -> int:
-        """The block that holds a matrix once a command has run; ProgramError if none does."""
+        """The block that holds a matrix after a command; ProgramError if there is none."""
         block = self.holdings.after(command, matrix)
         if block < 0:
             raise ProgramError(f"m{matrix} has no memory at command c{command}")
@@ -88,12 +88,12 @@ class MemoryPlan:
 def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
     """Ranges [begin, end) of commands at which the program waits for its user.
 
-    A range begins and ends with AcceptInput or ProvideOutput; markers, labels and commands that
-    only give or take memory may stand in between, as nothing is done there. The purpose of
-    NoOperationPermanent is to count as work: where input is handed out unchanged, it is all.
+    A range begins and ends with AcceptInput or ProvideOutput. Between them may be commands without
+    work: markers, labels and allocations. NoOperationPermanent counts as work; it is the only work
+    of a program that returns its input unchanged.
     """
     blocks: list[tuple[int, int]] = []
-    idle_since = 0  # first of the commands before c that do nothing
+    idle_since = 0  # first of the commands without work before c
     for c, command in enumerate(commands):
         if isinstance(command, AcceptInput | ProvideOutput):
             if blocks and blocks[-1][1] >= idle_since:
@@ -114,14 +114,14 @@ def _idle(command: Command) -> bool:
 def plan_memory(
     computation: Computation, accesses: AccessTable, compress_lossy: bool = False
 ) -> MemoryPlan:
-    """The plan of a program; `accesses` are its matrices' (Analysis.matrix_accesses).
+    """The memory plan of a program; `accesses` is Analysis.matrix_accesses.
 
-    With `compress_lossy` false only those CompressMatrix commands are obeyed that lose nothing.
+    Without `compress_lossy`, CompressMatrix commands that lose precision are ignored.
     """
     commands = computation.commands
-    # What keeps the sign only loses nothing: a derivative that reads it needs no more.
+    # Range 0 keeps signs only, which is all that the derivative reads.
     holdings = follow_matrices(computation, lambda c: compress_lossy or c.range == 0.0)
-    # At first an empty life: the accesses to the matrix will lengthen it.
+    # an empty lifetime, which accesses extend
     blocks = [Block(*storage, len(commands), -1) for storage in holdings.storages]
     plan = MemoryPlan(blocks, holdings)
     for c, command in enumerate(commands):
@@ -134,7 +134,7 @@ def plan_memory(
     for matrix in range(1, len(computation.matrices)):
         for c in accesses.of(matrix)[0].tolist():
             block = blocks[plan.after(c, matrix)]
-            # While the program waits, its user hands over inputs and looks at outputs in any order.
+            # While the program waits, its user fills inputs and reads outputs in any order.
             at = bisect.bisect_right(begins, c) - 1
             if at >= 0 and c < waits[at][1]:
                 block.touch(waits[at][0], waits[at][1] - 1)
@@ -153,7 +153,7 @@ def plan_memory(
 
 
 def _carry_over(computation: Computation, plan: MemoryPlan) -> None:
-    """For a looped program: what must be moved at the goto, and blocks that outlive a round."""
+    """For a looped program, add the moves at the goto, and extend blocks that outlive a round."""
     commands = computation.commands
     if not commands or not isinstance(goto := commands[-1], GotoLabel):
         return
@@ -166,7 +166,7 @@ def _carry_over(computation: Computation, plan: MemoryPlan) -> None:
             plan.blocks[block].touch(0, end)
         if now != at_label:
             plan.moves.append(Move(matrix, now, at_label))
-    # The next round's inputs may be handed over while the last outputs are still looked at.
+    # The user may fill the next round's inputs before reading the last outputs.
     entry = next((wait for wait in io_blocks(commands) if wait[1] > goto.label), (0, 0))
     for command in commands[slice(*entry)]:
         if isinstance(command, AcceptInput):

@@ -11,7 +11,7 @@ __all__ = ["ComputeOptions"]
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """How a program is run."""
+    """Options of NnetComputer."""
 
     debug: bool = option(
         False,

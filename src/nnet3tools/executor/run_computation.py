@@ -22,7 +22,7 @@ __all__ = ["ProgramResult", "check_fits", "run_computation"]
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """The results of one run of a program; matrices are on the host, in the program's order."""
+    """Results of one run of a program: matrices on the host, in the program's order."""
 
     outputs: dict[str, np.ndarray]
     input_derivs: dict[str, np.ndarray]
@@ -31,7 +31,7 @@ class ProgramResult:
 
 
 def check_fits(computation: Computation, nnet: Nnet, name: str) -> None:
-    """DataError, naming the program's file, unless it is a sound program for this network."""
+    """Raise a DataError with the program's file `name` if the program does not fit the network."""
     try:
         check_computation(computation, nnet)
     except ProgramError as error:
@@ -49,8 +49,8 @@ def run_computation(
 ) -> ProgramResult:
     """Run forward on `inputs` and, given derivatives at the outputs, backward.
 
-    The model derivative starts from zero and is the plain gradient. DataError if a matrix that the
-    program needs is missing, or one is given that it has no use for, or if it has no backward part.
+    The model derivative starts from zero and is the plain gradient. DataError if a matrix is
+    missing or not expected, or if `output_derivs` are given for a program without backward part.
     """
     gradient = None
     if computation.need_model_derivative:
