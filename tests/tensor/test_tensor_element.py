@@ -29,7 +29,7 @@ def strided(array: np.ndarray) -> np.ndarray:
 def small_blocks(monkeypatch):
     """Registers of 256 bytes, so that small arrays are many blocks."""
     for module in (threads, blocks):
-        monkeypatch.setattr(module, "TILE_BYTES", 256)
+        monkeypatch.setattr(module, "REGISTER_BYTES", 256)
     monkeypatch.setattr(blocks, "_SPLAT_FROM", 8)
     monkeypatch.setattr(threads, "_registers", {})
     blocks.repeated_constant.cache_clear()

@@ -146,7 +146,7 @@ class _Aggregate:
         def run() -> float | None:
             with LOCK:
                 values.fill(plan.start)
-                run_calls(calls, ())
+                run_calls(calls)
                 return _store(target, values, alpha, plan.divisor, beta)
 
         return run

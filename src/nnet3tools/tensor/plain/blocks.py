@@ -21,7 +21,7 @@ from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, held
 from nnet3tools.tensor.formulas.stages import Pass, passes
 from nnet3tools.tensor.plain.functions import TARGET, convert, function_of
 from nnet3tools.tensor.plain.operands import is_number
-from nnet3tools.tensor.plain.threads import TILE_BYTES, Call, register
+from nnet3tools.tensor.plain.threads import REGISTER_BYTES, Call, register
 
 __all__ = ["BlockPlan", "Shape", "broadcast_shape", "sum_of_rows"]
 
@@ -70,7 +70,7 @@ def _add_columns(part: np.ndarray, total: np.ndarray) -> None:
 @functools.lru_cache(maxsize=16)
 def repeated_constant(data: bytes, dtype: np.dtype) -> np.ndarray:
     """A constant as a whole register, read-only."""
-    out = np.full(TILE_BYTES // dtype.itemsize, np.frombuffer(data, dtype)[0], dtype)
+    out = np.full(REGISTER_BYTES // dtype.itemsize, np.frombuffer(data, dtype)[0], dtype)
     out.setflags(write=False)
     return out
 
@@ -125,7 +125,7 @@ class BlockPlan:
             self.roots = copies
         self._given = [v for v in instructions if v.kind is Kind.CONSTANT or _is_number(v)]
         width = max([held_dtype(v.type).itemsize for v in instructions], default=8)
-        most = TILE_BYTES // max(1, width * math.prod(self.full[1:]))
+        most = REGISTER_BYTES // max(1, width * math.prod(self.full[1:]))
         self._block_rows = max(1, most // aligned_rows * aligned_rows or most)
         one_row = math.prod(self.full[:-1]) == 1 or targets is None
         found = passes(
@@ -301,9 +301,9 @@ class BlockPlan:
         shape, dtype = self.shape(v), held_dtype(v.type)
         shape = (min(rows, shape[0]), *shape[1:])
         size = math.prod(shape) * dtype.itemsize
-        if size > TILE_BYTES:
+        if size > REGISTER_BYTES:
             return np.empty(shape, dtype)
-        return register(0, index)[:size].view(dtype).reshape(shape)
+        return register(index)[:size].view(dtype).reshape(shape)
 
 
 def _is_number(v: Instruction) -> bool:
@@ -322,7 +322,7 @@ def _call(v: Instruction, values: Arrays, out: np.ndarray) -> Call:
     """The call that computes a value."""
     arguments = [values[i] for i in v.inputs]
     if v.name in ("max", "min") and v.inputs[-1].kind is Kind.CONSTANT:
-        if out.size >= _SPLAT_FROM and out.nbytes <= TILE_BYTES:
+        if out.size >= _SPLAT_FROM and out.nbytes <= REGISTER_BYTES:
             constant = arguments[-1]
             whole = repeated_constant(constant.tobytes(), constant.dtype)
             arguments[-1] = whole[: out.size].reshape(out.shape)

@@ -82,7 +82,7 @@ class _Plan:
             calls.append((convert, (operands[number], given[number])))
         given = self._prepared(given)
         sinks = [functools.partial(_stored, given[t]) for t in self._targets]
-        return functools.partial(run_calls, calls + self._blocks.bind(given, sinks), ())
+        return functools.partial(run_calls, calls + self._blocks.bind(given, sinks))
 
 
 def _stored(target: np.ndarray, value: np.ndarray, rows: slice) -> Call:

@@ -12,7 +12,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.plain.blas import gemm, thread_setter
-from nnet3tools.tensor.plain.threads import num_threads, run_calls
+from nnet3tools.tensor.plain.threads import num_threads, run_both
 from nnet3tools.tensor.registry import implements
 
 __all__ = ["CUT", "SHARED", "is_symmetric"]
@@ -57,11 +57,10 @@ def bind_prod(
     _check(out, left, right)
     if num_threads() < 2 or not _is_shared(out, left, right):
         return _bind(out, a, b, trans_a, trans_b, alpha, beta)
-    groups = [
-        [(_bind(*some, trans_a, trans_b, alpha, beta), ())]
-        for some in _halves(out, a, b, trans_a, trans_b)
-    ]
-    return functools.partial(run_calls, (), groups)
+    halves = _halves(out, a, b, trans_a, trans_b)
+    return functools.partial(
+        run_both, *[_bind(*half, trans_a, trans_b, alpha, beta) for half in halves]
+    )
 
 
 def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:

@@ -1,14 +1,6 @@
-"""Running lists of calls on one or two threads, and the scratch memory they work in.
+"""Lists of calls, the scratch memory that they work in, and the second thread of products.
 
-A call is (function, arguments): a ufunc with its output last. Tiles are put into groups in a fixed
-way that depends on sizes only, each group with scratch registers of its own; a thread takes the
-next group when it is done with one. So results do not depend on the number of threads, nor on which
-of them was faster.
-
-What two threads gain hangs on the length of the calls: NumPy gives up the interpreter's lock within
-a call, and who waits for that lock sleeps and has to be woken (5 us at best on the machine of
-benchmarks/README.md). Two threads that make calls of 5 us each are no faster than one; from 20 us
-on they hardly disturb each other.
+A call is (function, arguments): a function of NumPy with its output last.
 """
 
 from __future__ import annotations
@@ -23,20 +15,24 @@ import numpy as np
 
 from nnet3tools.tensor.arrays import POISON
 
-__all__ = ["LOCK", "TILE_BYTES", "Call", "num_threads", "register", "run_calls", "set_num_threads"]
+__all__ = [
+    "LOCK", "REGISTER_BYTES", "Call", "num_threads", "register", "run_both", "run_calls",
+    "set_num_threads",
+]  # fmt: skip
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+_Work = Callable[[], Any]
 _Result = SimpleQueue[BaseException | None]
 
-TILE_BYTES = 1 << 18
-"""Size of a scratch register. Half of this is as fast on one thread (a second-level cache holds two
-or three such tiles, and the third level is hardly slower); on two threads calls should be long."""
+REGISTER_BYTES = 1 << 18
+"""Size of a scratch register: a second-level cache holds two or three of them, and the third level
+is hardly slower."""
 
 _MAX_THREADS = 2
 
 LOCK = threading.RLock()
-"""Held while an operator runs: scratch registers are shared by all."""
-_registers: dict[tuple[int, int], np.ndarray] = {}
+"""Held while an operator runs: all operators share the scratch registers."""
+_registers: dict[int, np.ndarray] = {}
 _helper: _Helper | None = None
 
 
@@ -52,7 +48,7 @@ _num_threads = _default_threads()
 
 
 def num_threads() -> int:
-    """Threads that elementwise operators may use (NNET3_NUM_THREADS, OMP_NUM_THREADS)."""
+    """The number of threads that operators may use (NNET3_NUM_THREADS, OMP_NUM_THREADS)."""
     return _num_threads
 
 
@@ -62,44 +58,54 @@ def set_num_threads(count: int) -> None:
     _num_threads = max(1, min(count, _MAX_THREADS))
 
 
-def register(group: int, index: int) -> np.ndarray:
-    """Scratch register `index` of a group of tiles: TILE_BYTES bytes, shared by all operators."""
-    found = _registers.get((group, index))
+def register(index: int) -> np.ndarray:
+    """Scratch register `index`: REGISTER_BYTES bytes, shared by all operators."""
+    found = _registers.get(index)
     if found is None:
         # from the start of a cache line, or vector loads straddle two
-        raw = np.empty(TILE_BYTES + 64, np.uint8)
+        raw = np.empty(REGISTER_BYTES + 64, np.uint8)
         start = -raw.ctypes.data % 64
-        found = _registers[(group, index)] = raw[start : start + TILE_BYTES]
+        found = _registers[index] = raw[start : start + REGISTER_BYTES]
     return found
 
 
+def run_calls(calls: Sequence[Call]) -> None:
+    """Make calls in turn, without other operators of this process in between."""
+    with LOCK, np.errstate(all="ignore"):
+        if POISON:
+            for raw in _registers.values():
+                raw.fill(255)
+        for function, arguments in calls:
+            function(*arguments)
+
+
 class _Helper:
-    """The second thread: waits for groups of calls to run."""
+    """The second thread."""
 
     def __init__(self) -> None:
-        self._jobs: SimpleQueue[tuple[Iterator[Sequence[Call]], _Result]] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Iterator[_Work], _Result]] = SimpleQueue()
         threading.Thread(target=self._work, name="nnet3-tensor", daemon=True).start()
 
-    def start(self, groups: Iterator[Sequence[Call]]) -> _Result:
-        """Run groups until the iterator, which others may draw from as well, has no more.
+    def start(self, works: Iterator[_Work]) -> _Result:
+        """Do work from the iterator, from which other threads may take work, until it is empty.
 
-        The queue returned gets one item when the last group taken is done: what it raised, if
-        anything.
+        The queue returned gets the exception that the work has raised, or None.
         """
         result: _Result = SimpleQueue()
-        self._jobs.put((groups, result))
+        self._jobs.put((works, result))
         return result
 
     def _work(self) -> None:
         with np.errstate(all="ignore"):
             while True:
-                groups, result = self._jobs.get()
+                works, result = self._jobs.get()
                 try:
-                    _run_groups(groups)
+                    for work in works:
+                        work()
                     result.put(None)
                 except BaseException as error:
                     result.put(error)
-                del groups, result
+                del works, result
 
 
 def _forget_helper() -> None:
@@ -111,33 +117,20 @@ def _forget_helper() -> None:
 os.register_at_fork(after_in_child=_forget_helper)
 
 
-def _run_groups(groups: Iterator[Sequence[Call]]) -> None:
-    for calls in groups:
-        for function, arguments in calls:
-            function(*arguments)
-
-
-def run_calls(first: Sequence[Call], groups: Sequence[Sequence[Call]]) -> None:
-    """Run `first`, then every group; a second thread takes some groups where there are several."""
+def run_both(*works: _Work) -> None:
+    """Do pieces of work on two threads, if operators may use two; each takes the next when free."""
     global _helper
-    # the registers are shared: one operator at a time
     with LOCK, np.errstate(all="ignore"):
-        if POISON:
-            for raw in _registers.values():
-                raw.fill(255)
-        for function, arguments in first:
-            function(*arguments)
-        if len(groups) < 2 or _num_threads < 2:
-            _run_groups(iter(groups))
-            return
-        if _helper is None:
-            _helper = _Helper()
-        # drawing from an iterator over a list is one step under the interpreter's lock
-        left = iter(groups)
-        result = _helper.start(left)
+        # taking from an iterator over a tuple is one step under the interpreter's lock
+        left = iter(works)
+        result: _Result | None = None
+        if _num_threads > 1:
+            _helper = _helper or _Helper()
+            result = _helper.start(left)
         try:
-            _run_groups(left)
+            for work in left:
+                work()
         finally:
-            error = result.get()
+            error = None if result is None else result.get()
         if error is not None:
             raise error

@@ -80,11 +80,11 @@ def _bind(
     if faces is None:
         return functools.partial(put, moved, out)
     side = min(_SIDE // out.itemsize, _MOST_ROWS)
-    scratch = register(0, 0)[: side * (_SIDE + _PAD)].view(out.dtype).reshape(side, -1)
+    scratch = register(0)[: side * (_SIDE + _PAD)].view(out.dtype).reshape(side, -1)
     tiles = itertools.chain.from_iterable(_tiles(to, of, side) for to, of in faces)
     calls: list[Call] = [(_tile, (put, scratch, to, of)) for to, of in tiles]
     # one thread: calls as short as these spend their time handing the interpreter over
-    return functools.partial(run_calls, calls, ())
+    return functools.partial(run_calls, calls)
 
 
 @implements("transpose", "numpy", binder=True)
