@@ -33,7 +33,7 @@ class _SharedEgsOpts:
     compress: bool = option(True, "Compress features")
     num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
     num_train_egs_combine: int = option(1000, "Examples of training data for combining models")
-    online_cmvn: bool = option(False, "Normalise with apply-cmvn-online")
+    online_cmvn: bool = option(False, "Normalize with apply-cmvn-online")
     max_shuffle_jobs_run: int = option(50, "Not used: see --num-jobs")
 
 
@@ -42,14 +42,14 @@ class ChainEgsOpts(_SharedEgsOpts):
     """Options inside --egs.opts, as in chain/get_egs.sh."""
 
     frames_overlap_per_eg: int = option(0, "Frames by which examples overlap")
-    constrained: bool = option(True, "Phones keep to their times (with tolerances) in chunks")
+    constrained: bool = option(True, "Phones keep their aligned times, within tolerances")
     num_utts_subset: int = option(300, "Utterances in the subsets for validation and diagnostics")
     num_egs_diagnostic: int = option(400, "Examples for diagnostics")
     lattice_lm_scale: str = option(
         "", "Scale of the lattices' graph weights in supervision (semi-supervised training)"
     )
-    deriv_weights_scp: str = option("", "Weights of frames, a vector an utterance")
-    generate_egs_scp: bool = option(False, "Write a script file for each archive, too")
+    deriv_weights_scp: str = option("", "Script file of frame weights, a vector for each utterance")
+    generate_egs_scp: bool = option(False, "Also write a script file for each archive")
     max_jobs_run: int = option(15, "Not used: see --num-jobs")
 
 

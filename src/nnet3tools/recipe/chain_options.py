@@ -20,7 +20,7 @@ class ChainEgsOptions(ChunkEgsOptions):
     """--egs.* of chain training."""
 
     chunk_width: str = option(
-        "20", "Number of frames of a chunk; a list (150,110,90): the first is preferred"
+        "20", "Number of frames in a chunk; of a list (150,110,90) the first is preferred"
     )
 
 
@@ -28,7 +28,7 @@ class ChainEgsOptions(ChunkEgsOptions):
 class LatticeEgsOptions(ChainEgsOptions):
     """--egs.* of training with alignments."""
 
-    nj: int = option(0, "Parts that the data is split into (default: as many as alignment files)")
+    nj: int = option(0, "Number of parts of the data (default: number of alignment files)")
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class ChainObjectiveOptions:
     lm_opts: str = option("", "Options of chain-est-phone-lm")
     l2_regularize: float = option(0.0, "l2 regularization of the network's output")
     xent_regularize: float = option(0.0, "Weight of the cross-entropy of output-xent")
-    leaky_hmm_coefficient: float = option(0.00001, "Probability of leaving for any state")
+    leaky_hmm_coefficient: float = option(0.00001, "Probability of a transition to any state")
     apply_deriv_weights: bool = option(True, "Apply the weights of frames in the examples")
-    frame_subsampling_factor: int = option(3, "Frames of input for one of output")
-    alignment_subsampling_factor: int = option(3, "Frames of alignments for one of output")
+    frame_subsampling_factor: int = option(3, "Frames of input per frame of output")
+    alignment_subsampling_factor: int = option(3, "Frames of alignments per frame of output")
     left_deriv_truncate: str = option("", "Not used: see --trainer.deriv-truncate-margin")
 
 
@@ -57,19 +57,25 @@ class LatticeObjectiveOptions(ChainObjectiveOptions):
 class ChainOptimizationOptions(ChunkOptimizationOptions):
     """--trainer.optimization.* of chain training."""
 
-    initial_effective_lrate: float = option(0.0002, "Learning rate of the first iteration, a job")
-    final_effective_lrate: float = option(0.00002, "Learning rate of the last iteration, a job")
+    initial_effective_lrate: float = option(
+        0.0002, "Learning rate of the first iteration, divided by its jobs"
+    )
+    final_effective_lrate: float = option(
+        0.00002, "Learning rate of the last iteration, divided by its jobs"
+    )
 
 
 @dataclass(frozen=True)
 class ChainTrainerOptions(TrainerOptions):
     """--trainer.* of chain training."""
 
-    num_epochs: float = option(10.0, "Passes over the data, each at every shift of frames")
-    frames_per_iter: int = option(800000, "Frames of input of an archive")
-    num_chunk_per_minibatch: str = option("128", "Chunks of a minibatch, or rules of more sizes")
+    num_epochs: float = option(10.0, "Passes over the data; each pass uses every shift of frames")
+    frames_per_iter: int = option(800000, "Frames of input in an archive")
+    num_chunk_per_minibatch: str = option(
+        "128", "Chunks in a minibatch: a number, or rules for sizes"
+    )
     deriv_truncate_margin: int = option(
-        -1, "Frames around the context of a chunk that derivatives go back to; negative: all"
+        -1, "Frames beyond a chunk's context that derivatives go back to; negative: all"
     )
     optimization: ChainOptimizationOptions = option_group("optimization", ChainOptimizationOptions)
 
@@ -94,7 +100,7 @@ class LatticeChainOptions(ChainOptions):
         "", "Directory of lattices (lat.1.gz, ...); by default alignments in --tree-dir are used"
     )
     chain_opts: str = option(
-        "", "Options for nnet3-chain-train and nnet3-chain-compute-prob, as they are"
+        "", "Further options of nnet3-chain-train and nnet3-chain-compute-prob"
     )
 
 

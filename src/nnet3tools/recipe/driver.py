@@ -18,10 +18,8 @@ _TRIES = 2
 _SECONDS_OF_WAIT = 3600.0
 
 
-def is_done(job: Job, outputs: Iterable[Path] = ()) -> bool:
-    """Whether this job has ended well, according to its log, and its outputs exist."""
-    if not all(path.exists() for path in outputs):
-        return False
+def is_done(job: Job) -> bool:
+    """Whether this job has ended well, according to its log."""
     try:
         with open(job.log, errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -103,7 +101,8 @@ class Driver:
 
     def _begin(self, step: Jobs, background: list[Job]) -> None:
         """Submit the unfinished jobs of a step, then the background jobs."""
-        if self._again or not all(is_done(job) for job in step.jobs) or not _are_there(step):
+        done = all(map(is_done, step.jobs)) and all(path.exists() for path in step.outputs)
+        if self._again or not done:
             for job in step.jobs:
                 self._submit(job)
         self._submit_background(background)
@@ -149,7 +148,3 @@ class Driver:
             return
         self._runner.cancel()
         raise JobError(message)
-
-
-def _are_there(step: Jobs) -> bool:
-    return all(path.exists() for path in step.outputs)

@@ -30,16 +30,16 @@ class EgsOpts:
 
     nj: int = option(6, "Number of parts that the data is split into")
     num_utts_subset: int = option(300, "Utterances in the subsets for validation and diagnostics")
-    num_utts_subset_valid: int = option(0, "The same for validation, if positive")
-    num_utts_subset_train: int = option(0, "The same for diagnostics on training data, if positive")
+    num_utts_subset_valid: int = option(0, "Utterances in the validation subset, if positive")
+    num_utts_subset_train: int = option(0, "Utterances in the diagnostic subset, if positive")
     num_valid_frames_combine: int = option(0, "Frames of validation data for combining models")
     num_train_frames_combine: int = option(60000, "Frames of training data for combining models")
     num_frames_diagnostic: int = option(10000, "Frames for diagnostics")
-    frame_subsampling_factor: int = option(1, "Frames of input for one of output")
-    length_tolerance: int = option(2, "By how many frames targets may be longer or shorter")
+    frame_subsampling_factor: int = option(1, "Frames of input per frame of output")
+    length_tolerance: int = option(2, "Frames by which lengths of features and targets may differ")
     compress: bool = option(True, "Compress features")
-    online_cmvn: bool = option(False, "Normalise with apply-cmvn-online")
-    generate_egs_scp: bool = option(False, "Write a script file for each archive, too")
+    online_cmvn: bool = option(False, "Normalize with apply-cmvn-online")
+    generate_egs_scp: bool = option(False, "Also write a script file for each archive")
 
 
 def parse_egs_opts(text: str, kind: type = EgsOpts) -> Any:

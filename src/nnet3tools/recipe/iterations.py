@@ -124,10 +124,6 @@ def _training_jobs(e: Experiment, egs: EgsDir, iteration: Iteration) -> tuple[Jo
     )
 
 
-def _archive_of(egs: EgsDir, iteration: Iteration, job: int) -> int:
-    return (iteration.processed + job - 1) % egs.num_archives + 1
-
-
 def _training_job(e: Experiment, egs: EgsDir, iteration: Iteration, job: int, model: str) -> Job:
     n, t = iteration.number, e.options.trainer
     k = iteration.processed + job - 1

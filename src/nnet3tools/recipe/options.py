@@ -31,11 +31,11 @@ class FeatureOptions:
 class EgsOptions:
     """--egs.* of every program."""
 
-    dir: str = option("", "Directory of examples to use instead of making some in DIR/egs")
-    stage: int = option(0, "Stage of making examples to begin with (3 subsets, 4 all, 5 shuffle)")
+    dir: str = option("", "Directory of existing examples (default: make examples in DIR/egs)")
+    stage: int = option(0, "First stage of making examples (3: subsets, 4: all, 5: shuffle)")
     opts: str = option(
         "",
-        "Options of making examples, as Kaldi's get_egs.sh has them: '--num-utts-subset 300 --nj "
+        "Options for making examples, as of Kaldi's get_egs.sh: '--num-utts-subset 300 --nj "
         "6 --num-frames-diagnostic 10000 ...'",
     )
     cmd: str = option("", "Script that starts the jobs of making examples (default: --cmd)")
@@ -53,7 +53,7 @@ class ChunkEgsOptions(EgsOptions):
     """--egs.* of networks that see chunks of frames."""
 
     chunk_width: str = option(
-        "20", "Number of frames of a chunk; a list (20,15): the first is preferred"
+        "20", "Number of frames in a chunk; of a list (20,15) the first is preferred"
     )
     chunk_left_context: int = option(0, "Frames of input to the left of a chunk besides context")
     chunk_right_context: int = option(0, "Frames of input to the right of a chunk besides context")
@@ -77,7 +77,7 @@ class LdaOptions:
     """--trainer.lda.*."""
 
     rand_prune: float = option(4.0, "Pruning of the statistics of the LDA-like transform")
-    max_lda_jobs: int = option(10, "Most jobs, which are archives, for these statistics")
+    max_lda_jobs: int = option(10, "Most jobs (one for each archive) for these statistics")
 
 
 @dataclass(frozen=True)
@@ -85,26 +85,32 @@ class OptimizationOptions:
     """--trainer.optimization.* of every program."""
 
     proportional_shrink: float = option(
-        0.0, "Parameters are scaled by 1 minus this times the learning rate in each iteration"
+        0.0, "Each iteration scales parameters by 1 - this * learning rate"
     )
-    initial_effective_lrate: float = option(0.0003, "Learning rate of the first iteration, a job")
-    final_effective_lrate: float = option(0.00003, "Learning rate of the last iteration, a job")
-    num_jobs_initial: int = option(1, "Jobs that train at once, at the beginning")
-    num_jobs_final: int = option(8, "Jobs that train at once, at the end")
-    num_jobs_step: int = option(1, "Numbers of jobs above this are multiples of it")
+    initial_effective_lrate: float = option(
+        0.0003, "Learning rate of the first iteration, divided by its jobs"
+    )
+    final_effective_lrate: float = option(
+        0.00003, "Learning rate of the last iteration, divided by its jobs"
+    )
+    num_jobs_initial: int = option(1, "Parallel training jobs at the beginning")
+    num_jobs_final: int = option(8, "Parallel training jobs at the end")
+    num_jobs_step: int = option(1, "More jobs than this are a multiple of it")
     max_models_combine: int = option(
-        20, "Most models that are combined at the end", aliases=("trainer.max-models-combine",)
+        20, "Most models to combine at the end", aliases=("trainer.max-models-combine",)
     )
     max_objective_evaluations: int = option(
         30,
-        "Most evaluations of the objective when models are combined",
+        "Most evaluations of the objective to combine models",
         aliases=("trainer.max-objective-evaluations",),
     )
-    do_final_combination: bool = option(True, "Combine models at the end; else the last is final")
+    do_final_combination: bool = option(
+        True, "Combine models at the end; if false, use the last one"
+    )
     combine_sum_to_one_penalty: float = option(0.0, "Does nothing, as in Kaldi")
     momentum: float = option(0.0, "Momentum")
     backstitch_training_scale: float = option(0.0, "Backstitch: scale of the step back")
-    backstitch_training_interval: int = option(1, "Backstitch: every so many minibatches")
+    backstitch_training_interval: int = option(1, "Backstitch: interval in minibatches")
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class ChunkOptimizationOptions(OptimizationOptions):
     """--trainer.optimization.* of networks that see chunks of frames."""
 
     shrink_value: float = option(
-        1.0, "Parameters are scaled by this in iterations with saturated nonlinearities"
+        1.0, "Scale of parameters in iterations with saturated nonlinearities"
     )
     shrink_saturation_threshold: float = option(
         0.40, "Mean saturation of sigmoid and tanh above which parameters are shrunk"
@@ -132,7 +138,7 @@ class RnnOptimizationOptions(ChunkOptimizationOptions):
 
     momentum: float = option(0.5, "Momentum")
     shrink_value: float = option(
-        0.99, "Parameters are scaled by this in iterations with saturated nonlinearities"
+        0.99, "Scale of parameters in iterations with saturated nonlinearities"
     )
 
 
@@ -145,17 +151,17 @@ class TrainerOptions:
     shuffle_buffer_size: int = option(
         5000, "Examples among which order is random within an iteration"
     )
-    max_param_change: float = option(2.0, "Most change of all parameters in a minibatch")
-    samples_per_iter: int = option(400000, "Examples of an archive")
+    max_param_change: float = option(2.0, "Limit on the change of all parameters in a minibatch")
+    samples_per_iter: int = option(400000, "Number of examples in an archive")
     presoftmax_prior_scale_power: float = option(-0.25, "Power of the prior before the softmax")
     dropout_schedule: str = option(
-        "", "Dropout over the fraction of data seen: 0,0.2@0.25,0 or 'pattern=0,0.1,0 ...'"
+        "", "Dropout by the fraction of data seen: 0,0.2@0.25,0 or 'pattern=0,0.1,0 ...'"
     )
     add_option: tuple[str, ...] = option(
         (), "An option for the training program (this option may be repeated)"
     )
     compute_per_dim_accuracy: bool = option(False, "Compute accuracies of each output")
-    input_model: str = option("", "Initial model instead of one made from DIR/configs")
+    input_model: str = option("", "Initial model (default: made from DIR/configs)")
     prior_subset_size: int = option(20000, "Examples for computing priors")
     num_jobs_compute_prior: int = option(10, "Jobs for computing priors")
     lda: LdaOptions = option_group("lda", LdaOptions)
@@ -172,16 +178,18 @@ class DnnTrainerOptions(TrainerOptions):
 class RnnOnlyOptions:
     """--trainer.rnn.*."""
 
-    num_chunk_per_minibatch: str = option("100", "Chunks of a minibatch, or rules of more sizes")
+    num_chunk_per_minibatch: str = option(
+        "100", "Chunks in a minibatch: a number, or rules for sizes"
+    )
 
 
 @dataclass(frozen=True)
 class RnnTrainerOptions(TrainerOptions):
     """--trainer.* of recurrent networks."""
 
-    samples_per_iter: int = option(20000, "Examples, which are chunks, of an archive")
+    samples_per_iter: int = option(20000, "Number of examples (chunks) in an archive")
     deriv_truncate_margin: int = option(
-        8, "Frames around the context of a chunk that derivatives go back to; negative: all"
+        8, "Frames beyond a chunk's context that derivatives go back to; negative: all"
     )
     rnn: RnnOnlyOptions = option_group("rnn", RnnOnlyOptions)
     optimization: RnnOptimizationOptions = option_group("optimization", RnnOptimizationOptions)
@@ -208,17 +216,17 @@ class RunOptions:
     """How jobs are run; these options do not change any result."""
 
     stage: int = option(
-        -1000, "Stage to begin with; by default training goes on after the last whole step"
+        -1000, "First stage to run (default: continue after the last finished step)"
     )
-    exit_stage: int = option(1 << 30, "Iteration to end before")
+    exit_stage: int = option(1 << 30, "Iteration before which training ends")
     executor: str = option(
-        "", "What runs jobs: local (workers that stay), cmd (--cmd), slurm (sbatch)"
+        "", "How jobs run: local (worker processes), cmd (by --cmd), slurm (by sbatch)"
     )
     cmd: str = option(
         "", "Script that starts jobs, such as run.pl, queue.pl, slurm.pl, and options"
     )
     num_jobs: int = option(
-        0, "Most workers at once (default: as many as processors, memory and GPUs allow)"
+        0, "Most parallel workers (default: as many as processors, memory and GPUs allow)"
     )
     hang_timeout: float = option(
         1800.0, "Seconds after which a job that neither computes nor writes is ended"
@@ -226,9 +234,9 @@ class RunOptions:
     slurm_opts: str = option("", "Options of sbatch, with --executor=slurm")
     slurm_gpu_opts: str = option("--gres=gpu:1", "Options of sbatch for jobs on GPUs")
     use_gpu: str = option(
-        "optional", "Train on GPUs: yes, no, wait, optional (true and false are old)"
+        "optional", "Train on GPUs: yes, no, wait, optional (true: yes, false: no)"
     )
-    cleanup: bool = option(True, "Remove what is not needed any more at the end")
+    cleanup: bool = option(True, "Remove examples and intermediate models at the end")
     dir: str = option("", "Directory of the experiment (required)")
     clean: CleanupOptions = option_group("cleanup", CleanupOptions)
     reporting: ReportingOptions = option_group("reporting", ReportingOptions)

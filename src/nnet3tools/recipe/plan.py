@@ -1,4 +1,4 @@
-"""Parts of a plan: stages, their steps, and small actions of the driver itself.
+"""Parts of a plan: stages, their steps, and small actions, which the driver may repeat.
 
 All are values. The modules that make a plan read options and files, and run nothing. `driver.py`
 runs the plan, and knows nothing of networks.
@@ -12,14 +12,12 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.recipe.jobs import Job
 
 __all__ = [
-    "Action",
     "Concatenate",
     "CopyFile",
     "Jobs",
@@ -32,13 +30,6 @@ __all__ = [
 ]
 
 
-class Action(Protocol):
-    """A small action of the driver; repeating it changes nothing."""
-
-    def do(self) -> None:
-        """Act; DataError if that fails."""
-
-
 @dataclass(frozen=True)
 class WriteText:
     """Writes a file with this text."""
@@ -47,7 +38,7 @@ class WriteText:
     text: str
 
     def do(self) -> None:
-        """Write the file unless it has this text already."""
+        """Write the file, and make its folder."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.path)) as file:
             file.write(self.text.encode("utf-8", "surrogateescape"))

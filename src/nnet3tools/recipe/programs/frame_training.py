@@ -9,8 +9,8 @@ __all__ = ["frame_training"]
 
 _USAGE = """Train a {network}: examples, initial
 model, iterations with diagnostics, combination. Options and files are those of Kaldi's
-steps/nnet3/{script}. Started again with the same options it goes on after the last
-whole step.
+steps/nnet3/{script}. If started again with the same options, it continues after the last
+finished step.
 
 Usage:  {name} [options]
 e.g.:

@@ -8,8 +8,8 @@ from nnet3tools.recipe.chain_options import LatticeChainOptions
 USAGE = """Train a chain model: phone language model, denominator graph, examples, initial model,
 iterations with diagnostics, combination. Options and files are those of Kaldi's
 steps/nnet3/chain/train.py; without --lat-dir supervision comes from the alignments
-(ali.N.gz) in --tree-dir. Started again with the same options it goes on after the last
-whole step.
+(ali.N.gz) in --tree-dir. If started again with the same options, it continues after the last
+finished step.
 
 Usage:  nnet3-train-chain [options]
 e.g.:
