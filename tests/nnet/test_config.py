@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import ConfigError
-from nnet3tools.nnet.config import ConfigLine, name_matches_pattern, parse_config_lines
+from nnet3tools.nnet.config import (
+    ConfigLine,
+    name_matches_pattern,
+    parse_config_lines,
+    parse_int,
+)
 
 
 def test_value_with_spaces_ends_before_next_key() -> None:
@@ -102,3 +107,12 @@ def test_unused_keys_are_reported_sorted_with_values() -> None:
 )
 def test_only_star_is_special_in_patterns(name: str, pattern: str, matches: bool) -> None:
     assert name_matches_pattern(name, pattern) is matches
+
+
+@pytest.mark.parametrize("sign", ["", "+", "-"])
+def test_an_integer_may_have_any_number_of_leading_zeros(sign: str) -> None:
+    assert parse_int(f" {sign}{'0' * 5000}7 ") == int(f"{sign}7")
+    assert parse_int(f"{sign}{'0' * 5000}") == 0
+    assert parse_int(f"{sign}{'9' * 5000}") is None
+    assert parse_int("-2147483648") == -(1 << 31)
+    assert parse_int("2147483648") is None

@@ -139,6 +139,15 @@ def test_syntax_errors_mark_the_column(line: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "descriptor", ["{}", "input@{}", "[-{}]", "Scale({}, -1)", "Round(-1, {})"]
+)
+def test_numbers_of_thousands_of_digits_are_refused(descriptor: str) -> None:
+    line = f"relu-layer name=a input={descriptor.format('0' * 5000 + '9' * 5000)}"
+    with pytest.raises(ConfigError, match=r"^net.xconfig:2: option 'input': expected .* at column"):
+        make_layers(f"{START}{line}", "net.xconfig")
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "idct-layer name=a dim=2000000000 affine-transform-file=idct.mat",

@@ -45,8 +45,9 @@ def read_descriptor(text: str, previous: Sequence[str] = ()) -> Expression:
 
 def _integer(kind: str, least: int) -> pp.ParserElement:
     def action(text: str, position: int, tokens: pp.ParseResults) -> int:
-        digits = tokens[0].lstrip("+-0")
-        value = int(tokens[0]) if len(digits) <= 10 else _LARGEST
+        digits = tokens[0].lstrip("+-0") or "0"
+        value = int(digits) if len(digits) <= 10 else _LARGEST
+        value = -value if tokens[0][0] == "-" else value
         if not least <= value < _LARGEST:
             fail(text, position, f"expected {kind}, found '{tokens[0][:20]}'")
         return value
@@ -90,7 +91,7 @@ def _grammar() -> pp.ParserElement:
         return whole.set_parse_action(lambda s, at, tokens: operation(name, list(tokens), at))
 
     offset = pp.Opt(pp.Suppress("@") - _KINDS[Argument.INTEGER], 0)
-    back = pp.Suppress("[") - word("-[0-9]+", "a negative integer") - pp.Suppress("]")
+    back = pp.Suppress("[") - word(r"-[0-9]{1,9}(?=\s*\])", "a negative integer") - pp.Suppress("]")
     part = pp.Opt(word(r"\.[A-Za-z0-9_.-]+", "the name of an output"), "")
     names = word(_NAME + r"(?=[\s(),@]|$)", "a name") | pp.Combine(back + part, adjacent=False)
     named = (names + offset).set_parse_action(lambda s, at, t: _leaf(t[0], t[1], at))

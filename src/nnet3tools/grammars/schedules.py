@@ -37,7 +37,7 @@ def read_minibatch_rules(text: str) -> dict[int, list[Range]]:
 @functools.cache
 def _minibatch_rules() -> pp.ParserElement:
     """A list of (size of the examples or 0, ranges, position)."""
-    size = word(r"0*[1-9][0-9]{0,8}(?![0-9])", "a positive integer")
+    size = word(r"0{0,9}[1-9][0-9]{0,8}(?![0-9])", "a positive integer")
     size.set_parse_action(lambda t: int(t[0]))
 
     def to_range(text: str, position: int, tokens: pp.ParseResults) -> list[Range]:

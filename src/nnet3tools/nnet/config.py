@@ -54,9 +54,10 @@ def parse_int(text: str) -> int | None:
     """Convert text to an int32; None if it is not an int32."""
     if not _INTEGER.match(text):
         return None
-    if len(text.strip().lstrip("+-0")) > 10:  # int() takes quadratic time or raises
+    digits = text.strip().lstrip("+-0") or "0"
+    if len(digits) > 10:  # int() takes quadratic time or raises, for leading zeros as well
         return None
-    value = int(text)
+    value = -int(digits) if text.strip()[0] == "-" else int(digits)
     return value if -_INT32_LIMIT <= value < _INT32_LIMIT else None
 
 
