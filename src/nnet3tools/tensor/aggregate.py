@@ -22,15 +22,15 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 
 class Fold(NamedTuple):
-    """A reduction by an associative formula: `_1` comes from the elements before those of `_2`."""
+    """A reduction by an associative formula of `_1`, earlier elements, and `_2`, later elements."""
 
     combine: Expr
     start: float | None = None
-    """Stands before the first element; None: folding begins with that, and nothing has no value."""
+    """The value before the first element. None: the fold begins with the first element."""
 
     @property
     def finish(self) -> Expr:
-        """The value, `_1` being all elements combined."""
+        """The result, if `_1` is the combination of all elements."""
         if self.start is None:
             return Placeholder(1)
         first: dict[Expr, Expr] = {Placeholder(1): Constant(self.start)}
@@ -38,10 +38,11 @@ class Fold(NamedTuple):
 
 
 Reduction = str | Fold
-"""A name among REDUCTIONS, or a formula."""
+"""A name of REDUCTIONS, or a Fold."""
 
 AGGREGATE_BACKENDS: dict[str, Callable[[Expr, Reduction, int | None], Callable[..., Any]]] = {}
-"""Device -> function of expression, reduction, axis; it makes a binder (out, ins, alpha, beta)."""
+"""Device -> function of expression, reduction and axis; it returns a function that binds
+(out, ins, alpha, beta)."""
 
 
 def _as_reduction(reduce: str | Expr, start: float | None) -> Reduction:
@@ -62,7 +63,7 @@ class Aggregate:
     """out = beta * out + alpha * reduce(formula of the inputs `_1`, `_2`, ...)."""
 
     takes_numbers = True
-    """Whether what it is bound to may be a Number on the host."""
+    """Whether operands may be Numbers on the host."""
 
     is_formulas = True
 
@@ -73,12 +74,12 @@ class Aggregate:
 
     @property
     def gives_number(self) -> bool:
-        """Whether calls return a float, or a Number where somebody records."""
+        """Whether calls return a float, or a Number while work is recorded."""
         return self.axis is None
 
     @property
     def expr(self) -> Expr:
-        """The expression; formula text is read when first asked for."""
+        """The expression of the formula; text is read at the first use."""
         if self._expr is None:
             self._expr = parse(self.formula) if isinstance(self.formula, str) else self.formula
         return self._expr
@@ -86,9 +87,9 @@ class Aggregate:
     def bind(
         self, *operands: Any, alpha: float = 1.0, beta: float = 0.0
     ) -> Callable[[], float | None]:
-        """Lower for `(out, *ins)`, or with axis None for `(*ins)`; the result runs it.
+        """A callable that reduces: operands are `(out, *ins)`, or `(*ins)` if axis is None.
 
-        With axis None the callable returns a float and there is no `out`.
+        If axis is None, the callable returns a float.
         """
         if note_binding(self, operands, {"alpha": alpha, "beta": beta}):
             return _nothing
@@ -114,7 +115,7 @@ class Aggregate:
 
     @property
     def name(self) -> str:
-        """The formula, as it stands in recordings."""
+        """The formula, for printed recordings."""
         return repr(self)
 
     def __repr__(self) -> str:
@@ -131,9 +132,9 @@ def aggregate(
 ) -> Aggregate:  # fmt: skip
     """A reducing operator: axis 0 gives (D,), axis 1 (N,) or (N, 1), None a float.
 
-    `reduce` is a name among REDUCTIONS, or an associative formula of two placeholders, as
-    "_1 + _2 - _1 * _2", which combines neighbours in their order, in float32 (float64 where that or
-    integers come in). It need not commute. `start`, if given, stands before the first element, and
-    is the value of nothing.
+    `reduce` is a name of REDUCTIONS or an associative formula of two placeholders, for example
+    "_1 + _2 - _1 * _2". The formula combines neighbours in order and need not commute. It is
+    computed in float32, or in float64 if operands are float64 or integers. `start`, if given, is
+    the value before the first element, and the result if there are no elements.
     """
     return Aggregate(formula, _as_reduction(reduce, start), axis)

@@ -1,6 +1,6 @@
 """Element: one formula applied elementwise over any number of broadcast operands.
 
-New elementwise maths needs no backend code: it is a formula.
+A new elementwise function needs no code in a backend.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from nnet3tools.tensor.registry import (
 __all__ = ["Element", "element"]
 
 ELEMENT_BACKENDS: dict[str, Callable[[Assignments], Callable[..., Callable[[], None]]]] = {}
-"""Device -> function that makes a binder of operands of assignments."""
+"""Device -> function of assignments that returns a function which binds operands."""
 
 
 class Element:
     """A formula as an operator: `op(out, *ins)`, or `op.bind(out, *ins)` once and call the result.
 
-    Assigned operands have the full (broadcast) shape; others are arrays that broadcast to it, or
-    plain numbers, which take the arrays' type. Text may call operands by the names given in
-    `operands`, in the order of the call.
+    Assigned operands have the full (broadcast) shape. Other operands are arrays that broadcast to
+    it, or plain numbers, which take the arrays' type. `operands` are names of the operands for
+    formula text, in the order of the call.
 
-    A formula that reduces rows (`row_sum(x)` and its like) works along the last axis; operands that
-    are assigned values of whole rows may have one column.
+    A formula may reduce rows (`row_sum(x)`) along the last axis; an operand that is assigned such
+    a value may have one column. It may reduce columns (`col_sum(x)`) along all other axes; an
+    operand that is assigned such a value may have one row.
     """
 
     takes_numbers = True
-    """Whether what it is bound to may be a Number on the host."""
+    """Whether operands may be Numbers on the host."""
 
     gives_number = False
     is_formulas = True
@@ -48,7 +49,7 @@ class Element:
 
     @property
     def assignments(self) -> Assignments:
-        """The assignments; formula text is read when they are first asked for."""
+        """The assignments of the formula; text is read at the first use."""
         if self._assignments is None:
             if isinstance(self.formula, str):
                 names = {n: Placeholder(i) for i, n in enumerate(self.operands, 1)}
@@ -60,7 +61,10 @@ class Element:
         return self._assignments
 
     def bind(self, *operands: Any) -> Callable[[], None]:
-        """Lower for these operands; arrays are captured by reference, numbers by value."""
+        """A callable that does the assignments to these operands.
+
+        It keeps arrays by reference and numbers by value.
+        """
         if note_binding(self, operands, {}):
             return _nothing
         found = self._lowered.get(type(operands[0]).__module__)
@@ -89,7 +93,7 @@ class Element:
 
     @property
     def name(self) -> str:
-        """The formula, as it stands in recordings."""
+        """The formula, for printed recordings."""
         return repr(self)
 
     def __repr__(self) -> str:
@@ -101,5 +105,5 @@ def _nothing() -> None:
 
 
 def element(formula: str | Expr | Assignments, operands: str = "") -> Element:
-    """An elementwise operator from text, an expression (for `_1`) or assignments."""
+    """An elementwise operator of formula text, assignments, or an expression to assign to `_1`."""
     return Element(formula, operands)

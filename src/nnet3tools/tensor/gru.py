@@ -2,14 +2,14 @@
 
     h = tanh(a),  c = (1 - z) h + z c'
 
-with z the update gate and c' the cell before. The weights say which kind it is:
+with z the update gate and c' the cell before. The shape of the weights decides the kind of cell:
 
     w_h (C, R)   a = x_h + w_h (r s')   x = [z, r, x_h, c', s'], without s' where R = C: it is c'
     w_h (C,)     a = x_h + w_h c'       x = [z, x_h, c'], the output-gated kind
 
-r being the reset gate and s' the (projected) output before; products are elementwise but that with
-a matrix. Gates come as they are, that is after their sigmoid. Formulas: Kaldi's
-nnet-combined-component.h, GruNonlinearityComponent and OutputGruNonlinearityComponent.
+Here r is the reset gate and s' the (projected) output before. Products with a matrix are matrix
+products, all others are elementwise. The gates z and r are values after the sigmoid. Formulas:
+Kaldi's nnet-combined-component.h, GruNonlinearityComponent and OutputGruNonlinearityComponent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Step = Callable[[], None]
 
 
 class GruColumns(NamedTuple):
-    """Where the parts of a cell's input begin; `state` may be `cell`."""
+    """The first column of each part of a cell's input. `state` and `cell` may be the same."""
 
     cell_dim: int
     argument: int
@@ -39,28 +39,28 @@ class GruColumns(NamedTuple):
     state: int = 0
 
     def update_of(self, x: Array) -> Array:
-        """z."""
+        """The columns of z."""
         return x[:, : self.cell_dim]
 
     def argument_of(self, x: Array) -> Array:
-        """x_h."""
+        """The columns of x_h."""
         return x[:, self.argument : self.argument + self.cell_dim]
 
     def cell_of(self, x: Array) -> Array:
-        """c'."""
+        """The columns of c'."""
         return x[:, self.cell : self.cell + self.cell_dim]
 
     def reset_of(self, x: Array) -> Array:
-        """r."""
+        """The columns of r."""
         return x[:, self.cell_dim : self.cell_dim + self.recurrent_dim]
 
     def state_of(self, x: Array) -> Array:
-        """s'."""
+        """The columns of s'."""
         return x[:, self.state : self.state + self.recurrent_dim]
 
 
 def gru_columns(w_h: Array) -> GruColumns:
-    """The layout of the input of a cell with these weights."""
+    """The layout of the input of a cell with the weights w_h."""
     dim = w_h.shape[0]
     if w_h.ndim == 1:
         return GruColumns(dim, dim, 2 * dim)
@@ -122,8 +122,8 @@ def gru_nonlinearity_backprop(
 ) -> Step:
     """Derivatives of `gru_nonlinearity`: sets argument_deriv (rows, C), adds to in_deriv (as x).
 
-    argument_deriv is the derivative at a, from which those by w_h follow (argument_deriv' (r s'),
-    or the sums over the rows of argument_deriv c'), with natural gradient or without. `repair` (C,)
+    argument_deriv is the derivative at a. The derivative by w_h follows from it: argument_deriv'
+    (r s'), or the column sums of argument_deriv c'. `repair` (C,)
     pulls saturated cells back: -repair * h is added at a. The outputs must not overlap the other
     operands.
     """

@@ -2,8 +2,8 @@
 
     layer norm:  n = (x - mean) / sqrt(variance + eps),   rms norm:  n = x / sqrt(mean square + eps)
 
-of each row, variances divided by the number of columns D, then out = n * scale + offset, where
-scale and offset (D,) may be left out.
+for each row (the variance is divided by the number of columns D), then out = n * scale + offset;
+scale and offset (D,) are optional.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 @functools.cache
 def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
-    """The formula of out, x, eps and what there is of scale and offset."""
+    """The formula of (out, x, eps, scale if `scaled`, offset if `shifted`)."""
     value = "c * inverse" + scaled * " * scale" + shifted * " + offset"
     operands = "out x eps" + scaled * " scale" + shifted * " offset"
     return element(f"{_MEAN[centred]}{_INVERSE}out = {value}", operands)
@@ -38,7 +38,10 @@ def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
 
 @functools.cache
 def _backward(centred: bool, scaled: bool, add: bool, wanted: tuple[bool, bool]) -> Element:
-    """The formula of in_deriv and e n, so far as they are wanted, x, e, eps and perhaps scale."""
+    """The formula of (in_deriv, e n, x, e, eps, scale if `scaled`).
+
+    `wanted` says which of in_deriv and the product e n are computed; other results are no operands.
+    """
     results = {
         "in_deriv": f"in_deriv {'+=' if add else '='} g * inverse"
         " - c * (inverse * inverse * inverse * row_mean(g * c))"
@@ -111,11 +114,11 @@ def layer_norm_backprop(
     offset_deriv: Array | None = None,
     add: bool = True,
 ) -> Step:
-    """Add the derivatives of `layer_norm` by x, scale and offset to those that are given.
+    """Add the derivatives of `layer_norm` by x, scale and offset to the given arrays.
 
     With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
-    for x, the columns' sums of e n for scale, those of e for offset. Without `add`, in_deriv is
-    set. The outputs must not overlap the other operands.
+    for x, the column sums of e n for scale, the column sums of e for offset. Without `add`,
+    in_deriv is set. The outputs must not overlap the other operands.
     """
     derivs = in_deriv, scale_deriv, offset_deriv
     return _bind_backward(True, x, out_deriv, scale, eps, *derivs, add)

@@ -69,7 +69,7 @@ def _forward(dropout: bool) -> Element:
 
 @functools.cache
 def _backward(dropout: bool, results: tuple[str, ...]) -> Element:
-    """The formula that sets the parts of some of the results."""
+    """The formula that computes `results`, some of the keys of _RESULTS."""
     parts = {name: value for result in results for name, value in _RESULTS[result].items()}
     assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
     read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"
@@ -89,9 +89,9 @@ def _parts(x: Array, dim: int) -> list[Array]:
 
 @operator_of_formulas()
 def lstm_nonlinearity(out: Array, x: Array, params: Array) -> Step:
-    """out (rows, 2 C) = [c, m] of x (rows, 5 C or 5 C + 3) = [x_i, x_f, x_g, x_o, c'(, scales)].
+    """Set out (rows, 2 C) to [c, m].
 
-    `params` (3, C) are w_i, w_f, w_o.
+    x (rows, 5 C or 5 C + 3) is [x_i, x_f, x_g, x_o, c'(, scales)]; params (3, C) are w_i, w_f, w_o.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)

@@ -1,4 +1,4 @@
-"""Normalisation of rows to a given root mean square, as Kaldi's NormalizeComponent has it.
+"""Normalization of rows to a given root mean square, as in Kaldi's NormalizeComponent.
 
 Mean squares over target_rms squared are floored as in Kaldi (cu-math.cc, NormalizePerRow and
 DiffNormalizePerRow).
@@ -32,7 +32,10 @@ _normalize_with_log = element(
 
 @functools.cache
 def _derivative(in_place: bool, with_log: bool) -> Element:
-    """One coefficient a row of x; rows whose mean square was floored have none but of the log."""
+    """The formula of the derivative: scale * e + c * x, with one coefficient c for each row.
+
+    If the mean square of a row was floored, c has only the term of the logarithm.
+    """
     return element(
         _SCALE
         + "c = where(square / d <= floor, 0, -scale * scale * scale * row_sum(x * e) / d)"

@@ -3,7 +3,7 @@
 from nnet3tools.tensor import formulas as F
 F._2 * F.sigmoid(F._3)                 # an expression
 F.parse("_2 * sigmoid(_3)")            # the same object
-F.parse("x * sigmoid(x)", {"x": F._2}) # with names of one's own
+F.parse("x * sigmoid(x)", {"x": F._2}) # with named operands
 F.derivative(expression, F._2)         # symbolic, simplified
 """
 

@@ -13,7 +13,7 @@ __all__ = ["derivative", "derivatives", "partials"]
 
 
 def partials(node: Apply) -> Sequence[Expr]:
-    """The partial derivative of a function's value by each of its arguments."""
+    """The partial derivatives of an applied function by its arguments, one for each."""
     function = node.function
     if function.derivative is not None:
         return function.derivative(node, *node.arguments)
@@ -26,7 +26,11 @@ def partials(node: Apply) -> Sequence[Expr]:
 
 
 def derivatives(expr: Expr, wanted: Sequence[Expr]) -> list[Expr]:
-    """d expr / d w for each w (placeholders or other nodes), simplified; 0 if it does not occur."""
+    """The derivatives of an expression by each of the `wanted` nodes, simplified.
+
+    The nodes are placeholders or parts of the expression; the derivative by a node that does not
+    occur is 0.
+    """
     nodes = list(expr.walk())
     relevant: set[Expr] = set(wanted)
     for node in nodes:
@@ -51,5 +55,5 @@ def derivatives(expr: Expr, wanted: Sequence[Expr]) -> list[Expr]:
 
 
 def derivative(expr: Expr, by: Expr) -> Expr:
-    """d expr / d by, simplified."""
+    """The derivative of an expression by a placeholder or another node, simplified."""
     return derivatives(expr, [by])[0]

@@ -1,4 +1,4 @@
-"""Expression trees over placeholders: immutable, interned (equal trees are one object), printable.
+"""Expression trees over placeholders: immutable and interned (equal trees are one object).
 
 `_1 * sigmoid(_2)` in Python and the same text read by `parse` give the same object, so identity is
 equality, a tree can be a dictionary key, and common subexpressions are shared by construction.
@@ -50,10 +50,10 @@ def _intern(cls: type, key: tuple, **fields: Any) -> Any:
 
 
 class Expr:
-    """A node of an expression; Python's operators build larger ones.
+    """A node of an expression. Python's operators on nodes build larger expressions.
 
-    `&`, `|`, `~` are and, or, not; `<` and its kin compare elementwise, but `==` compares the trees
-    (equal trees are the same object): elementwise equality is `formulas.eq`.
+    `&`, `|`, `~` are and, or, not. `<`, `<=`, `>`, `>=` compare elementwise, but `==` compares the
+    trees (equal trees are the same object): elementwise equality is `formulas.eq`.
     """
 
     __slots__ = ("__weakref__", "arguments")
@@ -69,29 +69,29 @@ class Expr:
         return self
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The element type, given those of the placeholders."""
+        """The element type of the value, given the types of the placeholders by number."""
         raise NotImplementedError
 
     def text(self) -> str:
-        """The formula, which `parse` reads back to this very object."""
+        """The formula as text; `parse` reads it back to the same object."""
         done: dict[Expr, Text] = {}
         for node in self.walk():
             done[node] = node._text([done[a] for a in node.arguments])
         return done[self][0]
 
     def _text(self, arguments: Sequence[Text]) -> Text:
-        """The text of this node, its arguments' being known."""
+        """The text of this node, given the texts of its arguments."""
         raise NotImplementedError
 
     @property
     def digest(self) -> str:
-        """A stable hash of the content, the same in every process."""
+        """A hash of the text, the same in every process."""
         import hashlib  # 2 ms, for OpenSSL
 
         return hashlib.sha1(self.text().encode()).hexdigest()
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Every distinct node once, arguments before what uses them; none below a known one."""
+        """Each distinct node once, after its arguments, without `known` nodes and their arguments."""
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:
@@ -106,11 +106,11 @@ class Expr:
                 stack.extend((a, False) for a in reversed(node.arguments))
 
     def placeholders(self) -> list[int]:
-        """Numbers of the placeholders that occur, ascending."""
+        """The numbers of the placeholders that occur, ascending."""
         return sorted(n.number for n in self.walk() if isinstance(n, Placeholder))
 
     def substitute(self, replacements: Mapping[Expr, Expr]) -> Expr:
-        """The tree with some nodes (usually placeholders) replaced."""
+        """The tree with nodes replaced, usually placeholders."""
         made: dict[Expr, Expr] = {}
         for node in self.walk():
             if node in replacements:
@@ -215,7 +215,7 @@ class Placeholder(Expr):
 
 
 class Constant(Expr):
-    """A plain number; it takes the type of what it meets (a truth value is of type bool)."""
+    """A number of the formula, of a weak type, or a truth value of type bool."""
 
     __slots__ = ("value",)
     value: Number
@@ -231,14 +231,14 @@ class Constant(Expr):
         return constant_text(self.value)
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """Weak for numbers."""
+        """A weak type for numbers, bool for truth values."""
         if isinstance(self.value, bool):
             return Type.BOOL
         return Type.WEAK_INT if isinstance(self.value, int) else Type.WEAK_FLOAT
 
 
 class Apply(Expr):
-    """A function of the table applied to arguments."""
+    """A function of FUNCTIONS or a reduction, applied to arguments."""
 
     __slots__ = ("function",)
     function: Function
@@ -256,7 +256,7 @@ class Apply(Expr):
         return call_text(self.function.name, arguments, of_number)
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """By the function's rule; shared subtrees are visited once."""
+        """The type by the function's rule; shared subtrees are visited once."""
         types: dict[Expr, Type] = {}
         for node in self.walk():
             if isinstance(node, Apply):
@@ -307,14 +307,17 @@ def as_expr(value: Operand) -> Expr:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One function of the table; calling it builds an expression."""
+    """A function of expressions; a call builds an expression."""
 
     name: str
     arity: int
     rule: Rule
     doc: str
     derivative: Callable[..., Sequence[Expr]] | None = None
-    """One partial derivative an argument; None: that of the definition."""
+    """Function of (value, arguments...) -> one partial derivative for each argument.
+
+    None: the derivative of the definition.
+    """
     definition: Callable[..., Expr] | None = None
     """The value in terms of other functions; None for a primitive."""
     onnx: str = ""

@@ -1,8 +1,8 @@
-"""The table of functions an expression may apply: types, derivative, meaning, each in one place.
+"""The table of functions that an expression may apply, with types, derivatives and definitions.
 
-A primitive has a kernel in every backend. A composite has a `definition` in terms of others, which
-a backend uses unless it has a kernel of its own. `derivative(value, *arguments)` gives one partial
-derivative an argument, `value` being the function's own node (tanh' is 1 - value * value).
+Every backend has an instruction for a primitive. A composite has a `definition` by other functions;
+a backend uses it unless it has an instruction. `derivative(value, *arguments)` gives one partial
+derivative for each argument; `value` is the applied function itself (tanh' is 1 - value * value).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ ALIASES = {
     "lrelu": "leaky_relu",
     "silu": "swish",
 }
-"""Other names a formula may use."""
+"""Other name that a formula may use -> name of the function."""
 
 CASTS = {t.value: t for t in Type if not t.is_weak}
-"""Function-like names that change the element type."""
+"""Name of a function that converts to an element type -> the type."""
 
 _ZERO, _ONE = Constant(0), Constant(1)
 
@@ -59,12 +59,12 @@ def _add(
 
 
 def _flat(*arguments: Expr) -> Partials:
-    """Partials of a function that is constant wherever it is smooth."""
+    """The partial derivatives, all 0, of a function that is piecewise constant."""
     return [_ZERO] * (len(arguments) - 1)
 
 
 def _truth(condition: Expr) -> Expr:
-    """The condition as 0 or 1, whatever number it is."""
+    """The condition as a truth value: a number that is not 0 is true."""
     is_truth = isinstance(condition, Apply) and condition.function.rule in (_C, _L)
     return condition if is_truth else ne(condition, 0)
 

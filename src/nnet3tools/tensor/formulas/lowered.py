@@ -1,8 +1,8 @@
-"""Formulas lowered: typed instructions over operands, from which every backend emits its code.
+"""Typed instructions over operands: the form of a formula from which every backend emits code.
 
-Here types are settled, conversions become explicit, functions that a backend has no instruction for
-are written out by their definitions, constants are folded and common subexpressions shared; a
-backend only says how each instruction is spelt.
+Lowering settles types, makes conversions explicit, writes out functions that a backend has no
+instruction for, folds constants and shares common subexpressions. A backend only says how each
+instruction is spelt.
 
 float16 is computed in float32 and rounded where it is stored; plain numbers are computed in 64 bits
 until they meet an array's type.
@@ -64,13 +64,13 @@ def _no_rewrite(name: str, compute: Type) -> Definition | None:
 
 @dataclass(frozen=True)
 class Target:
-    """A backend as formulas are lowered for it."""
+    """A backend that formulas are lowered for."""
 
     device: str
     functions: Collection[str]
-    """Functions that it has instructions for; others are replaced by their definitions."""
+    """Functions with an instruction; other functions are replaced by their definitions."""
     rewrite: Callable[[str, Type], Definition | None] = _no_rewrite
-    """Its own definition of a function in a type, if it has one."""
+    """(function, type) -> the backend's own definition of the function, or None."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Lowering:
     types: Sequence[Type]
     target: Target
     instructions: list[Instruction] = field(default_factory=list)
-    """In an order in which they can be executed."""
+    """All instructions, inputs before the instructions that use them."""
     _known: dict[Any, Instruction] = field(default_factory=dict)
 
     def lower(self, expr: Expr) -> Instruction:
@@ -92,7 +92,7 @@ class Lowering:
         return self._lower(simplify(expr), operands)
 
     def cast(self, given: Instruction, to: Type) -> Instruction:
-        """The value as another type."""
+        """The instruction that converts a value to a type, or the value if it has the type."""
         if given.type is to:
             return given
         if given.kind is Kind.CONSTANT:
@@ -168,7 +168,7 @@ class Lowering:
 
 
 def held_dtype(element_type: Type) -> np.dtype:
-    """The dtype of a value of a type: 64 bits for plain numbers."""
+    """The dtype in which values of a type are computed: 64 bits for plain numbers."""
     if element_type is Type.WEAK_FLOAT:
         return np.dtype(np.float64)
     if element_type is Type.WEAK_INT:
@@ -180,7 +180,7 @@ V = TypeVar("V")
 
 
 def used(values: Sequence[V], roots: Sequence[V]) -> list[V]:
-    """The values (instructions, or a backend's steps) that some root needs, in order."""
+    """The values that some root needs, in the order of `values`; each value has `inputs`."""
     needed: set[Any] = set(roots)
     for value in reversed(values):
         if value in needed:

@@ -1,7 +1,8 @@
-"""Simplification: constants folded, neutral elements dropped, powers made cheap.
+"""Simplification of expressions: fold constants, drop neutral elements, replace small powers.
 
-Everything holds for all finite values; `0 * x` becomes 0 even where x may be infinite, as one wants
-of a derivative's formula. Types are kept: only weak numbers (see types) are dropped or folded.
+The simplified expression has the same value for all finite operands. `0 * x` becomes 0 although x
+may be infinite, because derivatives contain such terms. Types stay: only plain numbers (weak types,
+see types.py) are dropped or folded.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _FOLD: dict[str, Callable[..., Number]] = {
 
 
 def _number(node: Expr) -> Number | None:
-    """The value of a plain number (not of a truth value)."""
+    """The value of a node that is a number; None for other nodes and for truth values."""
     if isinstance(node, Constant) and not isinstance(node.value, bool):
         return node.value
     return None
@@ -103,7 +104,7 @@ def _mul(a: Expr, b: Expr) -> Expr | None:
 
 
 def _is_bool(node: Expr) -> bool:
-    """Whether it surely is or might be a truth value, whose arithmetic changes the type."""
+    """Whether the node is a truth value. Arithmetic on truth values gives integers."""
     if isinstance(node, Constant):
         return isinstance(node.value, bool)
     return isinstance(node, Apply) and node.function.rule in (Rule.COMPARE, Rule.LOGIC)
@@ -158,7 +159,7 @@ _RULES: dict[str, Callable[..., Expr | None]] = {
 
 
 def _step(node: Apply) -> Expr:
-    """One node over simplified arguments, simplified as far as its own rules go."""
+    """The node simplified by its own rules; its arguments are simplified already."""
     if (folded := _fold(node.function.name, node.arguments)) is not None:
         return folded
     rule = _RULES.get(node.function.name)
@@ -169,10 +170,10 @@ def _step(node: Apply) -> Expr:
 
 
 def simplify(expr: Expr, made: dict[Expr, Expr] | None = None) -> Expr:
-    """An expression of equal value (see the module's text for the exceptions), never larger.
+    """The simplified expression, which is never larger.
 
-    `made` remembers what has been simplified, so that an expression that grows step by step takes
-    linear time.
+    `made` maps nodes to simplified nodes and is extended. A caller that simplifies a growing
+    expression step by step passes the same dictionary, so that the time stays linear.
     """
     made = {} if made is None else made
     for node in expr.walk(made):

@@ -1,4 +1,4 @@
-"""Assignments of expressions to placeholders: what an Element does."""
+"""Assignments of expressions to placeholders."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ __all__ = ["Assignments", "assign"]
 
 @dataclass(frozen=True)
 class Assignments:
-    """Placeholders and their new values, all in terms of the operands' old contents."""
+    """New values of some placeholders, as expressions of the operands' old contents."""
 
     items: tuple[tuple[Placeholder, Expr], ...]
 
     @functools.cached_property
     def targets(self) -> list[int]:
-        """Numbers of the placeholders that are overwritten, in order."""
+        """The numbers of the assigned placeholders, in order."""
         return [operand.number for operand, _ in self.items]
 
     def values(self) -> dict[Expr, Expr]:
-        """New value of each assigned placeholder."""
+        """The new value of each assigned placeholder."""
         return dict(self.items)
 
     def then(self, later: Assignments) -> Assignments:
-        """Both, the later one winning where both assign."""
+        """These assignments and later ones, which replace values of the same placeholders."""
         return Assignments(tuple((self.values() | later.values()).items()))  # type: ignore[arg-type]
 
     def num_operands(self) -> int:
-        """The highest placeholder number that occurs."""
+        """The highest number of a placeholder that occurs: an operator takes as many operands."""
         used = [n for _, value in self.items for n in value.placeholders()]
         return max([*used, *self.targets])
 
     @functools.cached_property
     def reduces_rows(self) -> bool:
-        """Whether some value is of a whole row, so that rows must not be cut."""
+        """Whether a value contains a row reduction, so that a row cannot be divided into parts."""
         return self._applies(ROW_REDUCTIONS)
 
     @functools.cached_property
     def reduces_columns(self) -> bool:
-        """Whether some value is of a whole column, so that all rows must be read for it."""
+        """Whether a value contains a column reduction, which needs all rows before it is known."""
         return self._applies(COLUMN_REDUCTIONS)
 
     def _applies(self, functions: Mapping[str, Function]) -> bool:
@@ -51,21 +51,21 @@ class Assignments:
         return any(isinstance(n, Apply) and n.function.name in functions for n in nodes)
 
     def text(self) -> str:
-        """Formula text that reads back to equal assignments (of old contents)."""
+        """The assignments as formula text."""
         return "; ".join(f"{target.text()} = {value.text()}" for target, value in self.items)
 
     @property
     def digest(self) -> str:
-        """A stable hash of the content."""
+        """A hash of the text, the same in every process."""
         import hashlib  # 2 ms, for OpenSSL
 
         return hashlib.sha1(self.text().encode()).hexdigest()
 
     def __and__(self, other: Assignments) -> Assignments:
-        """Both at once: the other's values are of the old contents too."""
+        """Both assignments; the values of both refer to the operands' old contents."""
         return self.then(other)
 
 
 def assign(target: Placeholder, value: Operand) -> Assignments:
-    """The Python form of `target = value`."""
+    """The assignment `target = value`."""
     return Assignments(((target, as_expr(value)),))

@@ -1,7 +1,8 @@
-"""The element types of expressions and how they promote.
+"""The element types of expressions, and the common type of two types.
 
-Strong types belong to arrays, weak ones to plain numbers (constants, Python scalars), which take
-the type of what they meet. Promotion goes up bool, int32 / uint32, float16, float32, float64; int32
+Arrays have strong types. Plain numbers (constants, Python scalars, column reductions) have weak
+types: in a function of a number and an array, the number takes the array's type. The order of
+promotion is bool, int32 / uint32, float16, float32, float64; int32
 with uint32 gives float64, the smallest type here that holds both; an integer with a float gives
 that float.
 """
@@ -19,7 +20,7 @@ __all__ = ["Rule", "Type", "dtype_of", "promote", "result_type", "type_of_dtype"
 
 
 class Type(enum.Enum):
-    """An element type; the value is NumPy's (and CUDA's) name of it."""
+    """An element type. The value of the enum member is NumPy's name of the type."""
 
     BOOL = "bool"
     INT32 = "int32"
@@ -32,12 +33,12 @@ class Type(enum.Enum):
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a floating-point type, strong or weak."""
+        """Whether this is a floating-point type, strong or weak."""
         return self in _FLOATS
 
     @property
     def is_weak(self) -> bool:
-        """Whether it is the type of a plain number."""
+        """Whether this is the type of a plain number."""
         return self in (Type.WEAK_INT, Type.WEAK_FLOAT)
 
 
@@ -65,7 +66,7 @@ class Rule(enum.Enum):
 
 
 def type_of_dtype(dtype: np.dtype) -> Type:
-    """The Type of a NumPy (or CuPy) dtype; ProgramError if expressions do not know it."""
+    """The Type of a NumPy or CuPy dtype; ProgramError if expressions have no such type."""
     found = _BY_DTYPE.get(dtype)
     if found is None:
         known = ", ".join(t.value for t in _RANK)
@@ -104,7 +105,7 @@ def promote(a: Type, b: Type) -> Type:
 
 
 def result_type(rule: Rule, arguments: Sequence[Type]) -> Type:
-    """The type of a function's value by its rule and its arguments' types."""
+    """The type of a function's value, given the types of its arguments."""
     if rule is Rule.COMPARE or rule is Rule.LOGIC:
         return Type.BOOL
     if rule is Rule.TOTAL:
@@ -116,7 +117,7 @@ def result_type(rule: Rule, arguments: Sequence[Type]) -> Type:
 
 
 def compute_type(rule: Rule, arguments: Sequence[Type]) -> Type:
-    """The type arguments are brought to before the function is applied."""
+    """The type to which the arguments are converted before the function is applied."""
     relevant = arguments[1:] if rule is Rule.CHOOSE else arguments
     found = relevant[0]
     for other in relevant[1:]:

@@ -14,25 +14,25 @@ _DOT_BLOCK = 1 << 12
 
 @implements("copy", "numpy")
 def copy(out: np.ndarray, src: np.ndarray) -> None:
-    """Broadcast copy with conversion."""
+    """Copy src, which may be broadcast and is converted."""
     np.copyto(out, src, casting="unsafe")
 
 
 @implements("fill", "numpy")
 def fill(out: np.ndarray, value: float) -> None:
-    """Set every element."""
+    """Set every element of out."""
     out.fill(value)
 
 
 @implements("scale", "numpy")
 def scale(out: np.ndarray, alpha: float) -> None:
-    """Multiply in place."""
+    """Multiply out by alpha."""
     np.multiply(out, out.dtype.type(alpha), out=out)
 
 
 @implements("add", "numpy")
 def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
-    """Add alpha times src, by blocks of rows unless alpha is 1 or -1; nothing, like BLAS, if 0."""
+    """Add alpha times src to out. As in BLAS, src is not read if alpha is 0."""
     if alpha == 0.0:
         return
     if alpha == 1.0:
@@ -54,7 +54,7 @@ def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
 
 @implements("dot", "numpy")
 def dot(a: np.ndarray, b: np.ndarray) -> float:
-    """Float32 products summed in blocks, the blocks in float64."""
+    """The inner product. float32 products are added in blocks, and the blocks in float64."""
     if a.ndim == 0:
         return float(a) * float(b)
     if a.dtype == np.float64:
@@ -70,5 +70,5 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _dot_rows(a: np.ndarray, b: np.ndarray) -> float:
-    """Sum over all rows of the dot products of rows, which matmul leaves to BLAS."""
+    """The sum over all rows of the dot products of rows, each computed by BLAS through matmul."""
     return float(np.matmul(a[..., None, :], b[..., :, None]).sum(dtype=np.float64))

@@ -101,7 +101,7 @@ def thread_setter() -> Callable[[int], None] | None:
 
 
 def _row_stride(matrix: np.ndarray) -> int:
-    """The leading dimension of a row-major matrix, 0 if it is none that BLAS can take."""
+    """The leading dimension of a row-major matrix; 0 if BLAS cannot take the matrix."""
     (rows, columns), (down, along) = matrix.shape, matrix.strides
     item = matrix.itemsize
     if columns > 1 and along != item:
@@ -112,14 +112,14 @@ def _row_stride(matrix: np.ndarray) -> int:
 
 
 def _layout(matrix: np.ndarray, trans: bool) -> tuple[bool, int]:
-    """(transposed, leading dimension) as BLAS wants it; leading dimension 0 if it cannot be."""
+    """(transposed, leading dimension) for BLAS; dimension 0 if BLAS cannot take the matrix."""
     if stride := _row_stride(matrix):
         return trans, stride
     return not trans, _row_stride(matrix.T)
 
 
 class Gemm(NamedTuple):
-    """A product as BLAS takes it: out = alpha op(a) op(b) + beta out, all with row strides."""
+    """The arguments of BLAS for out = alpha op(a) op(b) + beta out, with strides of rows."""
 
     function: Any
     out: np.ndarray
@@ -140,7 +140,7 @@ class Gemm(NamedTuple):
         return bool(self.function.argtypes[3] is ctypes.c_int64)
 
     def bound(self, alpha: float, beta: float) -> Callable[[], Any]:
-        """What does it."""
+        """A callable that computes the product."""
         arguments = (
             _ROW_MAJOR, _TRANS if self.flip_a else _NO_TRANS, _TRANS if self.flip_b else _NO_TRANS,
             *self.out.shape, self.inner, alpha, address(self.a), self.stride_a,

@@ -1,4 +1,4 @@
-"""Operands as given to shapes and types a formula can work with."""
+"""The types and shapes of a formula's operands, and memory that operands share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _type(operand: Any) -> Type:
 
 
 def is_number(operand: Any) -> bool:
-    """Whether it is a Number (tensor/number.py): a plain number, but what it is changes."""
+    """Whether the operand is a Number (tensor/number.py): its value is read at each run."""
     return getattr(operand, "is_host_number", False)
 
 
@@ -40,9 +40,9 @@ def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
 
 
 def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None:
-    """All arrays as vectors, if each is either contiguous and of the full shape or one number.
+    """The operands with all arrays as vectors.
 
-    Vectors cut into tiles of equal size whatever the shape was. None where it cannot be done.
+    None if an array has several elements and is not contiguous with the full shape.
     """
     for operand in operands:
         if isinstance(operand, np.ndarray):
@@ -77,7 +77,7 @@ def overlap(target: np.ndarray, other: np.ndarray) -> str:
 def _apart_in_columns(a: np.ndarray, b: np.ndarray, distance: int) -> bool:
     """Whether two matrices are different columns of one, `distance` bytes from a to b.
 
-    The blocks of an LSTM are such; the search for common elements would take long for them.
+    The gates of an LSTM are such matrices, and NumPy's search for common elements is slow on them.
     """
     if not (a.ndim == b.ndim == 2 and a.strides[0] == b.strides[0] > 0):
         return False

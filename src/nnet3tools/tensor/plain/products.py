@@ -49,7 +49,7 @@ def bind_prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], Any]:
-    """The product bound; of large ones two threads do a half each."""
+    """A callable that computes the product. Two threads do half of a large product each."""
     if min(out.ndim, a.ndim, b.ndim) < 2:
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
     left = a.swapaxes(-1, -2) if trans_a else a
@@ -64,14 +64,14 @@ def bind_prod(
 
 
 def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two threads are to do a product; BLAS does but half of a symmetric one."""
+    """Whether two threads share a product. BLAS computes only half of a symmetric product."""
     if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
         return False
     return out.size * left.shape[1] >= SHARED
 
 
 def is_symmetric(left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether a product is of a matrix and its transpose."""
+    """Whether `right` is the transpose of `left`, in the same memory."""
     if left.shape != right.shape[::-1] or left.strides != right.strides[::-1]:
         return False
     return address(left) == address(right)
@@ -80,7 +80,7 @@ def is_symmetric(left: np.ndarray, right: np.ndarray) -> bool:
 def _halves(
     out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The operands of both halves: of the rows, or of the columns if there are more of them."""
+    """(out, a, b) for each half of the rows of out, or of its columns if there are more of them."""
     rows, columns = out.shape
     middle = max(rows, columns) // CUT // 2 * CUT
     for half in (slice(middle), slice(middle, None)):
@@ -94,7 +94,7 @@ def _bind(
     out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
     alpha: float, beta: float,
 ) -> Callable[[], Any]:  # fmt: skip
-    """Matmul for a plain product (it knows symmetric ones), gemm for the others."""
+    """A callable: matmul for alpha 1 and beta 0 (it uses symmetry), BLAS's gemm otherwise."""
     left = a.swapaxes(-1, -2) if trans_a else a
     right = b.swapaxes(-1, -2) if trans_b else b
     if left.shape[-1] == 0 or out.size == 0:
@@ -109,7 +109,7 @@ def _bind(
 
 
 def _scale(out: np.ndarray, beta: float) -> None:
-    """The result of a product over nothing: a multiple of out."""
+    """Multiply out by beta: the result if the inner dimension is 0."""
     if beta == 0.0:
         out.fill(0.0)
     elif beta != 1.0:
@@ -119,7 +119,7 @@ def _scale(out: np.ndarray, beta: float) -> None:
 def _blocks(
     out: np.ndarray, left: np.ndarray, right: np.ndarray, alpha: float, beta: float
 ) -> None:
-    """By blocks of rows, the product of each in scratch while it is added."""
+    """Add the product to out by blocks of rows; the product of a block is in scratch memory."""
     rows = max(64, _BLOCK_BYTES // max(1, out[..., :1, :].nbytes))
     factor = out.dtype.type(alpha)
     for start in range(0, out.shape[-2], rows):

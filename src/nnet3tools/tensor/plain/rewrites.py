@@ -88,6 +88,6 @@ _BY_TYPE: dict[tuple[str, Type], Callable[..., Expr]] = {
 
 
 def rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """The definition to use for a function computed in this type; None to leave it as it is."""
+    """The definition of a function computed in a type; None if NumPy has a fast ufunc."""
     held_in = Type.FLOAT64 if compute is Type.WEAK_FLOAT else compute
     return _ANY.get(name) or _BY_TYPE.get((name, held_in))
