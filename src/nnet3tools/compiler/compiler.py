@@ -1,8 +1,8 @@
 """From a request to an unoptimized program (Kaldi's Compiler, nnet-compile.cc).
 
 The program allocates and zeroes all matrices, runs forward step by step, then, after a marker,
-backward through the steps that have derivatives, and deallocates what nobody asked for. Its
-commands and numbering are Kaldi's.
+backward through the steps that have derivatives, and deallocates matrices that the user does not
+get. Its commands and numbering are Kaldi's.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Compiler:
     ) -> Computation:
         """The unoptimized program for a request, or for several as segments of one program.
 
-        `after_exploring` may look at the graph of each request before it is pruned.
-        Raises RequestError if the network cannot do it, naming an output row and what it lacks.
+        `after_exploring` is called with the graph of each request before it is pruned.
+        RequestError, with an output row and a missing input, if a request cannot be computed.
         """
         _check_segments(requests)
         builder = GraphBuilder(self.plan, expect_all=True)
@@ -237,18 +237,18 @@ class _Emitter:
 
 
 def _facts_of(info: StepInfo) -> ComponentFacts:
-    """Of the component of a component's step."""
+    """Facts about the component of a component step."""
     assert info.facts.of_component is not None
     return info.facts.of_component
 
 
 def _ends_with_n1(indexes: IndexArray) -> bool:
-    """Whether shortcut compilation may be going on, which will ask for these indexes."""
+    """Whether the last sequence is n = 1, as in shortcut compilation, which needs such indexes."""
     return len(indexes) > 0 and int(indexes[-1, 0]) == 1
 
 
 def _add_debug_info(infos: Sequence[StepInfo], computation: Computation) -> None:
-    """Say of each matrix which cindexes its rows are about."""
+    """Store for each matrix the cindexes of its rows."""
     none = MatrixDebugInfo(False, np.empty(0, np.int32), np.empty((0, 3), np.int32))
     debug: list[DebugInfo] = [none] * len(computation.matrices)
     for info in infos:

@@ -1,8 +1,8 @@
 """Commands for descriptors: sums of rows forward, and their derivatives backward.
 
 Kaldi's Compiler::CompileForwardSumDescriptor, CompileBackwardSumDescriptor and what they call
-(nnet-compile.cc). Matrices start out zero, so that everything is an addition; the optimizer turns
-what it can into copies.
+(nnet-compile.cc). Matrices start from zero, so each command is an addition; the optimizer turns
+additions into copies where it can.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["DescriptorCompiler"]
 
 
 class _PerStep(NamedTuple):
-    """A number of each step; the last entry, -1, is for step -1."""
+    """One number for each step; the last entry, for step -1, is -1."""
 
     numbers: list[int]
     array: IntArray
@@ -85,9 +85,9 @@ class DescriptorCompiler:
     def _columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> Iterable[Column | int]:
-        """Split the sum over these locations, of some nodes only (None: of all).
+        """Split a sum over locations of `nodes` (None: of all nodes) into columns.
 
-        A column that is all of a submatrix, row for row, is just the number of that.
+        A column that equals a whole submatrix, row for row, is returned as the submatrix's number.
         """
         if (simple := self._simple_columns(locations, submatrix_of, nodes)) is not None:
             return simple
@@ -100,9 +100,9 @@ class DescriptorCompiler:
     def _simple_columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> list[Column | int] | None:
-        """The result of split_locations for a sum each term of which is of a step of its own.
+        """The columns of a sum in which each term comes from a single step, as almost always.
 
-        That is nearly every sum; None for the others.
+        None for all other sums, which need split_locations.
         """
         if SEVERAL in locations.step_of_term:
             return None
@@ -127,7 +127,7 @@ class DescriptorCompiler:
         ]
 
     def _rows(self, submatrix: int, constant: Constants) -> int:
-        """The rows of a submatrix that have a constant."""
+        """The submatrix of the rows to which a constant is added."""
         if constant.num_rows == self._num_rows(submatrix):
             return submatrix
         return self._computation.new_submatrix(submatrix, constant.first_row, constant.num_rows)

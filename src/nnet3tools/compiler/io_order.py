@@ -1,4 +1,4 @@
-"""Where a program exchanges matrices with its user: inputs first, outputs last in each segment."""
+"""Order of inputs and outputs: inputs at the start, outputs at the end of each segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXCHANGE = (AcceptInput, ProvideOutput)
 
 
 def segments(commands: list[Command]) -> list[tuple[int, int]]:
-    """(first, end) of the stretches of commands between NoOperationMarkers."""
+    """(begin, end) of each range of commands between NoOperationMarkers."""
     marks = [i for i, command in enumerate(commands) if isinstance(command, NoOperationMarker)]
     return list(zip([0, *(m + 1 for m in marks)], [*marks, len(commands)], strict=True))
 

@@ -2,9 +2,9 @@
 
 A location is a (submatrix, row) pair. "Rows i of the output is the sum of these locations" is a
 pair of arrays (rows, terms), submatrices and rows, padded at the end of each row with -1. It is
-split into columns, one location (or none, -1) a row, so that as many columns as possible draw on
-one submatrix only; for the backward direction also so that no two rows of a column that go to the
-same place collide (Kaldi's SplitLocations and SplitLocationsBackward, nnet-compile-utils.cc).
+split into columns with one location (or none, -1) for each row, so that as many columns as possible
+use one submatrix only. For the backward direction, rows of a column must also not add to the same
+location at the same time (Kaldi's SplitLocations and SplitLocationsBackward).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = [
 
 
 class Column(NamedTuple):
-    """One location a row of the output."""
+    """One location for each row of the output."""
 
     submatrix: int
-    """The submatrix of all its locations; 0 if there are several."""
+    """The submatrix of all locations; 0 if there are several submatrices."""
     submatrices: IntArray
     """(rows,); -1 for no location."""
     rows: IntArray
@@ -76,9 +76,9 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
 
 
 def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
-    """The columns of a sum of one term, or where every submatrix has a column of its own already.
+    """The columns of a sum whose columns each have one submatrix; None for all other sums.
 
-    (Why in reverse: see DescriptorCompiler._simple_columns, which finds most such sums before.)
+    They are reversed for the reason given in DescriptorCompiler._simple_columns.
     """
     width = submatrices.shape[1]
     constant = (submatrices == submatrices[:1]).all(axis=0).tolist()
@@ -95,7 +95,7 @@ def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] 
 def _take_frequent(
     submatrices: IntArray, rows: IntArray, frequent: list[int]
 ) -> tuple[list[Column], IntArray]:
-    """A column for each of these submatrices, and the submatrices without what these took."""
+    """One column for each submatrix in `frequent`, and the submatrices of the remaining terms."""
     columns = []
     left = submatrices.copy()
     for submatrix in frequent:
@@ -112,7 +112,7 @@ def _take_frequent(
 
 
 def _frequent_submatrices(submatrices: IntArray, cutoff: int) -> list[int]:
-    """Submatrices that occur more often than the cutoff, the last met (row by row) first."""
+    """Submatrices that occur more often than the cutoff, in reverse order of first occurrence."""
     flat = submatrices.ravel()
     flat = flat[flat >= 0]
     values, first, counts = np.unique(flat, return_index=True, return_counts=True)
@@ -128,10 +128,10 @@ def _column(submatrices: IntArray, rows: IntArray) -> Column:
 
 
 def reversible_columns(column: Column) -> list[Column]:
-    """Split a column so that in each part no two rows that go to the same place collide.
+    """Split a column for the backward direction, so that the rows of a part can be added together.
 
-    In a part of one submatrix all rows with the same location are neighbours (but for rows
-    without any); in a part of several submatrices no location is repeated.
+    In a part with one submatrix, rows with the same location are neighbours, not counting rows
+    without location. In a part with several submatrices, no location is repeated.
     """
     if column.submatrix == -1:
         return []
@@ -143,7 +143,7 @@ def reversible_columns(column: Column) -> list[Column]:
 
 
 def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
-    """One column for each number; rows without location have number -1."""
+    """One column for each value in `number`; rows without location have number -1."""
     if number is None:
         return [column]
     return [
@@ -168,7 +168,7 @@ def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.int
 
 
 def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
-    """For each row the how-manieth run of its value it is in; None if no value has two runs."""
+    """For each row, the number of earlier runs of its value; None if no value has two runs."""
     values, begins, ends = row_runs(rows)
     occurrence = _occurrence(values)
     if occurrence is None:
@@ -179,7 +179,7 @@ def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
 
 
 def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
-    """Number of equal values before each (-1 for negative ones); None if no value repeats."""
+    """For each value, the number of equal values before it (-1 if negative); None if all differ."""
     if _no_repeats(values, values >= 0):
         return None
     order = np.argsort(values, kind="stable")
@@ -193,7 +193,7 @@ def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
 
 
 def _no_repeats(values: NDArray[np.integer], present: BoolArray) -> bool:
-    """Whether no value but negative ones occurs twice."""
+    """Whether no value, apart from negative values, occurs twice."""
     if not all_true(present):
         values = values[present]
     if is_increasing(values):

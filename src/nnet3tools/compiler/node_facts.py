@@ -25,18 +25,18 @@ class PartFacts:
     dim: int
     first_leaf: int
     end_leaf: int
-    """Its leaves' numbers among those of the whole descriptor."""
+    """Numbers of its leaves, counted in the whole descriptor."""
     descriptor: SumDescriptor
     constant: float | None
-    """What stands in all rows before anything is added; None if that differs from row to row."""
+    """The constant in all rows, to which terms are added; None if it differs between rows."""
     nodes_of_scale: tuple[tuple[float, frozenset[int]], ...] | None
-    """The nodes that each scale is put on, by increasing scale; mostly one scale, 1. None if one
-    node has several, so that terms must be told apart by leaf and row (Kaldi refuses that)."""
+    """(scale, its nodes) by increasing scale; mostly the only scale is 1. None if a node has
+    several scales, so that terms are distinguished by leaf and row (Kaldi refuses that)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """One node."""
+    """Facts about one node."""
 
     dim: int
     stride_type: StrideType
@@ -46,7 +46,7 @@ class NodeFacts:
 
 
 class FactsOfNodes(dict[int, NodeFacts]):
-    """Facts by node, found when they are first asked for: most requests need some nodes only."""
+    """Facts by node, computed at first use, because most requests need a part of the nodes."""
 
     def __init__(self, nnet: Nnet) -> None:
         super().__init__()

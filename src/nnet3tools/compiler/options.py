@@ -25,4 +25,4 @@ class CompilerOptions:
         "Determines how many computations the computation-cache will store (most-recently-used).",
     )
     output_debug_info: bool = field(default=True, metadata={"hidden": True})
-    """Keep which cindexes each matrix is about; passes and printing use it."""
+    """Keep the cindexes of each matrix's rows, which passes and printing use."""

@@ -1,4 +1,4 @@
-"""From steps to matrices: places of each step's value and derivative, and terms of its rows.
+"""From steps to matrices: submatrices of each step's value and derivative, terms of its rows.
 
 Kaldi's Compiler::ComputeDerivNeeded, CreateStepInfo and ComputeInputLocationsList in
 nnet-compile.cc, with the same numbering of matrices and submatrices.
@@ -32,7 +32,7 @@ __all__ = ["SEVERAL", "Constants", "Locations", "ScaledTerms", "StepInfo", "crea
 _NO_ID = np.iinfo(np.int32).max
 
 SEVERAL = -2
-"""In place of a step: there are several."""
+"""Stands in place of a step number if there are several steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Locations:
     steps: IntArray
     rows: IntArray
     step_of_term: list[int]
-    """For each term the step (or -1) that it comes from in all rows; SEVERAL if not in all."""
+    """For each term, the step (or -1) that all its rows come from; SEVERAL if they differ."""
     is_whole: list[bool]
-    """For each term whether it is all rows of one step, in their order."""
+    """For each term, whether it consists of all rows of one step in order."""
 
 
 class ScaledTerms(NamedTuple):
@@ -55,7 +55,7 @@ class ScaledTerms(NamedTuple):
 
     alpha: float
     nodes: frozenset[int] | None
-    """The terms are those of these nodes; None: all."""
+    """Only terms of these nodes; None: all terms."""
     locations: Locations
 
 
@@ -76,12 +76,12 @@ class StepInfo:
     value: int = 0
     deriv: int = 0
     value_parts: list[int] = field(default_factory=list)
-    """For a descriptor one submatrix a part."""
+    """For a descriptor, one submatrix for each part."""
     deriv_parts: list[int] = field(default_factory=list)
     terms: list[list[ScaledTerms]] = field(default_factory=list)
-    """For a descriptor one entry a part."""
+    """For a descriptor, one entry for each part."""
     constants: list[list[Constants]] = field(default_factory=list)
-    """For a descriptor one entry a part."""
+    """For a descriptor, one entry for each part."""
     precomputed: int = 0
     """Number of its precomputed indexes in the program."""
 
@@ -141,8 +141,10 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
 def _by_scale(
     part: PartFacts, terms: IntArray, members: Sequence[StepInfo]
 ) -> Iterator[tuple[list[tuple[float, frozenset[int] | None]], IntArray]]:
-    """The part's terms: once with the nodes of each scale, or, if one node has several scales, for
-    each scale those that have it.
+    """The part's terms for each scale.
+
+    All entries have the same terms and differ in nodes; if one node has several scales, each entry
+    has the terms of its scale only.
     """
     if (nodes_of_scale := part.nodes_of_scale) is not None:
         one = len(nodes_of_scale) == 1
@@ -158,7 +160,7 @@ def _by_scale(
 def _constants(
     part: PartFacts, terms: IntArray, ends: NDArray[np.int64]
 ) -> Iterator[list[Constants]]:
-    """The constants other than zero of consecutive rows, those before each of `ends`."""
+    """For consecutive ranges of rows, which end at `ends`: the constants other than zero."""
     starts = np.concatenate([[0], ends[:-1]]).tolist()
     if part.constant is not None:
         for start, end in zip(starts, ends.tolist(), strict=True):
@@ -179,7 +181,7 @@ def _constants(
 def _split_by_step(
     steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
 ) -> Iterator[Locations]:
-    """The locations of consecutive rows, those before each of `ends`."""
+    """For consecutive ranges of rows, which end at `ends`: their locations."""
     if len(ends) == 1:  # most nodes
         yield _of_one_step(steps, rows, step_sizes)
         return
@@ -197,7 +199,7 @@ def _split_by_step(
 
 
 def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64]) -> Locations:
-    """The locations of all of these rows."""
+    """The locations of rows of one step."""
     first = steps[0]
     one_step = np.logical_and.reduce(steps == first, axis=0)
     in_order = np.logical_and.reduce(rows == np.arange(len(rows))[:, None], axis=0)
@@ -206,7 +208,7 @@ def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64])
 
 
 def _in_order(terms: IntArray) -> IntArray:
-    """Each row's ids increasing (which is the order of cindexes), -1 last."""
+    """Sort each row by increasing id, which is the order of cindexes, with -1 last."""
     if terms.shape[1] < 2:
         return terms
     # Mostly one order is right for all rows.
@@ -235,7 +237,7 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
 
 
 def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:
-    """Whether a step's derivative is needed for its own sake."""
+    """Whether the request or a parameter update needs a step's derivative directly."""
     node = info.step.node
     if info.step.is_input:
         spec = request.find_input(nnet.node_names[node])

@@ -1,4 +1,4 @@
-"""When submatrices are first and last touched: the questions that passes ask of an analysis."""
+"""AccessTimes: the first and last commands that access submatrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 
 def is_zeroing(command: Command) -> bool:
-    """Whether a command sets a submatrix to zero, as follows every allocation at first."""
+    """Whether a command sets a submatrix to zero, as the compiler does after each allocation."""
     return type(command) is SetConst and command.value == 0.0
 
 
@@ -31,9 +31,8 @@ def zeroings(analysis: Analysis) -> BoolArray:
 class AccessTimes:
     """Positions of accesses to the submatrices of one program (Kaldi's ComputationAnalysis).
 
-    Questions are asked of many submatrices at once, none of which may be 0. `end`, the number of
-    commands, stands for "never" where a first access is asked for and for "after everything"
-    where a last one is.
+    Methods take arrays of submatrices, none of which may be 0. The result `end`, the number of
+    commands, means "never" for a first access and "after all commands" for a last access.
     """
 
     def __init__(self, analysis: Analysis) -> None:
@@ -59,15 +58,15 @@ class AccessTimes:
         return self.analysis.variables.of_submatrix(submatrix)
 
     def first_nontrivial_access(self, submatrices: Ints) -> Ints:
-        """First command, zeroing aside, that touches any of each submatrix."""
+        """First command, apart from zeroing, that accesses any part of each submatrix."""
         return self._over_variables(np.minimum, self._first, submatrices)
 
     def last_access(self, submatrices: Ints) -> Ints:
-        """Last command that touches any of each submatrix; -1 if none does."""
+        """Last command that accesses any part of each submatrix; -1 if there is none."""
         return self._over_variables(np.maximum, self._last, submatrices)
 
     def last_write_access(self, submatrices: Ints) -> Ints:
-        """Last command that writes any of each submatrix; `end` for outputs; -1 if none does."""
+        """Last command that writes a part of each submatrix; `end` for outputs, -1 if none does."""
         last = self._over_variables(np.maximum, self._last_write, submatrices)
         matrices = self.analysis.variables.matrix_of_submatrix[submatrices]
         return np.where(self.analysis.is_output[matrices], self.end, last)
@@ -93,7 +92,7 @@ class AccessTimes:
 
 
 def _reduced(reduction: np.ufunc, values: Ints, owner: Ints, count: int) -> Ints:
-    """One value for each of `count` owners, who have at least one each and are in order."""
+    """Reduce values to one for each of `count` owners, which are sorted and have values each."""
     if count == 0:
         return np.empty(0, np.int64)
     return reduction.reduceat(values, np.searchsorted(owner, np.arange(count)))

@@ -1,4 +1,4 @@
-"""Hand memory on: replace "free this, allocate one of the same size" by a swap."""
+"""Reuse memory: replace freeing one matrix and allocating another of its shape by a swap."""
 
 from __future__ import annotations
 

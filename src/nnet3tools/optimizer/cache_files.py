@@ -1,10 +1,10 @@
 """Compiled programs kept in a file from one run to the next, in Kaldi's format.
 
-Kaldi's (CachingOptimizingCompiler::WriteCache in nnet-optimize.cc): the optimization options, then
-pairs of request and program. Behind them, where Kaldi no longer reads, ours has a seal: a digest of
-the network structure the programs were compiled for, one of all that stands before it, and the
-sizes of requests and programs, so that a program is read only when it is asked for. Kaldi's own
-files lack it: they are read whole, and the checker alone decides whether a program fits.
+Kaldi's form (CachingOptimizingCompiler::WriteCache) is the optimization options, then pairs of
+request and program. After them, where Kaldi no longer reads, this module writes a seal: a digest of
+the network structure, a digest of all bytes before the seal, and the sizes of requests and
+programs, so that each program is read only when it is needed. Kaldi's files have no seal: they are
+read whole, and the checker decides whether a program fits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, 
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """A program as it stands in a cache file, not read yet."""
+    """The bytes of a program from a cache file."""
 
     file: str
     nnet: Nnet
@@ -52,7 +52,7 @@ class StoredProgram:
         return read_computation(Reader(io.BytesIO(self.content), self.file, self.binary))
 
     def load(self) -> Computation | None:
-        """The program; None, and a warning, if it is none for its request."""
+        """The program; None, with a warning, if it does not fit its request."""
         try:
             computation = self._read()
             _check_entry(self.nnet, self.request, computation)
@@ -62,7 +62,7 @@ class StoredProgram:
         return computation
 
     def written(self, binary: bool) -> bytes:
-        """As it came, unless the form is another."""
+        """Its bytes in text or binary form, unchanged if the form is the same."""
         return self.content if binary == self.binary else _bytes_of(self._read(), binary)
 
 
@@ -70,10 +70,10 @@ Entry = tuple[ComputationRequest, Computation | Stored]
 
 
 def load_cache(rxfilename: str, compiler: CachingOptimizingCompiler) -> bool:
-    """Take over the programs of a cache file; whether it was used.
+    """Load the programs of a cache file; returns whether the file was used.
 
-    One that is missing, damaged, or made for another network or other options gets a warning and
-    is left alone: its programs will be compiled again.
+    A file that is missing, damaged, or for another network or options causes a warning and is not
+    used, so that its programs are compiled again.
     """
     if classify_input(rxfilename) is Kind.FILE and not os.path.exists(rxfilename):
         log.warning(
@@ -106,7 +106,7 @@ def _warn_unused(what: str, error: Exception) -> None:
 def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: bool = True) -> None:
     """Write all programs that the compiler has in its cache, least recently used first.
 
-    So that a reader with less room keeps those that were in use last.
+    A reader with a smaller cache then keeps the most recently used programs.
     """
     began = time.perf_counter()
     pieces = [_options_piece(compiler.optimize_options, len(compiler.cache), binary)]
@@ -128,7 +128,7 @@ def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: boo
 
 
 def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
-    """What stands before the first request."""
+    """The bytes before the first request."""
     out = io.BytesIO()
     writer = Writer(out, binary)
     options.write(writer)
@@ -141,7 +141,7 @@ def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
 def _entry_pieces(
     request: ComputationRequest, program: Computation | Stored, binary: bool
 ) -> list[bytes]:
-    """A request and its program; one that was not asked for goes on as it came."""
+    """The bytes of a request and its program; a program that was not loaded is copied."""
     out = io.BytesIO()
     request.write(Writer(out, binary))
     if isinstance(program, Computation):
@@ -160,18 +160,18 @@ def _bytes_of(program: Computation, binary: bool) -> bytes:
 
 @dataclass(frozen=True)
 class _Seal:
-    """What stands behind the last program."""
+    """The seal after the last program."""
 
     content: bytes
-    """All before it."""
+    """Digest of all bytes before the seal."""
     sizes: list[int]
-    """Of the content's pieces: options, then requests and programs by turns; empty if unknown."""
+    """Sizes in bytes: options, then request and program in turn; empty if unknown."""
 
 
 def _read(
     name: str, reader: Reader, compiler: CachingOptimizingCompiler
 ) -> tuple[list[Entry], bool]:
-    """The entries, and whether the file was made for this very network."""
+    """(entries, whether the file has a seal of this network)."""
     binary = reader.binary
     data = _rest(reader)
     seal = _read_seal(name, data, compiler.nnet)
@@ -195,14 +195,14 @@ def _read(
 
 
 def _rest(reader: Reader) -> bytes:
-    """All that is left of a stream."""
+    """The rest of a stream."""
     while reader.more():
         pass
     return reader.buffered(sys.maxsize)
 
 
 def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
-    """The seal, if there is one; DataError if it is not this network's, or the file was changed."""
+    """The seal or None; DataError if it is for another network, or the file was changed."""
     place = data.rfind(f"{_SEAL} ".encode())
     if place < 0:
         return None
@@ -239,7 +239,7 @@ def _stored_entries(name: str, seal: _Seal, size: int, binary: bool, nnet: Nnet)
 
 
 def _check_entry(nnet: Nnet, request: ComputationRequest, computation: Computation) -> None:
-    """ProgramError or RequestError unless the program can be what the request asks of `nnet`."""
+    """ProgramError or RequestError if a program of `nnet` does not fit its request."""
     request.validate(nnet)
     check_computation(computation, nnet, request)
     if computation.need_model_derivative != request.need_model_derivative:

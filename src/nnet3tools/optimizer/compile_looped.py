@@ -1,7 +1,7 @@
 """Programs that compute a stream in equal chunks and never end (Kaldi's nnet-compile-looped.cc).
 
-The first chunk has all the left context; every later one needs as many new frames of input as it
-gives outputs. A program for several chunks is compiled, and `looped_computation` finds where the
+The first chunk has all of the left context; each later chunk needs as many new input frames as it
+has outputs. A program for several chunks is compiled, and `looped_computation` finds where the
 state repeats; how many chunks that takes depends on the network.
 """
 
@@ -43,11 +43,11 @@ _NUM_CHUNKS = (5, 10, 20, 40, 80)
 """Chunks that are compiled until the loop closes."""
 
 LoopedRequests = tuple[ComputationRequest, ComputationRequest, ComputationRequest]
-"""The first chunk, the second, and the third, which shows by what the rest differ."""
+"""The first chunk, the second, and the third, whose shift all later chunks repeat."""
 
 
 def chunk_size_for(nnet: Nnet, frame_subsampling_factor: int, advised: int) -> int:
-    """The least number of frames from `advised` on that suits network and subsampling."""
+    """The least chunk size in frames, at least `advised`, that fits network and subsampling."""
     multiple = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-advised // multiple) * multiple
 
@@ -62,8 +62,8 @@ def looped_requests(
 ) -> LoopedRequests:
     """Requests for the first three chunks; rows are n-major.
 
-    The i-vectors of a chunk, if the network has any, are those at multiples of `ivector_period`
-    that no chunk before it had.
+    The i-vectors of a chunk, if the network has i-vectors, are at the multiples of `ivector_period`
+    that no earlier chunk had.
     """
     for what, multiple in (
         ("the frame subsampling factor", frame_subsampling_factor),
@@ -99,7 +99,7 @@ def looped_requests(
 def compile_looped(
     nnet: Nnet, options: OptimizeOptions, requests: LoopedRequests, *, check: bool = False
 ) -> Computation:
-    """The looped program; RequestError for what cannot be computed, or not in a loop.
+    """The looped program; RequestError if it cannot be computed, or not in a loop.
 
     With `check` the program is checked between all passes.
     """
@@ -120,7 +120,7 @@ def compile_looped(
 
 
 def _extrapolated(requests: LoopedRequests, num_chunks: int) -> list[ComputationRequest]:
-    """The requests of `num_chunks` chunks; from the second on each is the one before, shifted."""
+    """The requests of `num_chunks` chunks; from the third on, each is the previous one shifted."""
     _, second, third = requests
     shift = int(third.inputs[0].indexes[0, 1] - second.inputs[0].indexes[0, 1])
     if _shifted(second, shift) != third:
@@ -129,7 +129,7 @@ def _extrapolated(requests: LoopedRequests, num_chunks: int) -> list[Computation
 
 
 def _shifted(request: ComputationRequest, t: int) -> ComputationRequest:
-    """The same request, t frames later."""
+    """The request shifted by t frames."""
 
     def later(io: IoSpecification) -> IoSpecification:
         return dataclasses.replace(io, indexes=io.indexes + np.array([0, t, 0], np.int32))

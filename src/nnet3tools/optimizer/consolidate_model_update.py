@@ -1,4 +1,4 @@
-"""One parameter update in place of many: recurrent nets run Backprop of one component per step.
+"""Join parameter updates: recurrent networks run Backprop of a component once for each step.
 
 The input values and output derivatives of all those steps are gathered in one matrix, and one
 Backprop over it updates the model; the steps themselves become BackpropNoModelUpdate.
@@ -69,7 +69,7 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
 
 
 def _without_update(command: Command) -> Command:
-    """The input derivative alone, or nothing where none is wanted."""
+    """The command for the input derivative alone; a NoOperation if that is not wanted."""
     values = {name: getattr(command, name) for name in command.OPERANDS}
     return BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
 
@@ -87,7 +87,7 @@ def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, l
 
 
 def _gather(computation: Computation, parts: list[int]) -> int:
-    """A new matrix with room for these submatrices one under the other."""
+    """A new matrix with room for the rows of all `submatrices`."""
     infos = [computation.submatrices[s] for s in parts]
     equal_stride = any(
         computation.is_whole_matrix(s)

@@ -1,7 +1,7 @@
 """Turn a program for two sequences into the same program for N (shortcut compilation).
 
-Every matrix of the small program has debug information that is regular in n; its rows for n = 0
-say where those of all sequences go.
+Every matrix of the small program has debug information that is regular in n. Its rows for n = 0
+determine the rows of all sequences.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Ints = NDArray[Any]
 
 
 def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int) -> Computation:
-    """The program for n = 0 .. num_sequences - 1 that this one for n = 0, 1 stands for.
+    """The program for n = 0 .. num_sequences - 1, from the same program for n = 0, 1.
 
     Raises ProgramError if a matrix or submatrix is not regular in n.
     """
@@ -56,15 +56,15 @@ _WITH_ROWS = frozenset(
     for cls in COMMANDS.values()
     if any(operand_names(cls, kind) for kind in ("Indexes", "IndexesMulti", "IndexesRanges"))
 )
-"""The commands that name rows."""
+"""Commands with lists of rows."""
 
 
 class _Places(NamedTuple):
-    """Where rows for n = 0 come to lie in the expanded program, and the step to the next n."""
+    """Positions of rows for n = 0 in the expanded program, and the distance to the next n."""
 
     row: Ints
     stride: Ints
-    """One a row, or one number."""
+    """One number for each row, or one for all rows."""
 
     def for_all(self, num_sequences: int) -> Ints:
         """(rows, num_sequences) rows of all sequences."""
@@ -73,10 +73,10 @@ class _Places(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _ExpandedDebugInfo:
-    """Debug information for all sequences, worked out from that for two each time it is read.
+    """Debug information for all sequences, computed from that for two sequences at each access.
 
-    Nothing reads it while a program runs: kept, it was 52 MB of the 310 that a pass over chain
-    examples of 25 lengths took.
+    It is not read while a program runs. Storing it took 52 of the 310 MB of a pass over chain
+    examples of 25 lengths.
     """
 
     of_two: DebugInfo
@@ -132,7 +132,7 @@ class _Expander:
     # -- rows
 
     def _new_rows(self, matrix: Ints | int, row: Ints) -> Ints:
-        """Rows of old matrices -> rows of new ones; n = 1 goes to the last sequence."""
+        """Rows of new matrices for rows of old ones; n = 1 becomes the last sequence."""
         stride = self.strides[matrix]
         block, offset = np.divmod(row, 2 * stride)
         n, within = np.divmod(offset, stride)
@@ -144,7 +144,7 @@ class _Expander:
         return is_first
 
     def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
-        """Places of rows of old submatrices, or of one; all must be rows for n = 0."""
+        """Positions of rows for n = 0, which are in old submatrices (one for each row, or one)."""
         matrix = self.matrix_of[submatrix]
         in_matrix = row + self.old_offset[submatrix]
         if not self._is_first_sequence(matrix, in_matrix).all():

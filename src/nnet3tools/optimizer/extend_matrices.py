@@ -1,8 +1,8 @@
-"""Let matrices share memory that differ only in a few last rows.
+"""Let matrices share memory if they differ only in a few last rows.
 
-Where all but the last rows of a matrix are copied to the end of another, the other is made longer
-so that the whole can be copied: the copy then joins two whole matrices and `merge_variables` can
-remove it. With TDNNs this lets the parts of an Append live inside the matrix they come from.
+If all but the last rows of a matrix are copied to the end of another matrix, the destination is
+made longer and the whole matrix is copied. `merge_variables` can then remove the copy. In TDNNs the
+parts of an Append thus become parts of their source matrix.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatr
 __all__ = ["MIN_PROPORTION", "extend_matrices"]
 
 MIN_PROPORTION = 0.8
-"""A copy is extended only if it moved at least this share of its source's rows already."""
+"""A copy is extended only if it copies at least this share of its source's rows."""
 
 
 _SIZED = frozenset({AllocMatrix, DeallocMatrix, SetConst})
@@ -71,7 +71,7 @@ def _extensible(
 
 
 def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
-    """Make room for all of the source below the destination; the command that copies it all."""
+    """Lengthen the destination's matrix; returns the command that copies the whole source."""
     dest, src = computation.submatrices[command.dest], computation.submatrices[command.src]
     src_matrix = computation.matrices[src.matrix_index]
     dest_matrix = computation.matrices[dest.matrix_index]

@@ -1,4 +1,4 @@
-"""Leave out the zeroing of matrices that are written everywhere before they are read."""
+"""Remove the zeroing of matrices of which each part is written before it is read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["initialize_undefined"]
 
 
 def initialize_undefined(computation: Computation, context: PassContext) -> Computation:
-    """Remove the zeroing that follows an allocation where each variable's next access writes it.
+    """Remove the zeroing after an allocation if the next access of each variable is a write.
 
-    Variables that nothing else touches need no zeros either, unless the user gets the matrix.
+    Variables without other accesses need no zeros either, unless the user gets the matrix.
     """
     analysis = context.analyst.of(computation)
     end = len(computation.commands)
@@ -34,7 +34,7 @@ def initialize_undefined(computation: Computation, context: PassContext) -> Comp
 
 
 def _zeros_matter(analysis: Analysis, zeroing: np.ndarray) -> BoolArray:
-    """(matrices,) whether any variable needs what the matrix's first command, `zeroing`, wrote."""
+    """(matrices,) whether a variable of the matrix is read after `zeroing` before a write."""
     table, variables = analysis.variable_accesses, analysis.variables
     counts = np.diff(table.offsets)
     used = np.flatnonzero(counts)

@@ -1,7 +1,7 @@
-"""Leave out backprop outside a range of times (min-deriv-time .. max-deriv-time).
+"""Remove backprop outside a range of times (min-deriv-time .. max-deriv-time).
 
-For recurrent networks, whose derivatives fade a few steps outside the supervised frames. Must come
-before all other passes: it relies on every matrix being zeroed and written at most once.
+It is for recurrent networks, whose derivatives fade a few steps outside the supervised frames. The
+pass comes before all others, because it relies on matrices that are zeroed and written once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["limit_derivative_times"]
 
 
 def limit_derivative_times(computation: Computation, context: PassContext) -> Computation:
-    """Drop derivative rows whose time is outside the options' range, and the work on them."""
+    """Drop derivative rows with a time outside the options' range, and commands for them."""
     options = context.options
     max_time = options.max_deriv_time
     if options.max_deriv_time_relative != MAX_TIME:
@@ -59,7 +59,7 @@ def limit_derivative_times(computation: Computation, context: PassContext) -> Co
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Rows begin..end-1 of a matrix are those whose times are wanted; none if begin == end."""
+    """Rows begin..end-1 of a matrix have wanted times; none have if begin == end."""
 
     begin: int
     end: int
@@ -91,9 +91,9 @@ class _Limiter:
         return prune_matrices(out, self.nnet, rows)
 
     def _submatrix_maps(self) -> tuple[list[int], list[int]]:
-        """Each submatrix -> the part of it that is in time (0: none of it).
+        """For each submatrix, its part within the range of times (0: no part).
 
-        The second list does so for derivatives only and maps values to themselves.
+        The second list does this for derivatives only and leaves submatrices of values unchanged.
         """
         any_time, deriv_only = [0], [0]
         for s in range(1, len(self.computation.submatrices)):
@@ -218,7 +218,7 @@ class _Limiter:
     # -- rows of a submatrix
 
     def _part(self, submatrix: int) -> tuple[int, int]:
-        """(first, end) of the rows that `deriv_only` leaves of a submatrix, within it."""
+        """(begin, end) of the rows that remain of a submatrix, counted within it."""
         info = self.computation.submatrices[submatrix]
         mapped = self.deriv_only[submatrix]
         if mapped == 0:
@@ -228,7 +228,7 @@ class _Limiter:
         return begin, begin + left.num_rows
 
     def _kept(self, submatrix: int) -> BoolArray:
-        """Which rows of a submatrix stay: all of a value, of a derivative those in time."""
+        """(rows,) whether a row remains: all rows of values, rows of derivatives by time."""
         info = self.computation.submatrices[submatrix]
         if not self.is_deriv[info.matrix_index]:
             return np.ones(info.num_rows, np.bool_)
@@ -241,7 +241,7 @@ def _span(rows: BoolArray) -> tuple[int, int]:
 
 
 def _shrunk(ranges: IntArray, kept: BoolArray) -> IntArray:
-    """Each (begin, end) without the rows at its two ends that are not kept."""
+    """Each (begin, end) shortened by the rows at both ends that are not kept."""
     n = len(kept)
     rows = np.arange(n)
     next_kept = np.minimum.accumulate(np.where(kept, rows, n)[::-1])[::-1]

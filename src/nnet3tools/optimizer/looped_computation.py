@@ -1,8 +1,8 @@
 """Turn a program for many equal chunks of a stream into a loop.
 
-Between two chunks some matrices are still alive: the state. Where the state before one chunk is
-the state before an earlier one, shifted in time, the program jumps back there after handing the
-later matrices over to the earlier ones.
+The matrices that are alive between two chunks are the state. If the state before one chunk equals
+the state before an earlier chunk, shifted in time, the program swaps the later matrices with the
+earlier ones and jumps back.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class _Content(NamedTuple):
     """The cindexes of a matrix, up to a shift in time."""
 
     shape: bytes
-    """Its cindexes with the first time subtracted."""
+    """The cindexes, with the first time subtracted."""
     is_deriv: bool
     time: int
-    """The time of its first row that has one."""
+    """The time of the first row that has a time."""
 
 
 def looped_computation(computation: Computation, context: PassContext) -> Computation:
     """Close the loop at the first repetition of the state.
 
-    The splice points are the NoOperationPermanent commands, one a chunk, just after its inputs.
-    Returns the program unchanged where no state repeats: it has too few chunks then.
+    The splice points are the NoOperationPermanent commands: one for each chunk, after its inputs.
+    If no state repeats, because there are too few chunks, the program is returned unchanged.
     """
     if not computation.matrix_debug_info:
         raise ProgramError("looped optimization needs debug information")
@@ -93,7 +93,7 @@ def fix_goto_label(computation: Computation) -> Computation:
 def _time_shift(computation: Computation) -> int:
     """Frames from the second chunk's output to the third's.
 
-    The first chunk is special: it has all the left context.
+    The first chunk does not count, because it has all of the left context.
     """
     outputs: list[list[DebugInfo]] = [[]]
     for command in computation.commands:
@@ -131,10 +131,9 @@ def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[li
 def _first_repeat(
     states: list[list[int]], contents: list[_Content], shift: int
 ) -> tuple[int, int] | None:
-    """The first two splice points whose states agree, each matrix shifted or the very same.
+    """The first two splice points with equal states: each matrix is shifted, or is the same.
 
-    The shift has to be what the number of chunks between makes it: matrices that happen to look
-    alike are no repetition.
+    The shift must be the number of chunks between times the frames of a chunk.
     """
 
     def same(a: int, b: int, shift: int) -> bool:
@@ -159,10 +158,10 @@ def _used_alike(
     repeat: tuple[int, int],
     kept: set[int],
 ) -> bool:
-    """Whether the round after the loop's looks at the same rows of the matrices that stay.
+    """Whether each round of the loop would read the same rows of the matrices that stay.
 
-    It may not where one matrix has the frames of several rounds. (Kaldi takes that for a loop and
-    computes wrongly, with much left context and small chunks.)
+    This is false if one matrix has the frames of several rounds, as with much left context and
+    small chunks. (Kaldi makes a loop of it all the same, with wrong results.)
     """
     first, second = repeat
     third = 2 * second - first
@@ -183,7 +182,7 @@ def _used_alike(
 
 
 def _rows_named(computation: Computation, command: Command, submatrix: int) -> list[bytes]:
-    """The index lists of a command; of a Multi command its rows that are of this submatrix."""
+    """The row lists of a command; of a Multi command only its rows in the submatrix."""
     rows = [
         computation.indexes[getattr(command, n)] for n in operand_names(type(command), "Indexes")
     ]
@@ -196,9 +195,9 @@ def _rows_named(computation: Computation, command: Command, submatrix: int) -> l
 
 
 def _swap_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Order swaps so that a matrix has handed its content on before it gets a new one.
+    """Order swaps so that each matrix is a source before it is a destination.
 
-    There is always such an order: contents move to earlier times only.
+    There is always such an order, because contents move to earlier times only.
     """
     swaps: list[tuple[int, int]] = []
     waiting = list(pairs)

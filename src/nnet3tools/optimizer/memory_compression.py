@@ -1,4 +1,4 @@
-"""Keep matrices that only backprop still needs in fewer bits between forward and backward pass."""
+"""Compress matrices between the forward and the backward pass, if only backprop reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["memory_compression"]
 
 
 class _Compression(NamedTuple):
-    """Compress `matrix` after the command `last_forward`, bring it back before `backward`."""
+    """Compress `matrix` after command `last_forward`, and decompress it before `backward`."""
 
     matrix: int
     last_forward: int
@@ -34,10 +34,11 @@ class _Compression(NamedTuple):
 
 
 def memory_compression(computation: Computation, context: PassContext) -> Computation:
-    """Level 1: one byte a ReLU output of which backprop needs the sign only, which is exact.
+    """Compress by the level of the options.
 
-    Level 2: also two bytes, within [-10, 10], for everything else that waits for the backward
-    pass; this changes derivatives slightly.
+    Level 1 stores a ReLU output in one byte, if backprop needs its sign only; that is exact. Level
+    2 also stores all other matrices in two bytes, within [-10, 10], which changes derivatives
+    slightly.
     """
     markers = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationMarker]
     if len(markers) != 1:

@@ -1,9 +1,10 @@
-"""Let two matrices share memory where one is made from the other and then takes its place.
+"""Let two matrices share memory if one is computed from the other and then replaces it.
 
-Three kinds of commands make a submatrix s2 of another s1: MatrixCopy (remove-assignments),
-Propagate of a component that can work in place (propagate-in-place) and Backprop likewise
-(backprop-in-place). Merging makes all of one matrix a part of the other; it runs in rounds, each
-with a fresh analysis, until no more is found (after Kaldi's VariableMergingOptimizer).
+Three kinds of commands compute a submatrix s2 from another, s1: MatrixCopy (remove-assignments),
+Propagate of a component that can work in place (propagate-in-place), and Backprop of such a
+component (backprop-in-place). Merging makes one whole matrix a part of the other. It runs in
+rounds, each with a new analysis, until there is nothing to merge (after Kaldi's
+VariableMergingOptimizer).
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ def merge_variables(computation: Computation, context: PassContext) -> Computati
 
 
 class Merges(NamedTuple):
-    """Opportunities: the command at each position makes submatrix s2 from s1."""
+    """Possible merges: the command at each position computes submatrix s2 from s1."""
 
     positions: Ints
     s1: Ints
     s2: Ints
 
     def where(self, mask: BoolArray) -> Merges:
-        """Some of them."""
+        """The merges for which `mask` is true."""
         return Merges(self.positions[mask], self.s1[mask], self.s2[mask])
 
 
 def opportunities(analysis: Analysis, context: PassContext) -> Merges:
-    """Merges that the commands of a program suggest, legality aside, in their order."""
+    """Merges that the commands of a program suggest, in order; they may not be legal."""
     options = context.options
     components = analysis.components
     found = [Merges(*np.empty((3, 0), np.int64))]
@@ -88,9 +89,9 @@ def opportunities(analysis: Analysis, context: PassContext) -> Merges:
 
 
 class Conditions(NamedTuple):
-    """Conditions on merges, (merges,) each, order aside; left and right both need c1 and c2.
+    """Conditions on merges except the order of accesses, each (merges,); all need c1 and c2.
 
-    (Condition c5, that neither has been merged with anything in this round, is _Round's.)
+    _Round checks condition c5: neither matrix has been merged in this round.
     """
 
     c1: BoolArray
@@ -118,7 +119,7 @@ class Conditions(NamedTuple):
 
 
 def merge_conditions(times: AccessTimes, merges: Merges) -> Conditions:
-    """Judge opportunities."""
+    """The conditions of possible merges."""
     analysis = times.analysis
     variables, matrices = analysis.variables, analysis.computation.matrices
     m1, m2 = variables.matrix_of_submatrix[merges.s1], variables.matrix_of_submatrix[merges.s2]
@@ -139,9 +140,9 @@ def merge_conditions(times: AccessTimes, merges: Merges) -> Conditions:
 def order_allows(times: AccessTimes, merges: Merges) -> BoolArray:
     """Whether the order of accesses lets each s1 and s2 share memory.
 
-    For a copy with scale 1: nothing (but zeroing) touches s2 before the command; nothing writes s1
-    after it; s1 is not read any more once the value in s2 is overwritten or freed. For all else:
-    nothing but zeroing touches s2 before, nothing touches s1 after the command.
+    For a copy with scale 1: before the command s2 is only zeroed; after it s1 is not written, and
+    is not read after the value in s2 is overwritten or freed. For all other commands: before the
+    command s2 is only zeroed, and after it s1 is not accessed.
     """
     positions, s1, s2 = merges
     last = times.last_access(s1)
@@ -187,7 +188,7 @@ class _Round:
         self._first_access = self.times.analysis.matrix_accesses.first(-1).tolist()
 
     def run(self) -> bool:
-        """Do every merge that is legal; whether there was any."""
+        """Do every legal merge; returns whether there was one."""
         merges = opportunities(self.times.analysis, self.context)
         left, right = legal_merges(self.times, merges, self.context.options)
         legal = left | right
@@ -208,8 +209,8 @@ class _Round:
     def _distinct(self, merges: Merges, left: BoolArray) -> Iterator[tuple[int, int, int]]:
         """(position, submatrix that stays, submatrix that goes) of each merge.
 
-        (position, 0, 0) for merges of what was merged in this round already, which wait for the
-        next one (condition c5).
+        (position, 0, 0) for merges of matrices that were merged in this round already, which wait
+        for the next round (condition c5).
         """
         variables, offsets = (a.tolist() for a in self.times.analysis.variables.all_of_submatrices)
         dirty = bytearray(self.times.analysis.variables.num_variables)
@@ -228,7 +229,7 @@ class _Round:
     def _move_submatrices(self, keep: Ints, discard: Ints) -> None:
         """Make every submatrix of a discarded matrix the same part of the one that is kept.
 
-        (In one round no matrix is discarded twice, nor kept as well: all of it is merged then.)
+        In one round no matrix is discarded twice, or both discarded and kept.
         """
         table = self.computation.submatrix_table()
         matrices = self.computation.matrices
@@ -249,7 +250,7 @@ class _Round:
         self.computation.set_submatrices(table)
 
     def _join_lifetimes(self, m_keep: int, m_discard: int) -> None:
-        """Leave one allocation and one deallocation of the two, and no zeroing in between."""
+        """Keep one allocation and one deallocation for both matrices, and no zeroing in between."""
         before, commands = self.times.analysis.computation.commands, self.computation.commands
         free_keep, free_discard = self._free[m_keep], self._free[m_discard]
         if max(free_keep, free_discard) == -1:

@@ -1,4 +1,4 @@
-"""Allocate as late and free as early as the accesses allow."""
+"""Allocate matrices as late, and free them as early, as their accesses allow."""
 
 from __future__ import annotations
 

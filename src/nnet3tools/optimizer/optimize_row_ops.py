@@ -15,11 +15,10 @@ _ROW_OPS = (CopyRows, AddRows)
 
 
 def optimize_row_ops(computation: Computation, context: PassContext) -> Computation:
-    """CopyRows -> MatrixCopy and AddRows -> MatrixAdd where the rows are one run.
+    """Replace CopyRows by MatrixCopy and AddRows by MatrixAdd if the rows are consecutive.
 
-    The run may have rows of "nothing" (-1) around it. For CopyRows these mean zeros, and leaving
-    them out is right because this pass comes before any that leaves matrices unzeroed: nothing
-    has been written there before.
+    Rows of "nothing" (-1) may stand before and after. For CopyRows they mean zeros, and can be left
+    out because this pass comes before all that remove zeroing, so that those rows are still zero.
     """
     out = computation.copy()
     out.commands = [

@@ -19,7 +19,7 @@ MIN_TIME, MAX_TIME = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """One field an option of `--optimization.*`; the order is that of Kaldi's file form."""
+    """Options `--optimization.*`, one for each field, in the order of Kaldi's file form."""
 
     optimize: bool = option(
         True,
@@ -116,13 +116,13 @@ class OptimizeOptions:
 
     @property
     def limits_deriv_times(self) -> bool:
-        """Whether derivatives are wanted of some times only."""
+        """Whether derivatives are limited to a range of times."""
         limits = (self.max_deriv_time, self.max_deriv_time_relative)
         return self.min_deriv_time != MIN_TIME or limits != (MAX_TIME, MAX_TIME)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        """Read Kaldi's form; options that older files lack keep their defaults."""
+        """Read Kaldi's form. Options that an older file lacks have their defaults."""
         reader.expect_token("<NnetOptimizeOptions>")
         values: dict[str, bool | int] = {}
         for item in dataclasses.fields(cls):

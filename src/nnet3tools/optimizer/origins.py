@@ -1,4 +1,4 @@
-"""Where matrices, submatrices and index lists of a program were before passes renumbered them."""
+"""Origins: original numbers of matrices, submatrices and index lists."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ LIST_TABLES = ("indexes", "indexes_multi", "indexes_ranges")
 
 
 class Origins:
-    """The merges and renumberings of a program, told as they happen, in its numbers of before."""
+    """Records merges and renumberings of a program, in its original numbers."""
 
     def __init__(self, computation: Computation) -> None:
         self.matrices = np.arange(len(computation.matrices))
-        """By matrix now the one that it was."""
+        """Matrix -> original matrix."""
         self.submatrices = np.arange(len(computation.submatrices))
-        """By submatrix now the first that it was."""
+        """Submatrix -> first original submatrix."""
         self.lists: dict[str, list[int]] = {
             name: list(range(len(getattr(computation, name)))) for name in LIST_TABLES
         }
-        """By table and index list now the first that it was."""
+        """Table -> index list -> first original index list."""
         self.new_of_old = np.arange(len(computation.submatrices))
-        """By submatrix before its number now; -1 for those that are gone."""
+        """Original submatrix -> present number; -1 if it was removed."""
         self._merges: list[tuple[Ints, Ints]] = []
-        """In turn (submatrices that stayed, matrices that became the same part of theirs)."""
+        """In order: (submatrices that stayed, matrices that became their parts)."""
 
     # -- what happens
 
     def merge(self, keep: Ints, discarded: Ints) -> None:
-        """Matrices become part of the matrices of others: all of them the submatrix `keep`."""
+        """Record that each matrix became the submatrix `keep` of another matrix."""
         self._merges.append((self.submatrices[keep], self.matrices[discarded]))
 
     def renumber_submatrices(self, to_new: Ints, kept: Ints, matrices_kept: Ints) -> None:
-        """Submatrices get the numbers `to_new` (-1: gone); the first of each was `kept`."""
+        """Record new submatrix numbers `to_new` (-1: removed); `kept` were the first of each."""
         self.submatrices, self.matrices = self.submatrices[kept], self.matrices[matrices_kept]
         known = self.new_of_old >= 0
         self.new_of_old[known] = to_new[self.new_of_old[known]]
 
     def renumber_lists(self, table: str, kept: list[int]) -> None:
-        """Of the index lists of one table these are left."""
+        """Record the index lists of one table that remain."""
         self.lists[table] = [self.lists[table][i] for i in kept]
 
     # -- what has come of it
 
     def final_places(self, table: Ints) -> tuple[Ints, Ints, Ints]:
-        """The matrix before in which each has ended, and at which row and column, (matrices,) each.
+        """For each original matrix: the one that contains it now, with first row and column there.
 
         `table` are the submatrices before, of this program or of one that is rewritten like it.
         """

@@ -27,19 +27,19 @@ class PassContext:
     looped: bool = False
     """Whether the program is to become a loop."""
     origins: Origins | None = None
-    """Who is told what merging and renumbering do, if anybody."""
+    """Optional listener, which is called when a pass merges or renumbers."""
 
     @cached_property
     def analyst(self) -> Analyst:
-        """Who analyses programs for the passes."""
+        """The analyzer of programs for the passes."""
         return Analyst(self.nnet)
 
     def telling(self, origins: Origins) -> PassContext:
-        """The same context, and analyst, with somebody who is told."""
+        """The same context and analyzer with a listener."""
         context = dataclasses.replace(self, origins=origins)
         vars(context)["analyst"] = self.analyst  # where cached_property looks
         return context
 
 
 Transform = Callable[[Computation, PassContext], Computation]
-"""A pass: from a valid program to a valid one that computes the same."""
+"""A pass: maps a valid program to a valid program with the same results."""

@@ -1,7 +1,7 @@
 """The optimizer: a literal list of passes, and the runner that applies them.
 
-Every pass takes a valid program and gives a valid program that computes the same. Checking, timing
-and logging are the runner's.
+Every pass maps a valid program to a valid program with the same results. The runner checks, times
+and logs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pass(NamedTuple):
     """One step of the optimizer."""
 
     name: str
-    """Kaldi's option name where there is one."""
+    """Kaldi's option name, if there is one."""
     transform: Transform
     wanted: Wanted
     """Whether to run it."""
@@ -135,8 +135,8 @@ def optimize(
 ) -> Computation:
     """The optimized program. With `check` (and at verbose 3) it is checked between all passes.
 
-    At verbose 2 time, commands and peak bytes before and after each pass are logged. `rewrites`
-    know what the passes that do not care about numbers of rows did to programs before.
+    At verbose 2, time, commands and peak bytes before and after each pass are logged. `rewrites`
+    has earlier results of the passes that do not depend on numbers of rows.
     """
     check = check or log.get_verbose() >= 3
     if check:
@@ -153,7 +153,7 @@ def optimize(
 def _apply(
     computation: Computation, context: PassContext, passes: Sequence[Pass], *, check: bool
 ) -> Computation:
-    """What some of the passes make of a program."""
+    """The result of applying some of the passes to a program."""
     for step in passes:
         if step.wanted(context):
             before, began = computation, time.perf_counter()

@@ -17,10 +17,10 @@ __all__ = ["prune_matrices"]
 def prune_matrices(
     computation: Computation, nnet: Nnet, rows: Sequence[tuple[int, int]]
 ) -> Computation:
-    """Cut derivative matrices to `rows[m]` = (begin, end), or drop them where that is empty.
+    """Cut derivative matrices to `rows[m]` = (begin, end), or drop them if that is empty.
 
-    Only where nothing but setting to a constant touches what is cut off; inputs and outputs of the
-    program stay as they are.
+    Rows are cut only if commands do nothing but set them to a constant. Inputs and outputs of the
+    program do not change.
     """
     analysis = Analysis(computation, nnet)
     out = computation.copy()
@@ -65,7 +65,7 @@ def _can_cut(computation: Computation, analysis: Analysis, m: int, begin: int, e
 
 
 def _cut(computation: Computation, limited: dict[int, tuple[int, int]]) -> None:
-    """Make the matrices shorter and move their submatrices accordingly."""
+    """Shorten matrices and shift their submatrices."""
     was_whole = [computation.is_whole_matrix(s) for s in range(len(computation.submatrices))]
     for s, info in enumerate(computation.submatrices):
         m = info.matrix_index

@@ -40,9 +40,8 @@ def remove_no_operations(computation: Computation) -> Computation:
 def renumber(computation: Computation, origins: Origins | None = None) -> Computation:
     """The same program with matrices, submatrices, index lists and memos renumbered.
 
-    What is unused goes; equal submatrices and equal index lists become one (of Kaldi's
-    RenumberComputation, precomputed indexes excepted: those stay where they are there, too).
-    `origins` are told.
+    Unused entries are removed, and equal submatrices and index lists are joined, as by Kaldi's
+    RenumberComputation. Precomputed indexes keep their numbers. `origins` records the changes.
     """
     out = computation.copy()
     groups = group_commands(out.commands)
@@ -69,7 +68,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
 
 
 def _operands(groups: _Groups, kind: str) -> Ints:
-    """All operands of one kind, as often as they occur, in no order."""
+    """All operands of one kind, with repetitions, in any order."""
     columns = [
         group.column(name) for cls, group in groups.items() for name in operand_names(cls, kind)
     ]
@@ -77,7 +76,7 @@ def _operands(groups: _Groups, kind: str) -> Ints:
 
 
 def _distinct(numbers: Ints) -> Ints:
-    """The distinct ones of small numbers, none negative, increasing."""
+    """The distinct values of small non-negative numbers, sorted."""
     return np.flatnonzero(np.bincount(numbers))
 
 
@@ -86,7 +85,7 @@ def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
 
 
 def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | None) -> Ints:
-    """Compact submatrices and matrices in place; returns old submatrix -> new (-1: gone)."""
+    """Compact submatrices and matrices in place; returns old submatrix -> new (-1: removed)."""
     table = computation.submatrix_table()
     in_use = _distinct(np.append(used, 0))
     first_equal = first_equal_rows(table[in_use])
@@ -108,7 +107,7 @@ def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | 
 
 
 def first_equal_rows(table: Ints) -> Ints:
-    """(rows,) the first row that equals each one of a table of five int32 numbers."""
+    """(rows,) for each row of a table of five int32 columns, the first row equal to it."""
     keys = (table[:, 0] << 32 | table[:, 1], table[:, 2] << 32 | table[:, 3], table[:, 4])
     order = np.lexsort(keys)
     new = np.ones(len(table), np.bool_)
@@ -124,7 +123,7 @@ def first_equal_rows(table: Ints) -> Ints:
 
 
 def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tuple[Ints, list[int]]:
-    """(old number -> new number or -1, the old numbers that are kept), equal contents joined."""
+    """(old number -> new number or -1, old numbers that are kept); equal contents are joined."""
     new_of: dict[Hashable, int] = {}
     kept: list[int] = []
     new: list[int] = []
@@ -139,7 +138,7 @@ def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tup
 
 
 def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
-    """Old memo -> new, numbered by first use; a memo must be both made and used."""
+    """Old memo -> new memo, numbered by first use; each must be written once and read once."""
     uses = [
         np.stack([group.column(name), group.positions])
         for cls, group in groups.items()
@@ -159,7 +158,7 @@ def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
 
 
 def _renumber_commands(commands: list[Command], groups: _Groups, tables: dict[str, Ints]) -> None:
-    """Replace, in place, the commands whose operands get other numbers."""
+    """Replace commands whose operands have new numbers, in place."""
     for cls, group in groups.items():
         columns: dict[str, Ints] = {}
         changed = np.zeros(len(group), np.bool_)

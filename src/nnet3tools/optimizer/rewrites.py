@@ -1,10 +1,10 @@
-"""What the later passes did to a program, done again to one that differs in its numbers of rows.
+"""Reuse of the later passes' results for programs that differ in numbers of rows only.
 
-From merge-variables to consolidate-io the passes look at commands, at columns, and at how the rows
-of submatrices lie to each other: which begin or end before, at or after which. They never look at
-how many rows there are. So a program with the same commands, for longer examples, say, is
-rewritten in the same way if all its rows lie to each other in the same way, in the matrices in
-which they end up; that is looked at, and it takes a fifth of the time of the passes.
+From merge-variables to consolidate-io, passes depend on commands, on columns, and on the order in
+which submatrices' rows begin and end, never on numbers of rows. A program with the same commands,
+such as one for longer examples, is therefore rewritten in the same way if its rows begin and end in
+the same order, in the matrices that contain them after the passes. Comparing that order takes a
+fifth of the time of the passes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ __all__ = ["Rewrites"]
 Ints = NDArray[np.int64]
 
 _MOST = 4
-"""Kinds of programs whose rewrites are kept: those that differ in more than numbers of rows."""
+"""The most kinds of programs; programs of one kind differ in numbers of rows only."""
 _MOST_LAYOUTS = 4
-"""Rewrites that are kept of one kind."""
+"""The most rewrites of one kind."""
 
 
 class _Rewrite:
-    """From a program to what the passes made of it."""
+    """A program, and the result of the passes."""
 
     def __init__(self, before: Computation, origins: Origins, after: Computation) -> None:
         self.origins = origins
@@ -45,7 +45,7 @@ class _Rewrite:
 
     @cached_property
     def layout(self) -> tuple[bytes, ...] | None:
-        """That of the program before, looked at when there is another one like it."""
+        """The layout of the original program, computed when another program of its kind comes."""
         assert self._before is not None
         layout, self._before = _layout(self._before, self.origins), None
         return layout
@@ -56,14 +56,14 @@ class Rewrites:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, list[_Rewrite]] = OrderedDict()
-        """By what the passes look at that is the same for all layouts (`_key`)."""
+        """Kind of program (`_key`) -> rewrites."""
         self._first: tuple[Computation, PassContext, _Rewrite] | None = None
-        """The first of all, which many a process does not go beyond: not looked at yet."""
+        """The first rewrite, whose key is computed when there is a second program."""
 
     def rewritten(
         self, computation: Computation, context: PassContext, passes: Transform
     ) -> Computation:
-        """What the passes make of a program."""
+        """The result of the passes for a program."""
         if self._first is None and not self._kept:
             after, rewrite = _passed(computation, context, passes)
             self._first = computation, dataclasses.replace(context), rewrite
@@ -89,7 +89,7 @@ class Rewrites:
 def _passed(
     computation: Computation, context: PassContext, passes: Transform
 ) -> tuple[Computation, _Rewrite]:
-    """What the passes make of a program, and how."""
+    """The result of the passes, with their merges and renumberings."""
     origins = Origins(computation)
     after = passes(computation, context.telling(origins))
     return after, _Rewrite(computation, origins, after)
@@ -112,8 +112,9 @@ def _key(computation: Computation, context: PassContext) -> bytes:
 
 
 def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | None:
-    """How all rows lie to each other, in the matrices in which they end up; programs of one key
-    and equal layouts are rewritten in the same way. None if that cannot be said.
+    """The order in which rows begin and end in the matrices that contain them after the passes.
+
+    Programs with one key and equal layouts are rewritten in the same way. None if unknown.
     """
     places = _final_table(computation, origins)
     width = int((places[:, 1] + places[:, 2]).max()) + 1
@@ -140,7 +141,7 @@ def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | N
 
 
 def _final_table(computation: Computation, origins: Origins) -> Ints:
-    """(submatrices, 5): the table of submatrices, in the matrices in which they end up."""
+    """(submatrices, 5): the table of submatrices, within the matrices after the passes."""
     table = computation.submatrix_table()
     matrix, rows, columns = origins.final_places(table)
     of_matrix = table[:, 0].copy()
@@ -151,13 +152,13 @@ def _final_table(computation: Computation, origins: Origins) -> Ints:
 
 
 def _equal(contents: Iterable[object]) -> list[int]:
-    """For each thing the number of the first that equals it."""
+    """For each item, the index of the first item equal to it."""
     first: dict[object, int] = {}
     return [first.setdefault(content, number) for number, content in enumerate(contents)]
 
 
 def _renamed(pairs: IntArray, numbers: Ints) -> IntArray:
-    """Pairs (submatrix, row) with other numbers of submatrices; those that name none stay."""
+    """Pairs (submatrix, row) with new submatrix numbers; pairs with -1 are unchanged."""
     out = pairs.copy()
     named = pairs[:, 0] >= 0
     out[named, 0] = numbers[pairs[named, 0]]

@@ -1,4 +1,4 @@
-"""Recognise requests that treat all sequences alike, so that two of them can stand for all.
+"""Recognize requests that treat all sequences alike, so that two sequences represent all.
 
 Rows are "regular in n" with stride s if they come in blocks of N * s rows, N the number of
 sequences, within which row i of sequence n stands s rows before that of sequence n + 1.
@@ -39,8 +39,8 @@ def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
 def find_n_strides(indexes: Sequence[IndexArray], nodes: Sequence[IntArray]) -> list[int]:
     """`find_n_stride` of many arrays, most of which are for two sequences and of a few lengths.
 
-    Recurrent networks have thousands of matrices of a few rows: those of one length are looked at
-    together.
+    Arrays of one length are handled together, because recurrent networks have thousands of matrices
+    with few rows.
     """
     strides = np.zeros(len(indexes), np.int64)
     of_size: dict[int, list[int]] = {}
@@ -72,7 +72,7 @@ def _strides_for_two(cindexes: NDArray[np.int32]) -> NDArray[np.int64]:
 def _is_regular(
     indexes: IndexArray, nodes: IntArray | None, num_sequences: int, stride: int
 ) -> bool:
-    """Whether these are blocks in which rows of one sequence and the next are `stride` apart."""
+    """Whether rows of one sequence and the next are `stride` apart in each block."""
     first, second = indexes[0].tolist(), indexes[stride].tolist()
     if second != [1, *first[1:]]:
         return False

@@ -1,4 +1,4 @@
-"""Make row operations shorter where their index lists begin or end with "nothing to do"."""
+"""Shorten row operations whose index lists begin or end with "no row" (-1)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["snip_row_ops"]
 
 
 def snip_row_ops(computation: Computation, context: PassContext) -> Computation:
-    """Cut leading and trailing rows that AddRows and its kin skip.
+    """Cut leading and trailing rows that AddRows and similar commands skip.
 
-    CopyRows and CopyRowsMulti are left alone: there "no row" means a row of zeros.
+    CopyRows and CopyRowsMulti do not change, because their "no row" means a row of zeros.
     """
     out = computation.copy()
     out.commands = [
@@ -65,7 +65,7 @@ def _snipped(computation: Computation, command: Command) -> Command:
 
 
 def _used_span(used: BoolArray) -> tuple[int, int] | None:
-    """(first, end) of the rows that do something; None where there is nothing to cut."""
+    """(begin, end) of the rows from the first to the last with an effect; None if that is all."""
     rows = np.flatnonzero(used)
     if len(rows) == 0 or (rows[0] == 0 and rows[-1] == len(used) - 1):
         return None

@@ -1,4 +1,4 @@
-"""Turn Multi row operations that name one or two submatrices into plain ones."""
+"""Replace Multi row operations on one or two submatrices by plain ones."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def split_row_ops(computation: Computation, context: PassContext) -> Computation
 
 
 class _Part(NamedTuple):
-    """A run of pairs that name one submatrix."""
+    """Consecutive pairs of one submatrix."""
 
     offset: int
     size: int
@@ -57,7 +57,7 @@ class _Part(NamedTuple):
     first_row: int
     span: int
     rows: IntArray | None
-    """Rows relative to `first_row`; None where they are consecutive."""
+    """Rows relative to `first_row`; None if they are consecutive."""
 
 
 def _split(pairs: IntArray) -> list[_Part] | None:
