@@ -1,4 +1,4 @@
-"""Numbers of frames that would only exhaust the memory are refused by the option's name."""
+"""Numbers of frames too large for the memory are refused in a message that names the option."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nnet3tools.training.splitting import ExampleGenerationOptions
 TOO_MANY = 2_000_000_000
 
 
-def refused(option: str) -> object:
+def raises_naming(option: str) -> object:
     return pytest.raises(OptionError, match=f"--{option}={TOO_MANY} is too large")
 
 
@@ -20,14 +20,14 @@ def refused(option: str) -> object:
     "option", ["extra-left-context", "extra-right-context-final", "frame-subsampling-factor"]
 )
 def test_what_chunks_are_padded_with(option: str) -> None:
-    with refused(option):
+    with raises_naming(option):
         SimpleComputationOptions(**{option.replace("-", "_"): TOO_MANY}).check()
 
 
 def test_chunks_that_are_padded_to_their_full_length() -> None:
-    with refused("frames-per-chunk"):
+    with raises_naming("frames-per-chunk"):
         BatchComputationOptions(frames_per_chunk=TOO_MANY).check()
-    with refused("min-chunk-size"):
+    with raises_naming("min-chunk-size"):
         XvectorOptions(min_chunk_size=TOO_MANY).check()
 
 
@@ -41,5 +41,5 @@ def test_chunks_as_long_as_any_utterance_are_fine_where_nothing_is_padded() -> N
 @pytest.mark.parametrize("option", ["num-frames", "left-context", "right-context-final"])
 def test_examples(option: str) -> None:
     value = str(TOO_MANY) if option == "num-frames" else TOO_MANY
-    with refused(option):
+    with raises_naming(option):
         ExampleGenerationOptions(**{option.replace("-", "_"): value}).chunk_sizes()

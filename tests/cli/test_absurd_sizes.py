@@ -1,4 +1,4 @@
-"""What asks for absurd time or memory in a few bytes, or in many bytes of nothing."""
+"""Small files that ask for absurd time or memory, and large files without content."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_absurd_parameters_of_a_formula_are_refused(tmp_path: Path, capfd) -> No
 
 
 def test_chunks_much_longer_than_the_principal_ones() -> None:
-    """There was a table of all lengths by all splits, of 5 GB."""
+    """Splitting once built a table of all lengths by all splits, of 5 GB."""
     splitter = UtteranceSplitter(ExampleGenerationOptions(num_frames="140,100160"))
     sizes = {chunk.num_frames for chunk in splitter.split(100_300)}
     assert sizes == {140, 100_160} or sizes == {140}

@@ -1,4 +1,4 @@
-"""What users get wrong in formulas: one line with file and line number, and no traceback."""
+"""Users' errors in formulas give one line with file and line number, without a traceback."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def init(folder: Path, formula: str, objective: str = "linear") -> int:
 
 
 def error_of(captured: pytest.CaptureResult[str]) -> str:
-    """The one ERROR line, which comes last."""
+    """The program's only ERROR line; fails unless it is the last line."""
     lines = captured.err.strip().splitlines()
     assert "Traceback" not in captured.err
     assert sum(line.startswith("ERROR") for line in lines) == 1

@@ -32,8 +32,8 @@ DERIV = np.random.default_rng(6).normal(size=(FRAMES, 2)).astype(np.float32)
 
 
 @pytest.fixture
-def where(tmp_path, monkeypatch):
-    """A directory with a model, requests, and tables of inputs and derivatives."""
+def folder(tmp_path, monkeypatch):
+    """The current directory, with a model, requests, tables of inputs and derivatives."""
     monkeypatch.chdir(tmp_path)
     write_nnet(Nnet.from_config(parse_config_lines(CONFIG, "config")), "final.raw")
     for name, backward in (("forward", False), ("backward", True)):
@@ -54,7 +54,7 @@ def compute(*options, inputs="ark:inputs.ark", model="final.raw"):
 
 
 def by_hand():
-    """Output, input derivative and gradients, with NumPy alone."""
+    """Output, input derivative and gradients, computed with NumPy alone."""
     nnet = read_nnet("final.raw")
     affine, last = nnet.component(0), nnet.component(2)
     w1, b1 = affine.parameters().values()
@@ -72,7 +72,7 @@ def by_hand():
 
 @pytest.mark.parametrize("optimize", ["true", "false"])
 @pytest.mark.parametrize("binary", ["true", "false"])
-def test_forward_and_backward(where, optimize, binary):
+def test_forward_and_backward(folder, optimize, binary):
     options = [f"--optimization.optimize={optimize}", f"--binary={binary}"]
     assert compile_main([*options, "final.raw", "backward.request", "p"]) == 0
     status = compute(
@@ -92,7 +92,7 @@ def test_forward_and_backward(where, optimize, binary):
         np.testing.assert_allclose(linear, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_forward_part_alone_needs_no_derivatives(where):
+def test_forward_part_alone_needs_no_derivatives(folder):
     assert compile_main(["final.raw", "backward.request", "p"]) == 0
     assert compute("--computation=p") == 0
     np.testing.assert_allclose(
@@ -100,7 +100,7 @@ def test_forward_part_alone_needs_no_derivatives(where):
     )
 
 
-def test_program_is_printed(where, capsys):
+def test_program_is_printed(folder, capsys):
     assert compile_main(["--print=true", "final.raw", "forward.request", "p"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("matrix m1(8, 3), ")
@@ -108,7 +108,7 @@ def test_program_is_printed(where, capsys):
     assert text.count("\nc") == len(load_computation("p").commands)
 
 
-def test_debug_and_profile(where, capsys):
+def test_debug_and_profile(folder, capsys):
     compile_main(["final.raw", "forward.request", "p"])
     assert compute("--computation=p", "--computation.debug=true") == 0
     assert "secs" in capsys.readouterr().err
@@ -117,7 +117,7 @@ def test_debug_and_profile(where, capsys):
 
 
 def one_error(capsys, status, *words, path="out.ark"):
-    """The program failed with one ERROR line that has these words, and wrote nothing."""
+    """Fail unless the program failed with one ERROR line with these words and without output."""
     lines = capsys.readouterr().err.splitlines()
     errors = [line for line in lines if line.startswith("ERROR")]
     assert status not in (0, None)
@@ -130,17 +130,17 @@ def one_error(capsys, status, *words, path="out.ark"):
     assert not Path(path).exists()
 
 
-def test_compile_errors(where, capsys):
+def test_compile_errors(folder, capsys):
     one_error(capsys, compile_main(["no.raw", "forward.request", "p"]), "no.raw", path="p")
     one_error(capsys, compile_main(["final.raw", "inputs.ark", "p"]), "inputs.ark", path="p")
-    text = (where / "forward.request").read_text()
-    (where / "other").write_text(text.replace("\ninput ", "\ninptu "))
+    text = (folder / "forward.request").read_text()
+    (folder / "other").write_text(text.replace("\ninput ", "\ninptu "))
     one_error(capsys, compile_main(["final.raw", "other", "p"]), "inptu", path="p")
-    (where / "cut").write_text(text[: len(text) // 2])
+    (folder / "cut").write_text(text[: len(text) // 2])
     one_error(capsys, compile_main(["final.raw", "cut", "p"]), "cut", path="p")
 
 
-def test_output_that_cannot_be_computed(where, capsys):
+def test_output_that_cannot_be_computed(folder, capsys):
     request = ComputationRequest(
         [IoSpecification("input", make_indexes(0, np.arange(0, 3)))],
         [IoSpecification("output", make_indexes(0, np.arange(0, 3)))],
@@ -150,13 +150,13 @@ def test_output_that_cannot_be_computed(where, capsys):
     one_error(capsys, compile_main(["final.raw", "short", "p"]), "output", path="p")
 
 
-def test_compute_errors(where, capsys):
+def test_compute_errors(folder, capsys):
     compile_main(["final.raw", "forward.request", "forward"])
     compile_main(["final.raw", "backward.request", "backward"])
     capsys.readouterr()
-    data = (where / "backward").read_bytes()
-    (where / "cut").write_bytes(data[: len(data) // 2])
-    (where / "noise").write_bytes(bytes(range(256)))
+    data = (folder / "backward").read_bytes()
+    (folder / "cut").write_bytes(data[: len(data) // 2])
+    (folder / "noise").write_bytes(bytes(range(256)))
     bad = {"nan": X * np.nan, "rows": X[:-1], "wide": np.hstack([X, X])}
     for name, matrix in bad.items():
         write_table(f"ark:{name}.ark", {"input": matrix})
@@ -186,7 +186,7 @@ def test_compute_errors(where, capsys):
     )
 
 
-def test_program_of_another_network(where, capsys):
+def test_program_of_another_network(folder, capsys):
     compile_main(["final.raw", "forward.request", "p"])
     capsys.readouterr()
     other = CONFIG.replace("input dim=3", "input dim=2").replace("input-dim=9", "input-dim=6")
@@ -195,7 +195,7 @@ def test_program_of_another_network(where, capsys):
     one_error(capsys, status, "p: does not fit the network")
 
 
-def test_options_that_need_others(where, capsys):
+def test_options_that_need_others(folder, capsys):
     compile_main(["final.raw", "backward.request", "p"])
     for options in (
         ["--computation=p", "--input-derivs=ark:x"],

@@ -1,4 +1,4 @@
-"""nnet3-compile --egs: nnet3-train with its cache compiles nothing and trains the same model."""
+"""With the cache of nnet3-compile --egs, nnet3-train compiles nothing and gives the same model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def minibatch(rng: np.random.Generator, num_examples: int, frames: int) -> NnetE
 
 
 @pytest.fixture(autouse=True)
-def where(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_nnet(Nnet.from_config(parse_config_lines(CONFIG, "config")), "0.raw")
     rng = np.random.default_rng(3)
@@ -57,7 +57,7 @@ def train(model_out: str, *options: str) -> int:
 
 
 @pytest.mark.parametrize("binary", ["true", "false"])
-def test_training_with_a_cache_compiles_nothing(where, capsys, binary):
+def test_training_with_a_cache_compiles_nothing(folder, capsys, binary):
     assert compile_main([f"--binary={binary}", "--egs=ark:egs", "0.raw", "cache"]) == 0
     assert "Compiled 4 programs for 4 examples" in capsys.readouterr().err
     assert train("plain.raw") == 0
@@ -66,24 +66,24 @@ def test_training_with_a_cache_compiles_nothing(where, capsys, binary):
     err = capsys.readouterr().err
     assert "0 compilation, 0 optimization, " in err
     assert "total for" not in err
-    assert (where / "cached.raw").read_bytes() == (where / "plain.raw").read_bytes()
+    assert (folder / "cached.raw").read_bytes() == (folder / "plain.raw").read_bytes()
 
 
-def test_cache_of_training_is_the_same_programs(where):
+def test_cache_of_training_is_the_same_programs(folder):
     assert train("plain.raw", "--write-cache=trained") == 0
     assert compile_main(["--egs=ark:egs", "0.raw", "compiled"]) == 0
-    assert (where / "trained").read_bytes() == (where / "compiled").read_bytes()
+    assert (folder / "trained").read_bytes() == (folder / "compiled").read_bytes()
 
 
-def test_broken_cache_is_a_warning(where, capsys):
-    (where / "cache").write_bytes(b"\0Bgarbage")
+def test_broken_cache_is_a_warning(folder, capsys):
+    (folder / "cache").write_bytes(b"\0Bgarbage")
     assert train("plain.raw") == 0
     assert train("1.raw", "--read-cache=cache") == 0
     assert "WARNING" in capsys.readouterr().err
-    assert (where / "1.raw").read_bytes() == (where / "plain.raw").read_bytes()
+    assert (folder / "1.raw").read_bytes() == (folder / "plain.raw").read_bytes()
 
 
-def test_verbose_shows_times_and_sizes(where, capsys):
+def test_verbose_shows_times_and_sizes(folder, capsys):
     compile_main(["--verbose=2", "--egs=ark:egs", "0.raw", "cache"])
     err = capsys.readouterr().err
     for words in ("compilation of", "merge-variables: ", "expansion to 4 sequences: ", "total for"):
@@ -91,13 +91,13 @@ def test_verbose_shows_times_and_sizes(where, capsys):
     assert "seconds taken in nnet3 compilation total (breakdown: " in err
 
 
-def test_too_small_a_cache_is_told(where, capsys):
+def test_too_small_a_cache_is_told(folder, capsys):
     assert compile_main(["--compiler.cache-capacity=2", "--egs=ark:egs", "0.raw", "cache"]) == 0
     assert "--compiler.cache-capacity" in capsys.readouterr().err
 
 
-def test_errors(where, capsys):
+def test_errors(folder, capsys):
     assert compile_main(["--egs=ark:none", "0.raw", "cache"]) == 255
     assert compile_main(["--egs=ark:egs", "0.raw", "request", "cache"]) == 255
     assert compile_main(["0.raw", "cache"]) == 255
-    assert not (where / "cache").exists()
+    assert not (folder / "cache").exists()

@@ -27,7 +27,7 @@ output-node name=output input=relu
 
 
 @pytest.fixture(autouse=True)
-def where(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, dim in (("final.raw", 4), ("other.raw", 5)):
         write_nnet(Nnet.from_config(parse_config_lines(CONFIG.format(dim=dim), "config")), name)
@@ -60,19 +60,19 @@ def test_arena_is_what_the_executor_takes(capsys):
     assert f"arena-bytes-cpu: {computer.peak_bytes} " in out
 
 
-def test_writes_pictures(where, capsys):
+def test_writes_pictures(folder, capsys):
     options = ["--html=page.html", "--dot=program.dot", "--network-dot=network.dot"]
     assert main(["--print=false", *options, "final.raw", "program"]) == 0
-    assert "<title>program for final.raw</title>" in (where / "page.html").read_text()
-    assert (where / "program.dot").read_text().startswith("digraph program {")
-    assert (where / "network.dot").read_text().startswith("digraph network {")
+    assert "<title>program for final.raw</title>" in (folder / "page.html").read_text()
+    assert (folder / "program.dot").read_text().startswith("digraph program {")
+    assert (folder / "network.dot").read_text().startswith("digraph network {")
 
 
-def test_errors_are_one_line(where, capsys):
-    (where / "cut").write_bytes((where / "program").read_bytes()[:300])
+def test_errors_are_one_line(folder, capsys):
+    (folder / "cut").write_bytes((folder / "program").read_bytes()[:300])
     for arguments in (["final.raw", "cut"], ["final.raw", "none"], ["other.raw", "program"]):
         assert main(["--html=page.html", *arguments]) == 255
         err = capsys.readouterr().err
         assert err.count("\nERROR ") == 1
         assert "Traceback" not in err
-    assert not (where / "page.html").exists()
+    assert not (folder / "page.html").exists()

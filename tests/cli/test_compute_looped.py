@@ -1,4 +1,4 @@
-"""nnet3-compute --looped=true, called as from a shell."""
+"""nnet3-compute --looped=true as a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nnet3-compute, nnet3-compute-batch and the x-vector programs, called as from a shell."""
+"""nnet3-compute, nnet3-compute-batch and the x-vector programs as commands."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compute(*words: object, program: str = "nnet3-compute", out: str = "ark:out.
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with networks and features."""
+    """The current folder, with networks and features."""
     monkeypatch.chdir(tmp_path)
     Path("net.config").write_text(CONFIG)
     Path("ivector.config").write_text(IVECTOR)
@@ -72,7 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def one_error(capsys) -> str:
-    """The only ERROR line; no output has appeared."""
+    """The only ERROR line; fails if there is output."""
     lines = [line for line in capsys.readouterr().err.splitlines() if "ERROR" in line]
     assert len(lines) == 1
     assert not Path("out.ark").exists()

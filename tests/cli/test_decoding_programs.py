@@ -1,4 +1,4 @@
-"""Programs that decode, called as from a shell, on a model with random parameters."""
+"""Decoding programs as commands, on a model with random parameters."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ component-node name=a component=a input=Append(Offset(input, -2), input, Offset(
 output-node name=output input=a
 """
 SCALES = ("--frame-subsampling-factor=3", "--acoustic-scale=1.0")
-# The graph says words in any order: few of them are within so narrow a beam.
+# The graph accepts words in any order: few of them are within the narrow beam.
 BEAM = "--lattice-beam=0.3"
 DECODE = ("nnet3-latgen-faster", BEAM, *SCALES)
 
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a model, a graph over all its transition ids, features and sound."""
+    """The current folder, with a model, a graph over all its transition ids, features and sound."""
     monkeypatch.chdir(tmp_path)
     _, model = model_of(MONO_TREE, CHAIN_TOPOLOGY)
     with open_output("trans") as writer:
@@ -155,7 +155,7 @@ def test_a_reader_of_flushed_tables_gets_each_utterance_before_giving_the_next(
 
 
 def answers_with(command: list[str], keys: str, last_line: str) -> None:
-    """Give the files of these names one by one; wait for an answer to each, to its last line."""
+    """Send the files one by one to the program; fail unless each gets its answer in time."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
@@ -184,7 +184,7 @@ def test_graphs_stay_with_their_utterances_when_many_are_computed_together(
     rng = np.random.default_rng(5)
     keys = [f"u{i:02}" for i in range(12)]
     write_table("ark:f", {k: rng.normal(size=(6, 13)).astype(np.float32) for k in keys})
-    # Each says its own word; one reads more frames than there are.
+    # Each graph gives its own word; u05's accepts fewer frames than there are.
     graphs = {
         k: Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1, 1 + i, 0.0, 1)], [(2, 0, 0.0, 1)]])
         for i, k in enumerate(keys)
@@ -269,7 +269,7 @@ def test_outputs_of_a_stream_do_not_depend_on_its_pieces(system: Path, sizes: li
     features = read_table("ark:feats.ark")["a"]
     expected = computer.compute(features)
     pieces = np.split(features, np.cumsum(sizes)[:-1])
-    computer.warm_up()  # with frames of its own, which leave nothing behind
+    computer.warm_up()  # must not leave anything in the state
     np.testing.assert_allclose(np.concatenate(list(computer.stream(pieces))), expected, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Closed and broken standard streams, and signals: programs do what they do, or end at once."""
+"""Closed or broken standard streams, and signals: programs finish their work or end at once."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "nnet3tools.cli", *words]
 
 
-def started(words: list[str], blocked: bool = False) -> subprocess.Popen[bytes]:
-    """The program in the background, with signals as a terminal's programs have them.
+def start_program(words: list[str], blocked: bool = False) -> subprocess.Popen[bytes]:
+    """Start a program that receives signals as if started from a terminal.
 
-    A test run that was itself put into the background hands on SIGINT as ignored. `blocked`: it
-    waits, as in bin/_run, until our first line runs, however long Python's own start takes.
+    A background shell would pass SIGINT on as ignored. `blocked`: SIGINT waits, as in bin/_run,
+    until the program's first line runs.
     """
 
     def listen() -> None:
@@ -107,16 +107,16 @@ def test_a_full_disk_under_the_log_or_the_result() -> None:
     ],
 )
 def test_signals_end_a_program_and_its_commands(words: tuple[str, ...], number: int) -> None:
-    program = started(command(*words))
+    program = start_program(command(*words))
     shell = _number_in("pid")
     time.sleep(0.2)
     began = time.monotonic()
     program.send_signal(number)
     _, log = program.communicate()
     assert program.returncode == 128 + number
-    assert time.monotonic() - began < 30  # half of what its command sleeps
+    assert time.monotonic() - began < 30  # half the time that its command sleeps
     assert log.decode().count("\n") == 1  # the command line
-    assert _ends(shell)
+    assert _process_ends(shell)
     assert not [name for name in os.listdir() if name.startswith((".", "1."))]
 
 
@@ -135,22 +135,22 @@ CHILD = f'sh -c "{IGNORING.replace("$", chr(92) + "$")}"; true'
     ],
 )
 def test_commands_that_ignore_signals_are_killed(words: tuple[str, ...], number: int) -> None:
-    program = started(command(*words))
+    program = start_program(command(*words))
     shell = _number_in("pid")
     began = time.monotonic()
     program.send_signal(number)
     _, log = program.communicate()
     assert program.returncode == 128 + number
-    assert time.monotonic() - began < 30  # half of what its command sleeps
+    assert time.monotonic() - began < 30  # half the time that its command sleeps
     assert log.decode().count("\n") == 1
-    assert _ends(shell)
+    assert _process_ends(shell)
     assert sorted(os.listdir()) == ["0.raw", "net.config", "pid"]
 
 
 def test_an_interrupt_during_the_start_is_quiet() -> None:
     for delay in (0.05, 0.1, 0.15, 0.2):
         words = command("nnet3-copy", "sleep 60 |", "1.raw")
-        program = started(words, blocked=True)
+        program = start_program(words, blocked=True)
         time.sleep(delay)
         program.send_signal(signal.SIGINT)
         _, log = program.communicate()
@@ -167,9 +167,9 @@ ROOT = Path(__file__).resolve().parents[2]
 )
 def test_an_interrupt_while_python_itself_starts_is_quiet() -> None:
     for delay in np.linspace(0.01, 0.12, 12):
-        program = started([str(ROOT / "bin/nnet3-copy"), "sleep 60 |", "1.raw"])
+        program = start_program([str(ROOT / "bin/nnet3-copy"), "sleep 60 |", "1.raw"])
         time.sleep(delay)
-        # To all, as a terminal does: bash passes over one that its own commands did not die of.
+        # To the whole group, as a terminal does: bash ignores SIGINT if its command survived it.
         os.killpg(program.pid, signal.SIGINT)
         _, log = program.communicate()
         assert program.returncode in (130, -signal.SIGINT)
@@ -189,9 +189,9 @@ with _termination_raises():
 
 
 def test_an_interrupt_that_python_drops_ends_the_program_all_the_same() -> None:
-    # Each import forgets a lock; what is raised in that moment is printed and forgotten, too.
+    # Each import deletes a lock; an exception raised in that callback is only printed.
     began = time.monotonic()
-    program = started([sys.executable, "-c", _INTERRUPTED_IN_A_CALLBACK])
+    program = start_program([sys.executable, "-c", _INTERRUPTED_IN_A_CALLBACK])
     _, log = program.communicate()
     assert (program.returncode, log) == (130, b"")
     assert time.monotonic() - began < 30
@@ -205,8 +205,8 @@ def _number_in(name: str) -> int:
     raise AssertionError("the command did not start")
 
 
-def _ends(process: int) -> bool:
-    """Whether a process that is not our child ends within half a minute."""
+def _process_ends(process: int) -> bool:
+    """Whether a process that is not our child ends within 30 s."""
     for _ in range(300):
         try:
             state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]

@@ -37,7 +37,9 @@ def feats(shell: Shell) -> str:
     return shell.write("feats", MATRIX, FEATS)
 
 
-def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], rtol: float = 0) -> None:
+def assert_tables_equal(
+    found: dict[str, np.ndarray], expected: dict[str, np.ndarray], rtol: float = 0
+) -> None:
     assert list(found) == list(expected)
     for key, value in found.items():
         np.testing.assert_allclose(value, expected[key], rtol=rtol, atol=rtol)
@@ -52,7 +54,7 @@ def test_copy_feats(shell: Shell, feats: str) -> None:
     assert Path("lengths").read_text() == "u1 9 \nu2 14 \nu3 5 \n"
     assert Path("1.ark").read_bytes() == Path("feats").read_bytes()
     shell("copy-feats", "scp:1.scp", "ark,t:2.ark")
-    same(shell.read("2.ark"), FEATS, 1e-5)
+    assert_tables_equal(shell.read("2.ark"), FEATS, 1e-5)
     shell("copy-feats", "--compress", "--compression-method=3", feats, "ark:3.ark")
     for key, matrix in shell.read("3.ark", GENERAL_MATRIX).items():
         assert isinstance(matrix, CompressedMatrix)
@@ -109,7 +111,7 @@ def test_dimensions_and_lengths(shell: Shell, feats: str) -> None:
     assert "Could not read any features" in shell.error("feat-to-dim", empty, "-")
 
 
-# -- parts and neighbours
+# -- subsets and spliced frames
 
 
 def test_subset(shell: Shell, feats: str) -> None:
@@ -132,7 +134,7 @@ def test_subset(shell: Shell, feats: str) -> None:
 
 def test_select(shell: Shell, feats: str) -> None:
     shell("select-feats", "2,1-3,1-0", feats, "ark:o")
-    same(shell.read("o"), {k: v[:, [2, 1, 2, 3, 1, 0]] for k, v in FEATS.items()})
+    assert_tables_equal(shell.read("o"), {k: v[:, [2, 1, 2, 3, 1, 0]] for k, v in FEATS.items()})
     assert "column 4 of '0-4'" in shell.error("select-feats", "0-4", feats, "ark:o")
     assert "expected columns" in shell.error("select-feats", "a", feats, "ark:o")
     empty = shell.write("none", MATRIX, {})
@@ -152,19 +154,19 @@ def test_splice(shell: Shell, feats: str) -> None:
 
 def test_subsample(shell: Shell, feats: str) -> None:
     log = shell("subsample-feats", "--n=3", "--offset=6", feats, "ark:o")
-    same(shell.read("o"), {k: v[6::3] for k, v in FEATS.items() if len(v) > 6})
+    assert_tables_equal(shell.read("o"), {k: v[6::3] for k, v in FEATS.items() if len(v) > 6})
     assert "For utterance u3, output would have no rows" in log
     assert "Processed 2 feature matrices; 1 with errors." in log
     assert "Processed 28 input frames and 4 output frames." in log
     shell("subsample-feats", "--n=-2", feats, "ark:o")
-    same(shell.read("o"), {k: np.repeat(v, 2, axis=0) for k, v in FEATS.items()})
+    assert_tables_equal(shell.read("o"), {k: np.repeat(v, 2, axis=0) for k, v in FEATS.items()})
     assert "must not be 0" in shell.error("subsample-feats", "--n=0", feats, "ark:o")
 
 
 def test_paste(shell: Shell, feats: str) -> None:
     other = shell.write("other", MATRIX, {"u1": FEATS["u1"][:-1], "u2": FEATS["u2"][:-3]})
     log = shell("paste-feats", "--length-tolerance=1", feats, other, "ark:o")
-    same(shell.read("o"), {"u1": np.hstack([FEATS["u1"][:-1]] * 2)})
+    assert_tables_equal(shell.read("o"), {"u1": np.hstack([FEATS["u1"][:-1]] * 2)})
     assert "Length mismatch 14 vs. 11 for utt u2 exceeds tolerance 1" in log
     assert "Missing utt u3 from input ark:other" in log
     assert "Done 1 utts, errors on 2" in log
@@ -184,7 +186,7 @@ def test_transforms(shell: Shell, feats: str) -> None:
     shell.write("t", MATRIX, {"s1": linear, "s2": affine})
     shell("copy-matrix", "t:3", "lda.mat")
     log = shell("transform-feats", "lda.mat", feats, "ark:o")
-    same(shell.read("o"), {k: v @ linear.T for k, v in FEATS.items()}, 1e-5)
+    assert_tables_equal(shell.read("o"), {k: v @ linear.T for k, v in FEATS.items()}, 1e-5)
     logdet = 0.5 * np.linalg.slogdet(linear.astype(float) @ linear.T)[1]
     assert f"Overall average [pseudo-]logdet is {logdet:.4g}"[:36] in log
     assert "Applied transform to 3 utterances; 0 had errors." in log
@@ -194,7 +196,7 @@ def test_transforms(shell: Shell, feats: str) -> None:
         "u1": FEATS["u1"] @ linear.T,
         "u2": FEATS["u2"] @ affine[:, :4].T + affine[:, 4],
     }
-    same(shell.read("o"), expected, 1e-5)
+    assert_tables_equal(shell.read("o"), expected, 1e-5)
     assert "No fMLLR transform available for utterance u3" in log
     wide = shell.write("wide", MATRIX, {"a": np.ones((3, 6), np.float32)})
     log = shell("transform-feats", "lda.mat", wide, "ark:p", status=1)
@@ -246,13 +248,13 @@ def test_normalisation(shell: Shell, feats: str) -> None:
         np.testing.assert_allclose(found.std(axis=0), 1, rtol=1e-4)
         assert found.shape == FEATS[key].shape
     shell("apply-cmvn", "--norm-vars=true", "--reverse", "ark:utt", "ark:o", "ark:back")
-    same(shell.read("back"), FEATS, 1e-4)
+    assert_tables_equal(shell.read("back"), FEATS, 1e-4)
     shell("apply-cmvn", "--skip-dims=1:3", "ark:utt", feats, "ark:o")
     for key, found in shell.read("o").items():
         np.testing.assert_array_equal(found[:, [1, 3]], FEATS[key][:, [1, 3]])
         np.testing.assert_allclose(found[:, [0, 2]].mean(axis=0), 0, atol=1e-5)
     shell("apply-cmvn", "--norm-means=false", "ark:utt", feats, "ark:o")
-    same(shell.read("o"), FEATS)
+    assert_tables_equal(shell.read("o"), FEATS)
 
 
 def test_normalisation_by_speaker_and_globally(shell: Shell, feats: str) -> None:
@@ -260,11 +262,13 @@ def test_normalisation_by_speaker_and_globally(shell: Shell, feats: str) -> None
     utt2spk = shell.write("utt2spk", TOKEN, {"u1": "s", "u2": "s"})
     log = shell("apply-cmvn", f"--utt2spk={utt2spk}", "ark:spk", feats, "ark:o")
     assert "No normalization statistics available for key u3" in log
-    same(shell.read("o"), {k: FEATS[k] - np.float32([1, 2, 3, 4]) for k in ("u1", "u2")}, 1e-6)
+    assert_tables_equal(
+        shell.read("o"), {k: FEATS[k] - np.float32([1, 2, 3, 4]) for k in ("u1", "u2")}, 1e-6
+    )
     shell("compute-cmvn-stats", feats, "global")
     shell("apply-cmvn", "global", feats, "ark:o")
     mean = np.concatenate(list(FEATS.values())).mean(axis=0)
-    same(shell.read("o"), {k: v - mean for k, v in FEATS.items()}, 1e-5)
+    assert_tables_equal(shell.read("o"), {k: v - mean for k, v in FEATS.items()}, 1e-5)
 
 
 def test_statistics_that_do_not_fit(shell: Shell, feats: str) -> None:
@@ -323,7 +327,7 @@ def test_voiced_frames(shell: Shell, feats: str) -> None:
     marks = {"u1": np.arange(9) % 2, "u2": np.ones(3), "u3": np.zeros(5)}
     vad = shell.write("vad", VECTOR, {k: v.astype(np.float32) for k, v in marks.items()})
     log = shell("select-voiced-frames", feats, vad, "ark:o")
-    same(shell.read("o"), {"u1": FEATS["u1"][1::2]})
+    assert_tables_equal(shell.read("o"), {"u1": FEATS["u1"][1::2]})
     assert "Mismatch in number for frames 14 for features and VAD 3, for utterance u2" in log
     assert "No features were judged as voiced for utterance u3" in log
     assert "processed 1 utterances, 2 had errors." in log
@@ -338,7 +342,9 @@ def test_means_of_vectors(shell: Shell) -> None:
     speakers = {"s": ["a", "c"], "t": ["x"], "u": ["b"]}
     spk2utt = shell.write("spk2utt", TOKEN_VECTOR, speakers)
     log = shell("ivector-mean", spk2utt, table, "ark:o", "ark:n")
-    same(shell.read("o", VECTOR), {"s": (vectors["a"] + vectors["c"]) / 2, "u": vectors["b"]}, 1e-6)
+    assert_tables_equal(
+        shell.read("o", VECTOR), {"s": (vectors["a"] + vectors["c"]) / 2, "u": vectors["b"]}, 1e-6
+    )
     assert shell.read("n", INT32) == {"s": 2, "u": 1}
     assert "No iVector present in input for utterance x" in log
     assert "Computed mean of 2 speakers (1 with no utterances), consisting of 3 utterances" in log
@@ -353,11 +359,11 @@ def test_sums_over_tables(shell: Shell, feats: str) -> None:
     other = shell.write("other", MATRIX, others)
     log = shell("matrix-sum", "--scale1=2", "--scale2=-1", feats, other, "ark:o")
     expected = {"u1": FEATS["u1"] - 1, "u2": FEATS["u2"], "u3": 2 * FEATS["u3"]}
-    same(shell.read("o"), expected, 1e-5)
+    assert_tables_equal(shell.read("o"), expected, 1e-5)
     assert "Dimension mismatch for utterance u3 : 2 by 4 for system 2, rspecifier: ark:other" in log
     assert "with a total of 6 matrices across 2 different systems" in log
     shell("matrix-sum", "--average", feats, feats, "ark:o")
-    same(shell.read("o"), FEATS, 1e-6)
+    assert_tables_equal(shell.read("o"), FEATS, 1e-6)
     one = shell.write("one", MATRIX, {"u1": FEATS["u1"]})
     log = shell("matrix-sum", feats, one, "ark:o", status=1)
     assert "Produced output for 3 utterances; 2 total missing matrices" in log
@@ -382,7 +388,7 @@ def test_vector_sums(shell: Shell) -> None:
     vectors = {"a": np.array([1, 2], np.float32), "b": np.array([5, 8], np.float32)}
     table = shell.write("v", VECTOR, vectors)
     shell("vector-sum", table, table, "ark:o")
-    same(shell.read("o", VECTOR), {k: 2 * v for k, v in vectors.items()})
+    assert_tables_equal(shell.read("o", VECTOR), {k: 2 * v for k, v in vectors.items()})
     shell("vector-sum", "--average", "--binary=false", table, "mean.vec")
     assert Path("mean.vec").read_text() == " [ 3 5 ]\n"
     Path("long.vec").write_text(" [ 1 1 1 ]\n")
@@ -392,7 +398,7 @@ def test_vector_sums(shell: Shell) -> None:
 
 def test_sums_of_rows_and_sizes(shell: Shell, feats: str) -> None:
     assert "Summed rows 3 matrices, 28 rows in total." in shell("matrix-sum-rows", feats, "ark:o")
-    same(shell.read("o", VECTOR), {k: v.sum(axis=0) for k, v in FEATS.items()}, 1e-5)
+    assert_tables_equal(shell.read("o", VECTOR), {k: v.sum(axis=0) for k, v in FEATS.items()}, 1e-5)
     shell("vector-sum", "ark:o", "sum.vec")
     shell("copy-vector", "--binary=false", "sum.vec", "-")
     found = np.array(shell.out.split()[1:-1], float)
@@ -458,7 +464,7 @@ def test_alignments(shell: Shell) -> None:
 
 
 def _write_model(folder: Path) -> None:
-    """Phones 1 and 2, of two states each: transition ids 1-2, 3-4 and 5-6, 7-8; odd ones loop."""
+    """Write a model of phones 1 and 2 with two states each; odd transition ids are self-loops."""
     states = "".join(
         f"<State> {i} <PdfClass> {i} <Transition> {i} 0.5 <Transition> {i + 1} 0.5 </State> "
         for i in range(2)
@@ -578,13 +584,13 @@ def test_modify_cmvn_stats(shell: Shell, feats: str) -> None:
     assert "colon-separated" in shell.error("modify-cmvn-stats", "1:x", "ark:stats", "ark:y")
 
 
-# -- looking back only
+# -- normalization with past frames only
 
 
 def online_by_hand(
     features: np.ndarray, before: np.ndarray | None, everything: np.ndarray, **kept: object
 ) -> np.ndarray:
-    """Frame by frame: window, then what the speaker said before, then all data."""
+    """Normalize frame by frame, with a window, the speaker's earlier frames and all frames."""
     window, speaker_frames, global_frames = 6, 4, 3
     rows = []
     for t in range(len(features)):

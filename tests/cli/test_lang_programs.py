@@ -1,4 +1,4 @@
-"""From a dictionary to graphs: the lang folder by hand, the graphs by what they accept."""
+"""Lang folders and graphs from a dictionary: by expected files and accepted sequences."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def best(fst: Fst, read: list[int]) -> tuple[float, tuple[int, ...]]:
-    """The least cost of what reads these labels, and what is written."""
+def best_path(fst: Fst, read: list[int]) -> tuple[float, tuple[int, ...]]:
+    """The least cost of a path with these input labels, and the path's output labels."""
     lists, finals = fst.arc_lists(), fst.finals.tolist()
 
     def closed(here: dict) -> dict:
@@ -100,7 +100,7 @@ def best(fst: Fst, read: list[int]) -> tuple[float, tuple[int, ...]]:
 def test_the_lang_folder_by_hand(lang: Path) -> None:
     words = "<eps> <UNK> A TO TOO TWO U #0 <s> </s>".split()
     assert lines(lang / "words.txt") == [f"{w} {i}" for i, w in enumerate(words)]
-    # t u twice is #1, #2; u is the beginning of nothing, but twice; and one for silence.
+    # #1, #2 for the homophones t u; two for the homophones u; and one for silence
     phones = "<eps> SIL SPN ey t u #0 #1 #2 #3".split()
     assert lines(lang / "phones.txt") == [f"{p} {i}" for i, p in enumerate(phones)]
     assert lines(lang / "phones" / "silence.csl") == ["1:2"]
@@ -115,7 +115,7 @@ def test_the_lang_folder_by_hand(lang: Path) -> None:
 
 def test_the_lexicon_reads_phones_and_writes_words(lang: Path) -> None:
     fst = load_fst(str(lang / "L.fst"))
-    cost, written = best(fst, [4, 5, 1, 3])  # t u SIL ey
+    cost, written = best_path(fst, [4, 5, 1, 3])  # t u SIL ey
     assert written in ((3, 2), (5, 2))
     assert cost == pytest.approx(3 * -math.log(0.5), rel=1e-5)
     assert (np.diff(fst.olabels)[fst.sources[1:] == fst.sources[:-1]] >= 0).all()
@@ -123,10 +123,10 @@ def test_the_lexicon_reads_phones_and_writes_words(lang: Path) -> None:
 
 def test_with_disambiguation_a_pronunciation_is_of_one_word(lang: Path) -> None:
     fst = load_fst(str(lang / "L_disambig.fst"))
-    assert best(fst, [4, 5, 7])[1] == (5,)  # t u #1: TWO
-    assert best(fst, [4, 5, 8])[1] == (3,)  # t u #2: TO
-    assert best(fst, [6, 4, 5, 5])[1] == (7, 4)  # #0 passes through
-    assert best(fst, [4, 5])[0] == math.inf
+    assert best_path(fst, [4, 5, 7])[1] == (5,)  # t u #1: TWO
+    assert best_path(fst, [4, 5, 8])[1] == (3,)  # t u #2: TO
+    assert best_path(fst, [6, 4, 5, 5])[1] == (7, 4)  # #0 passes through
+    assert best_path(fst, [4, 5])[0] == math.inf
 
 
 def test_phones_by_position(shell: Shell, dictionary: Path) -> None:
@@ -139,7 +139,7 @@ def test_phones_by_position(shell: Shell, dictionary: Path) -> None:
     assert {"SIL nonword", "u_B begin", "u_I internal"} <= set(lines(phones / "word_boundary.txt"))
     assert lines(phones / "extra_questions.txt")[0] == "ey_B t_B u_B"
     topology = (Path("lang") / "topo").read_text()
-    assert topology.count("<PdfClass>") == 3 + 5  # states of words' phones, and of silence
+    assert topology.count("<PdfClass>") == 3 + 5  # three states of word phones, five of silence
 
 
 def test_pronunciation_probabilities_are_costs(shell: Shell, dictionary: Path) -> None:
@@ -147,8 +147,8 @@ def test_pronunciation_probabilities_are_costs(shell: Shell, dictionary: Path) -
     options = ["--position-dependent-phones=false", "--sil-prob=0"]
     shell("nnet3-prepare-lang", *options, "dict", "<UNK>", "lang")
     fst = load_fst("lang/L.fst")
-    assert best(fst, [5])[0] == pytest.approx(-math.log(0.25), rel=1e-5)
-    assert best(fst, [3])[0] == 0.0
+    assert best_path(fst, [5])[0] == pytest.approx(-math.log(0.25), rel=1e-5)
+    assert best_path(fst, [3])[0] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def model(shell: Shell, lang: Path) -> TransitionModel:
 
 
 def ids_of(model: TransitionModel, phone: int, size: int) -> list[int]:
-    """A phone of so many frames: the way out of its state, then its self-loop again and again."""
+    """Transition ids of a phone of `size` frames: the exit from its state, then self-loops."""
     (state,) = np.flatnonzero(model.tuples[:, 0] == phone)
     return [2 * int(state) + 2] + [2 * int(state) + 1] * (size - 1)
 
@@ -251,7 +251,7 @@ def test_a_flat_start_has_a_gaussian_for_each_pdf(shell: Shell, model: Transitio
 
 
 def test_perturbed_means_are_kaldis(shell: Shell, lang: Path) -> None:
-    """What Kaldi's gmm-init-mono writes: the first numbers of rand() in the order it draws them."""
+    """The means must be those of Kaldi's gmm-init-mono, which draws from rand() in this order."""
     draws.seed(1)
     perturb = ("--binary=false", "--perturb-factor=0.1")
     shell("gmm-init-mono", *perturb, "lang/topo", 3, "perturbed", "tree")
@@ -285,12 +285,12 @@ def test_training_graphs_accept_their_words_with_silence(
     shell("compile-train-graphs", "tree", "0.mdl", "lang/L.fst", text, "ark:graphs")
     graphs = shell.read("graphs", FST)
     sil, ey, t, u = (lambda n, p=p: ids_of(model, p, n) for p in (1, 3, 4, 5))
-    cost, written = best(graphs["u1"], [*t(2), *u(1), *sil(3), *ey(4)])
+    cost, written = best_path(graphs["u1"], [*t(2), *u(1), *sil(3), *ey(4)])
     assert written == (3, 2)
     assert cost == pytest.approx(3 * math.log(2.0), abs=0.01)  # silence or none, 3 times
-    assert best(graphs["u1"], [*sil(1), *t(1), *u(3), *u(1)])[1] == (3, 2)
-    assert best(graphs["u1"], [*t(1), *u(1)])[0] == math.inf
-    assert best(graphs["u2"], [*t(1), *u(1), *u(2), *sil(1)])[1] == (4,)
+    assert best_path(graphs["u1"], [*sil(1), *t(1), *u(3), *u(1)])[1] == (3, 2)
+    assert best_path(graphs["u1"], [*t(1), *u(1)])[0] == math.inf
+    assert best_path(graphs["u2"], [*t(1), *u(1), *u(2), *sil(1)])[1] == (4,)
 
 
 def test_transition_probabilities_come_in_with_their_scales(
@@ -299,7 +299,7 @@ def test_transition_probabilities_come_in_with_their_scales(
     text = shell.write("words", INT32_VECTOR, {"u": np.array([2])})
     scales = ["--transition-scale=1.0", "--self-loop-scale=1.0"]
     shell("compile-train-graphs", *scales, "tree", "0.mdl", "lang/L.fst", text, "ark:graphs")
-    cost, _ = best(shell.read("graphs", FST)["u"], ids_of(model, 3, 4))
+    cost, _ = best_path(shell.read("graphs", FST)["u"], ids_of(model, 3, 4))
     assert cost == pytest.approx((2 + 4) * math.log(2.0), abs=0.01)
 
 
@@ -313,7 +313,7 @@ def test_one_unknown_word_costs_one_utterance_only(
     assert "symbol 'NEVER' is not in lang/words.txt" in log
     assert list(shell.read("graphs", FST)) == ["u1"]
     shell("compile-train-graphs", table, "--oov-word=<UNK>", *args)
-    assert best(shell.read("graphs", FST)["u2"], ids_of(model, 2, 1) + ids_of(model, 4, 1))[0]
+    assert best_path(shell.read("graphs", FST)["u2"], ids_of(model, 2, 1) + ids_of(model, 4, 1))[0]
     only = shell.write("only", TOKEN_VECTOR, {"u2": ["NEVER"]})
     args[3] = only
     shell("compile-train-graphs", table, *args, status=1)
@@ -350,7 +350,7 @@ def test_the_decoding_graph_accepts_sentences_at_their_cost(
         return
     model = TransitionModel.load("0.mdl")
     read = [*ids_of(model, 4, 2), *ids_of(model, 5, 1), *ids_of(model, 3, 2)]
-    cost, written = best(fst, read)
+    cost, written = best_path(fst, read)
     assert written == (5, 2)
     language_model = (0.5 + 0.8 + 0.1) * math.log(10)
     silences, frames = 3 * math.log(2), 5 * math.log(2)
@@ -371,7 +371,7 @@ def test_unknown_words_can_be_left_out_of_the_graph(shell: Shell, lang: Path) ->
     for option, found in (("false", True), ("true", False)):
         scale = "--self-loop-scale=1.0"
         shell("nnet3-make-graph", scale, f"--remove-oov={option}", "lang", "tree", "0.mdl", "graph")
-        cost, _ = best(load_fst("graph/HCLG.fst"), ids_of(model, 2, 1))
+        cost, _ = best_path(load_fst("graph/HCLG.fst"), ids_of(model, 2, 1))
         assert (cost < math.inf) == found
 
 
@@ -383,7 +383,7 @@ def test_symbols_of_a_model_without_a_table(shell: Shell) -> None:
 
 
 def _table_as_openfst_writes_it(name: str, symbols: dict[str, int]) -> bytes:
-    """By hand: magic number, name, next number, how many, and each with its number."""
+    """OpenFst's bytes: magic number, name, next number, count, symbols with numbers."""
 
     def text(word: str) -> bytes:
         return len(word).to_bytes(4, "little") + word.encode()
@@ -394,7 +394,7 @@ def _table_as_openfst_writes_it(name: str, symbols: dict[str, int]) -> bytes:
 
 
 def _with_symbols(plain: bytes, table: bytes) -> bytes:
-    """A vector file with its flags set, and a table for each side after its header."""
+    """A vector file with set symbol flags and two copies of a table after the header."""
     flags_at, header = 4 + 4 + 6 + 4 + 8 + 4, 4 + 4 + 6 + 4 + 8 + 40
     return (
         plain[:flags_at] + b"\3\0\0\0" + plain[flags_at + 4 : header] + 2 * table + plain[header:]

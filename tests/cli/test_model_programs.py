@@ -1,4 +1,4 @@
-"""The programs that make, show, copy and compare networks, called as from a shell."""
+"""Programs that create, show, copy and compare networks, as commands."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TREE = "ContextDependency 1 0 ToPdf TE 0 2 ( NULL TE -1 1 ( CE 4 ) ) EndContextD
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a config and the networks 0.raw and 1.raw made of it."""
+    """A folder with a config and its networks 0.raw and 1.raw."""
     (tmp_path / "net.config").write_text(CONFIG)
     for seed in (0, 1):
         args = (f"--srand={seed}", tmp_path / "net.config", tmp_path / f"{seed}.raw")
@@ -140,7 +140,7 @@ def test_show_progress_tells_the_contexts_if_asked(
 @pytest.mark.parametrize("scale", ["inf", "-inf"])
 def test_parameters_may_be_scaled_to_infinity(folder: Path, scale: str) -> None:
     run("nnet3-copy", f"--scale={scale}", folder / "0.raw", folder / "2.raw")
-    # The biases are 0, and 0 times infinity is no number.
+    # The biases are 0, and 0 times infinity is nan.
     assert not np.isfinite(vectorize(read_nnet(str(folder / "2.raw")))).any()
     assert run("nnet3-copy", "--learning-rate=inf", folder / "0.raw", folder / "3.raw") == 255
 
@@ -221,7 +221,7 @@ def test_wrong_number_of_arguments_shows_the_usage(
 def test_made_up_statistics_depend_on_the_kind_of_model_not_on_the_use_of_priors(
     folder: Path,
 ) -> None:
-    """Kaldi finds the context of an acoustic model when it reads one, which draws numbers."""
+    """Reading an acoustic model, Kaldi computes its context, which draws random numbers."""
     (folder / "topo").write_text(TOPOLOGY)
     (folder / "tree").write_text(TREE)
     assert (

@@ -1,4 +1,4 @@
-"""Numbers as Python writes them, 1_000, are none to Kaldi: in files, configs and options."""
+"""Python's number syntax 1_000 is invalid for Kaldi: in files, configs and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kaldi's habits on the command line, and one line for whatever goes wrong."""
+"""Kaldi's command-line syntax, and one-line messages for all errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of a training that do not fit together: one line says which, and what was there stays."""
+"""Files that do not match each other: one line names the file, and older outputs stay unchanged."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from support.training_helpers import minibatch
 KEPT = "what was there"
 
 
-def refused(shell: Shell, output: str, name: str, *words: str) -> str:
-    """The error line of a program that must leave `output` as it was."""
+def refusal(shell: Shell, output: str, name: str, *words: str) -> str:
+    """Run a program that must fail and not change `output`; returns its error line."""
     Path(output).write_text(KEPT)
     line = shell.error(name, *words)
     assert Path(output).read_text() == KEPT
@@ -46,7 +46,7 @@ def test_layers(shell: Shell, line: str, expected: tuple[str, ...]) -> None:
         f"input dim=4 name=input\n{line}\noutput-layer name=output dim=2\n"
     )
     Path("configs").mkdir()
-    error = refused(
+    error = refusal(
         shell, "configs/final.config", "nnet3-xconfig-to-configs", "--xconfig-file=net.xconfig",
         "--config-dir=configs",
     )  # fmt: skip
@@ -67,14 +67,14 @@ def write_stats(name: str, num_classes: int, dim: int) -> None:
 def test_statistics_of_another_dimension(shell: Shell) -> None:
     write_stats("1.acc", 3, 5)
     write_stats("2.acc", 3, 6)
-    line = refused(shell, "sum.acc", "sum-lda-accs", "sum.acc", "1.acc", "2.acc")
+    line = refusal(shell, "sum.acc", "sum-lda-accs", "sum.acc", "1.acc", "2.acc")
     assert "2.acc" in line
     assert {"5", "6"} <= numbers(line)
 
 
 def test_a_transform_of_more_dimensions_than_the_statistics_have(shell: Shell) -> None:
     write_stats("1.acc", 3, 5)
-    line = refused(shell, "lda.mat", "nnet-get-feature-transform", "--dim=6", "lda.mat", "1.acc")
+    line = refusal(shell, "lda.mat", "nnet-get-feature-transform", "--dim=6", "lda.mat", "1.acc")
     assert {"5", "6"} <= numbers(line)
 
 
@@ -112,7 +112,7 @@ def test_models_of_another_structure(shell: Shell, other: str) -> None:
         ("nnet3-combine", ("1.raw", "2.raw", "ark:egs", "out.raw")),
         ("nnet3-average", ("1.raw", "2.raw", "out.raw")),
     ):
-        assert "2.raw" in refused(shell, "out.raw", name, *words), name
+        assert "2.raw" in refusal(shell, "out.raw", name, *words), name
 
 
 # -- priors
@@ -131,5 +131,5 @@ def test_priors_of_another_size(shell: Shell) -> None:
     shell("nnet3-am-init", "tree", "topo", "0.raw", "0.mdl")
     for size in (4, 6):
         Path("vec").write_text(" [ " + "0.2 " * size + "]\n")
-        line = refused(shell, "out.mdl", "nnet3-am-adjust-priors", "0.mdl", "vec", "out.mdl")
+        line = refusal(shell, "out.mdl", "nnet3-am-adjust-priors", "0.mdl", "vec", "out.mdl")
         assert {str(size), "5"} <= numbers(line)

@@ -1,4 +1,4 @@
-"""Every program is reachable: through bin/, the dispatcher and the package's entry points."""
+"""Every program can be started: from bin/, by the dispatcher, by the package's entry points."""
 
 from __future__ import annotations
 

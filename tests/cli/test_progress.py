@@ -1,4 +1,4 @@
-"""Progress lines: rewritten at a terminal, rare in a log, none where the work is short."""
+"""Progress lines: overwritten on a terminal, rare in a log file, none for short work."""
 
 from __future__ import annotations
 

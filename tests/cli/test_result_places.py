@@ -1,4 +1,4 @@
-"""Where the result is to be is proved writable before anything is read: no long run is in vain."""
+"""Programs check that the output can be written before they start long work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs on sound: features against a formula in NumPy, files against the module wave."""
+"""Programs on sound: features compared with NumPy formulas, files with Python's module wave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RNG = np.random.default_rng(3)
 
 
 def sound(num_samples: int, rate: int) -> np.ndarray:
-    """Two tones and noise, int16."""
+    """Two tones and noise as int16 samples."""
     t = np.arange(num_samples) / rate
     tones = 4000 * np.sin(2 * np.pi * 440 * t) + 2500 * np.sin(2 * np.pi * 1330 * t + 1)
     return (tones + RNG.normal(0, 300, num_samples)).astype(np.int16)
@@ -32,7 +32,7 @@ SOUNDS = {f"u{i}": sound(size, 8000) for i, size in enumerate((4000, 2713, 900))
 
 
 def write_wave(path: str, samples: np.ndarray, rate: int = 8000) -> None:
-    """With Python's module; `samples` (samples,) or (channels, samples)."""
+    """Write a file with Python's module; `samples` is (samples,) or (channels, samples)."""
     channels = np.atleast_2d(samples)
     with wave.open(path, "wb") as file:
         file.setnchannels(len(channels))
@@ -70,7 +70,7 @@ def mel(f: np.ndarray | float) -> np.ndarray:
 
 
 def spectrum(samples: np.ndarray, rate: int, snip: bool, power: bool) -> tuple[np.ndarray, ...]:
-    """Windowed spectrum, and the logarithm of each frame's energy before the window."""
+    """Spectrum of the windowed frames, and the logarithm of each frame's energy before that."""
     size, shift = rate // 40, rate // 100
     frames = frames_of(samples, size, shift, snip)
     frames = frames - frames.mean(axis=1, keepdims=True)
@@ -162,7 +162,7 @@ def test_resampling_keeps_a_tone(rate: int, new_rate: int) -> None:
     output = resample(tone, rate, new_rate)
     assert len(output) == -(-num_samples * new_rate // rate)
     expected = np.sin(2 * np.pi * hertz * np.arange(len(output)) / new_rate)
-    inner = slice(100, -100)  # the signal ends at once, which no filter follows
+    inner = slice(100, -100)  # filters differ at the abrupt ends
     np.testing.assert_allclose(output[inner], expected[inner], atol=0.02)
 
 

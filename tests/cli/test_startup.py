@@ -1,4 +1,4 @@
-"""Programs start quickly: what a program does not need is not loaded."""
+"""Programs start fast: they do not import modules that they do not need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.training_helpers import example, network
 
 ROOT = Path(__file__).parents[2]
 
-# Their options are declared beside what they belong to.
+# Their options are declared in the modules that use them.
 _TRAINING = {
     "nnet3-chain-e2e-get-egs",
     "nnet3-chain-get-egs",
@@ -49,7 +49,7 @@ def modules_after(code: str) -> set[str]:
 
 
 def modules_of(name: str, *words: str) -> set[str]:
-    """All that is loaded when a program has run, from a fresh interpreter on."""
+    """All modules that a program has imported at its end, in a new interpreter."""
     run_it = (
         f"from nnet3tools.cli.programs import main_of; status = main_of('{name}')({list(words)!r})"
     )
@@ -72,7 +72,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @functools.cache
 def modules_of_numpy() -> set[str]:
-    """What NumPy loads by itself: before version 2 nearly all of it."""
+    """The modules that NumPy imports itself; before version 2 nearly all of NumPy."""
     return modules_after("import numpy")
 
 
@@ -157,7 +157,7 @@ def test_the_first_minibatch_is_reached_without_what_it_does_not_need(files) -> 
 
 @pytest.mark.parametrize("environment_is_there", [True, False])
 def test_a_program_of_the_checkout_is_one_interpreter(tmp_path, environment_is_there) -> None:
-    """bin/_run with a python3 that counts how often it is started."""
+    """bin/_run must not start Python twice; a fake python3 counts its starts."""
     (tmp_path / "bin").mkdir()
     shutil.copy(ROOT / "bin/_run", tmp_path / "bin/_run")
     (tmp_path / "bin/nnet3-copy").symlink_to("_run")

@@ -1,4 +1,4 @@
-"""Programs that training scripts call around nnet3-train, as a user runs them."""
+"""Programs that training scripts call besides nnet3-train, as commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ output-node name=output input=s
 
 
 def models(shell: Shell, count: int) -> tuple[list[str], str]:
-    """Files of networks, and the rspecifier of examples."""
+    """Write networks and examples; returns the networks' files and the examples' rspecifier."""
     names = [f"{i}.raw" for i in range(count)]
     for i, name in enumerate(names):
         write_nnet(network(seed=i), name)

@@ -36,7 +36,7 @@ def attention(config: str):
 
 
 def attend(component, frames, index):
-    """One output row, head by head."""
+    """Compute one output row with loops over heads, as a reference."""
     n, t, x = index
     key, value, context = component.key_dim, component.value_dim, component.context_dim
     per_head, zero = 2 * key + value + context, np.zeros(component.input_dim)
@@ -87,7 +87,7 @@ def test_statistics_are_sums_of_weights_and_entropies() -> None:
     ordered = Ordered(component, inputs_for(component, outputs), outputs)
     x = ordered.values(np.random.default_rng(2)).astype(np.float32)
     y, memo = forward(component, x, ordered.rows)
-    while component.stats_count < 16:  # a random third of the calls is left out
+    while component.stats_count < 16:  # statistics are stored in two thirds of the calls, at random
         component.store_stats(x, y, memo)
     c = y.astype(np.float64).reshape(len(y), 3, 7)[:, :, 3:]
     np.testing.assert_allclose(component.posterior_stats, 2 * c.sum(axis=0), 1e-5)

@@ -1,4 +1,4 @@
-"""BackpropTruncationComponent: what is clipped, what is zeroed, and what is counted."""
+"""BackpropTruncationComponent: which gradients are clipped or zeroed, and how they are counted."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def test_what_does_not_fit_is_refused(bad: str) -> None:
     ],
 )
 def test_natural_gradient_goes_on_in_the_first_step_of_backstitch(config: str) -> None:
-    """Kaldi freezes it in the other components only."""
+    """As in Kaldi, only other components than these obey the request to freeze it."""
     component = make(config)
     component.freeze_natural_gradient(True)
     assert [g.frozen for g, _ in component.preconditioners()] == [False]

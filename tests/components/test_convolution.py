@@ -46,7 +46,7 @@ def conv(config: str):
 
 
 def patch_sum(component, frames, index):
-    """One output row, height by height and offset by offset."""
+    """Compute one output row with loops over heights and offsets, as a reference."""
     model, (n, t, x) = component.model, index
     f_in = model.num_filters_in
     rows = []

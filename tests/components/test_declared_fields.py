@@ -1,4 +1,4 @@
-"""Declared fields: what follows from them, for every component type and for one made up here."""
+"""Declared fields (reading, writing, copying ...) of every component type and a test component."""
 
 from __future__ import annotations
 
@@ -55,16 +55,20 @@ COMPOSITE = (
 KINDS = [*sorted(ZOO), "a composite with natural gradient"]
 
 
-def new(kind: str) -> Component:
-    """A component as its config line makes it."""
+def new_component(kind: str) -> Component:
+    """A new component of this kind, from its config line."""
     tensor.random.seed(1)
     return make(f"type={kind} {ZOO[kind][0]}" if kind in ZOO else COMPOSITE)
 
 
 @functools.cache
-def _trained(kind: str) -> Component:
+def _train_component(kind: str) -> Component:
     if kind not in ZOO:
-        component, rng, rows = new(kind), np.random.default_rng(1), rows_of(new(kind), 9)
+        component, rng, rows = (
+            new_component(kind),
+            np.random.default_rng(1),
+            rows_of(new_component(kind), 9),
+        )
         for _ in range(3):
             x, dy = (rng.normal(size=(9, dim)).astype(np.float32) for dim in (4, 5))
             y, memo = forward(component, x, rows)
@@ -85,13 +89,13 @@ def _trained(kind: str) -> Component:
     return nnet.components[nnet.component_names.index("c0")]
 
 
-def trained(kind: str) -> Component:
-    """A component with statistics and natural-gradient state: after three minibatches."""
-    return _trained(kind).copy()
+def trained_component(kind: str) -> Component:
+    """A component after three minibatches, with statistics and natural-gradient estimates."""
+    return _train_component(kind).copy()
 
 
 def float_arrays(value: Any) -> Iterator[np.ndarray]:
-    """All arrays of floating-point numbers below an object, whether declared or not."""
+    """All floating-point arrays in an object and its parts, also in undeclared attributes."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
             yield value
@@ -108,7 +112,7 @@ def float_arrays(value: Any) -> Iterator[np.ndarray]:
 
 
 def parts_of(component: Component) -> list[Component]:
-    """The component and those in it."""
+    """The component and, if it is a composite one, its inner components."""
     inner = component.components if isinstance(component, CompositeComponent) else []
     return [component, *inner]
 
@@ -118,7 +122,7 @@ def parts_of(component: Component) -> list[Component]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_changed_setting_outdates_recordings_and_an_equal_one_does_not(kind: str) -> None:
-    component = new(kind)
+    component = new_component(kind)
     for field in component.FIELDS:
         value = getattr(component, field.name)
         if isinstance(field, Count | Obsolete) or not isinstance(value, bool | int | float):
@@ -133,8 +137,8 @@ def test_changed_setting_outdates_recordings_and_an_equal_one_does_not(kind: str
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_attributes_are_declared(kind: str) -> None:
-    made = new(kind)
-    for component in (made, trained(kind), from_bytes(to_bytes(made, True), True)):
+    made = new_component(kind)
+    for component in (made, trained_component(kind), from_bytes(to_bytes(made, True), True)):
         for part in parts_of(component):
             for name in vars(part):
                 declared = getattr(type(part), name, None)
@@ -143,15 +147,15 @@ def test_attributes_are_declared(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files(kind: str) -> None:
-    check_round_trip(new(kind))
-    component = trained(kind)
-    component.zero_stats()  # files have averages of sums, which read back differ in a last digit
+    check_round_trip(new_component(kind))
+    component = trained_component(kind)
+    component.zero_stats()  # files store averages, so sums read back differ in the last digit
     check_round_trip(component)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_map_arrays_reaches_every_float_array(kind: str) -> None:
-    component = trained(kind)
+    component = trained_component(kind)
     before = list(float_arrays(component))
     component.map_arrays(np.copy)
     after = list(float_arrays(component))
@@ -163,7 +167,7 @@ def test_map_arrays_reaches_every_float_array(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_num_bytes_leaves_out_natural_gradient(kind: str) -> None:
-    component = trained(kind)
+    component = trained_component(kind)
     estimates = [estimate for estimate, _ in component.preconditioners()]
     everything, left_out = (
         sum(array.nbytes for array in float_arrays(value)) for value in (component, estimates)
@@ -173,16 +177,16 @@ def test_num_bytes_leaves_out_natural_gradient(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_dimensions_of_estimates(kind: str) -> None:
-    for estimate, dim in trained(kind).preconditioners():
+    for estimate, dim in trained_component(kind).preconditioners():
         if estimate.w is not None:
-            assert estimate.dim in (dim, dim - 1)  # one more than needed where there is no bias
+            assert estimate.dim in (dim, dim - 1)  # `dim` has one for a bias even without it
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_structure_has_every_setting(kind: str) -> None:
-    component = new(kind)
+    component = new_component(kind)
     before = component.structure()
-    assert new(kind).structure() == before
+    assert new_component(kind).structure() == before
     for part in parts_of(component):
         for field in part.FIELDS:
             if isinstance(field, (Int, Flag, IntVector, IntPairs)):
@@ -195,7 +199,7 @@ def test_structure_has_every_setting(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_structure_is_that_of_a_trained_component(kind: str) -> None:
-    component = trained(kind)
+    component = trained_component(kind)
     again = from_bytes(to_bytes(component, True), True)
     assert again.structure() == component.structure()
     component.map_arrays(lambda array: array + 1)
@@ -206,7 +210,7 @@ def test_structure_is_that_of_a_trained_component(kind: str) -> None:
 
 
 class Point(Declared):
-    """A part of the component below."""
+    """An inner object of Sample."""
 
     type_name = "Point"
     INFO = "x y"
@@ -216,7 +220,7 @@ class Point(Declared):
 
 
 class Sample(UpdatableComponent):
-    """Adds up nothing and multiplies nothing: it only has fields."""
+    """A component with fields of every kind and without computation."""
 
     type_name = "Sample"
     PROPERTIES = Properties.SIMPLE | Properties.UPDATABLE
@@ -269,7 +273,7 @@ TEXT = (
 
 
 def sample(more: str = LINE) -> Sample:
-    """The component of a config line, all of which must have been read."""
+    """A component from a config line; fails if it leaves a key unread."""
     line = ConfigLine(f"component {more}")
     made = Sample.from_config(line)
     assert not line.has_unused(), line.unused_keys()
@@ -277,21 +281,21 @@ def sample(more: str = LINE) -> Sample:
 
 
 def with_statistics() -> Sample:
-    """One that has seen four rows."""
+    """A component with statistics of four rows."""
     made = sample()
     made.count, made.mean, made.total = 4.0, np.arange(4.0), np.ones((1, 2))
     return made
 
 
 def read(text: str | bytes, binary: bool = False) -> Sample:
-    """The component of a file."""
+    """The component that a file with this content has."""
     reader = Reader(io.BytesIO(text if isinstance(text, bytes) else text.encode()), "f", binary)
     reader.expect_token("<Sample>")
     return Sample.read(reader)
 
 
-def written(component: Sample, binary: bool = False) -> bytes:
-    """The component's file."""
+def file_content(component: Sample, binary: bool = False) -> bytes:
+    """The content of the component's file."""
     file = io.BytesIO()
     component.write(Writer(file, binary))
     return file.getvalue()
@@ -351,22 +355,22 @@ def test_sample_is_made_of_keywords() -> None:
 @pytest.mark.parametrize("binary", [False, True])
 def test_sample_files(binary: bool) -> None:
     for made in (sample(), with_statistics(), sample("dim=3 sizes=1 size=2")):
-        again = read(written(made, binary), binary)
-        assert written(again, binary) == written(made, binary)
+        again = read(file_content(made, binary), binary)
+        assert file_content(again, binary) == file_content(made, binary)
         assert again.structure() == made.structure()
         assert again.info() == made.info()
         assert again.doubled.tolist() == made.doubled.tolist()
 
 
 def test_sample_in_text() -> None:
-    assert written(sample()).decode() == TEXT
-    seen = read(written(with_statistics()))
-    assert b"<Count> 4 <Mean>  [ 0 0.25 0.5 0.75 ]\n" in written(seen)
+    assert file_content(sample()).decode() == TEXT
+    seen = read(file_content(with_statistics()))
+    assert b"<Count> 4 <Mean>  [ 0 0.25 0.5 0.75 ]\n" in file_content(seen)
     assert seen.mean.tolist() == [0, 1, 2, 3]
     assert seen.mean.dtype == np.float64
     assert seen.total.tolist() == [[1, 1]]
     assert sample().total is None
-    small = written(sample("dim=3 sizes=1 size=2")).decode()
+    small = file_content(sample("dim=3 sizes=1 size=2")).decode()
     assert "<Size> 2 <Share> 0.5 <Slow> 0 <Sizes>" in small  # no <IsOdd> of dim 3, no mark
 
 
@@ -377,7 +381,7 @@ def test_sample_of_older_files() -> None:
     )
     old = read(text)
     assert (old.num_blocks, old.share) == (2, 0.5)
-    assert written(old).decode() == TEXT.replace("0.25", "0.5")
+    assert file_content(old).decode() == TEXT.replace("0.25", "0.5")
 
 
 @pytest.mark.parametrize(
@@ -447,17 +451,17 @@ def test_sample_without_statistics() -> None:
     assert made.count == 0.0
     assert not made.mean.any()
     assert not made.total.any()
-    assert written(made).decode() == TEXT.replace("<Total>  [ ]", "<Total>  [\n  0 0 ]")
+    assert file_content(made).decode() == TEXT.replace("<Total>  [ ]", "<Total>  [\n  0 0 ]")
 
 
 def test_sample_copied() -> None:
     made = with_statistics()
-    kept = written(made)
+    kept = file_content(made)
     other = made.copy()
-    assert written(other) == kept
+    assert file_content(other) == kept
     other.scale(3.0)
     other.rank, other.point.x, other.sizes[0] = 9, 1, 8
-    assert written(made) == kept
+    assert file_content(made) == kept
     assert made.preconditioner.rank == 5
     assert other.preconditioner.rank == 9
 
@@ -478,7 +482,7 @@ def test_sample_walks() -> None:
     made.fixed = np.ones(2, np.float32)
     made.preconditioner.precondition(np.ones((3, 5), np.float32))
     before = list(float_arrays(made))
-    assert len(before) == 9  # of six fields and of one estimate, which has three
+    assert len(before) == 9  # six fields, and an estimate with three arrays
     made.map_arrays(np.copy)
     assert not {id(a) for a in before} & {id(a) for a in float_arrays(made)}
     assert made.num_bytes() == 4 * (8 + 4 + 4 + 2) + 8 * (4 + 2)

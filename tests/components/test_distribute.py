@@ -1,4 +1,4 @@
-"""DistributeComponent: which block of which row goes where, and back."""
+"""DistributeComponent: which block of an input row each output row copies, and the derivatives."""
 
 from __future__ import annotations
 

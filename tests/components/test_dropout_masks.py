@@ -1,4 +1,4 @@
-"""GeneralDropout and SpecAugmentTimeMask: who shares a mask, how often it is zero, test mode."""
+"""GeneralDropout and SpecAugmentTimeMask: which rows share a mask, share of zeros, test mode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def time_mask(options: str):
 
 
 def mask_of(component, indexes: np.ndarray) -> np.ndarray:
-    """What each element was multiplied by; the backward pass must do the same."""
+    """The factors that a forward pass applies; fails if the backward pass uses others."""
     rows = rows_of(component, 0, indexes, indexes)
     check_precomputed(rows.indexes)
     x = np.ones((len(indexes), component.input_dim), np.float32)
@@ -87,7 +87,7 @@ def test_continuous_masks_are_uniform_around_1() -> None:
 
 
 def bands(row: np.ndarray) -> int:
-    """Runs of zeros on the circle."""
+    """Number of runs of zeros in a row whose ends are joined to a circle."""
     return int(((row == 0) & (np.roll(row, 1) != 0)).sum())
 
 
@@ -159,7 +159,7 @@ def test_info() -> None:
 
 
 def runs_of(values: np.ndarray) -> list[tuple[float, int]]:
-    """(value, length) of the runs of equal values."""
+    """The (value, length) of each run of equal values."""
     starts = np.flatnonzero(np.diff(values, prepend=-1.0))
     lengths = np.diff(np.append(starts, len(values)))
     return list(zip(values[starts].tolist(), lengths.tolist(), strict=True))
@@ -177,7 +177,7 @@ def test_time_masks_zero_stretches_of_whole_frames() -> None:
     runs = [run for row in by_sequence for run in runs_of(row)]
     assert max(length for value, length in runs if value == 0) == 6
     assert max(length for value, length in runs if value == 1) == 18
-    # As in Kaldi, a sequence starts with a kept stretch only with probability zeroed-proportion.
+    # As in Kaldi, a sequence starts with kept frames with probability zeroed-proportion only.
     assert 0.05 < by_sequence[:, 0].mean() < 0.5
     assert len(np.unique(by_sequence, axis=0)) == 40
 

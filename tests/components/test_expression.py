@@ -1,4 +1,4 @@
-"""ExpressionComponent: flags, files, derivatives, and the numbers of the built-in components."""
+"""ExpressionComponent: flags, files, derivatives, and equality with built-in components."""
 
 from __future__ import annotations
 

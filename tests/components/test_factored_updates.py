@@ -1,4 +1,4 @@
-"""Natural gradient with one side left as it is gives what preconditioning both sides gives."""
+"""Natural gradient in factored form gives what preconditioning inputs and derivatives gives."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from support.time_aware import Ordered, grid, inputs_for
 FACTORED = TwoSidedNaturalGradient.update_factored
 
 
-def rows_like(kind: str, rng: np.random.Generator, num_rows: int, dim: int) -> np.ndarray:
+def random_rows(kind: str, rng: np.random.Generator, num_rows: int, dim: int) -> np.ndarray:
     rows = rng.normal(size=(num_rows, dim)) * (1 + np.arange(dim) % 5)
-    if kind == "one direction":  # of which next to nothing is left
+    if kind == "one direction":  # preconditioning removes nearly all of it
         rows = 1e-3 * rows + 5.0
     return rows.astype(np.float32)
 
@@ -29,7 +29,7 @@ def test_factors_of_parts_are_what_is_taken_off_the_whole(kind, widths) -> None:
     rng = np.random.default_rng(0)
     whole, factored = (OnlineNaturalGradient(rank=12, update_period=4) for _ in range(2))
     for _ in range(14):
-        x = rows_like(kind, rng, 150, 300)
+        x = random_rows(kind, rng, 150, 300)
         parts = np.split(x, np.cumsum(widths)[:-1], axis=1)
         expected = x.copy()
         scale = whole.precondition(expected)
@@ -42,8 +42,10 @@ def test_factors_of_parts_are_what_is_taken_off_the_whole(kind, widths) -> None:
     np.testing.assert_allclose(factored.d, whole.d, rtol=1e-2)
 
 
-def updated(component, side: Side, monkeypatch, factored: bool) -> list[np.ndarray]:
-    """The parameters after some updates of a component."""
+def parameters_after_updates(
+    component, side: Side, monkeypatch, factored: bool
+) -> list[np.ndarray]:
+    """The component's parameters after some updates in the form that `side` and `factored` say."""
 
     def update_factored(self, linear, bias, parts, derivs):
         if factored:
@@ -84,7 +86,7 @@ def test_parameters_are_those_of_preconditioning_both_sides(config, monkeypatch)
     monkeypatch.setattr(two_sided, "WORTH", 0)
     component = make(config)
     sides = [
-        updated(component.copy(), EXPECTED[config], monkeypatch, factored)
+        parameters_after_updates(component.copy(), EXPECTED[config], monkeypatch, factored)
         for factored in (True, False)
     ]
     for a, b in zip(*sides, strict=True):

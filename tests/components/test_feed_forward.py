@@ -1,4 +1,4 @@
-"""Feed-forward components: the harness on every type, plain formulas, config errors, old files."""
+"""Feed-forward components: derivatives of every type, plain formulas, config errors, old files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _seed() -> None:
 def test_everything_that_the_flags_promise(config: str) -> None:
     component = make(config)
     if isinstance(component, AffineComponent | ScaleAndOffsetComponent):
-        # not only the values that a new component has
+        # not only the values of a new component
         noise = np.random.default_rng(0).normal(size=component.num_parameters)
         component.unvectorize(0.5 + noise.astype(np.float32))
     check_component(component)
@@ -292,7 +292,7 @@ def test_parameters_come_from_files(tmp_path: Path) -> None:
         make(f"type=LinearComponent matrix={tmp_path}/nowhere")
 
 
-# -- older spellings in files
+# -- older field names in files
 
 
 OLD_FILES = [

@@ -1,4 +1,4 @@
-"""Statistics, self-repair, batch norm's test mode, and the numbers that nnet3-info shows."""
+"""Statistics, self-repair, test mode of batch norm, numbers that nnet3-info prints."""
 
 from __future__ import annotations
 
@@ -76,8 +76,10 @@ def _with_derivatives(config: str, mean_derivs: list[float]) -> NonlinearCompone
     return component
 
 
-def _repaired(component: NonlinearComponent, y: np.ndarray) -> tuple[np.ndarray, Component]:
-    """Derivative that self-repair adds, of the first minibatch on which it works."""
+def _derivative_of_repair(
+    component: NonlinearComponent, y: np.ndarray
+) -> tuple[np.ndarray, Component]:
+    """Self-repair's derivative in the first minibatch in which it is active, and the model."""
     dy = np.zeros_like(y)
     for seed in range(20):
         tensor.random.seed(seed)
@@ -91,7 +93,7 @@ def _repaired(component: NonlinearComponent, y: np.ndarray) -> tuple[np.ndarray,
 def test_relu_self_repair_lifts_dead_units_and_lowers_those_always_on() -> None:
     config = "type=RectifiedLinearComponent dim=3 self-repair-scale=0.01"
     component = _with_derivatives(config, [0.01, 0.5, 0.99])
-    dx, updated = _repaired(component, np.zeros((4, 3), np.float32))
+    dx, updated = _derivative_of_repair(component, np.zeros((4, 3), np.float32))
     np.testing.assert_allclose(dx, np.tile([0.02, 0.0, -0.02], (4, 1)), 1e-5)
     assert isinstance(updated, NonlinearComponent)
     assert (updated.num_dims_self_repaired, updated.num_dims_processed) == (2, 3)
@@ -100,14 +102,14 @@ def test_relu_self_repair_lifts_dead_units_and_lowers_those_always_on() -> None:
 def test_relu_self_repair_averages_over_blocks() -> None:
     config = "type=RectifiedLinearComponent dim=4 block-dim=2 self-repair-scale=0.01"
     component = _with_derivatives(config, [0.0, 0.5, 0.08, 0.5])
-    dx, _ = _repaired(component, np.zeros((2, 4), np.float32))
+    dx, _ = _derivative_of_repair(component, np.zeros((2, 4), np.float32))
     np.testing.assert_allclose(dx, np.tile([0.02, 0.0, 0.02, 0.0], (2, 1)), 1e-5)
 
 
 def test_sigmoid_self_repair_draws_saturated_units_to_the_middle() -> None:
     component = _with_derivatives("type=SigmoidComponent dim=2 self-repair-scale=0.01", [0.01, 0.2])
     y = np.array([[0.9, 0.9], [0.2, 0.2]], np.float32)
-    dx, updated = _repaired(component, y)
+    dx, updated = _derivative_of_repair(component, y)
     np.testing.assert_allclose(dx, [[-0.016, 0.0], [0.012, 0.0]], 1e-4, 1e-7)
     assert isinstance(updated, NonlinearComponent)
     assert (updated.num_dims_self_repaired, updated.num_dims_processed) == (1, 2)
@@ -116,15 +118,19 @@ def test_sigmoid_self_repair_draws_saturated_units_to_the_middle() -> None:
 def test_tanh_self_repair_uses_its_own_threshold() -> None:
     config = "type=TanhComponent dim=2 self-repair-scale=0.01 self-repair-lower-threshold=0.3"
     component = _with_derivatives(config, [0.25, 0.35])
-    dx, _ = _repaired(component, np.array([[0.5, 0.5]], np.float32))
+    dx, _ = _derivative_of_repair(component, np.array([[0.5, 0.5]], np.float32))
     np.testing.assert_allclose(dx, [[-0.01, 0.0]], 1e-5)
 
 
 def test_no_self_repair_without_statistics_or_scale() -> None:
     y = np.zeros((2, 3), np.float32)
-    dx, _ = _repaired(nonlinearity("type=RectifiedLinearComponent dim=3 self-repair-scale=0.01"), y)
+    dx, _ = _derivative_of_repair(
+        nonlinearity("type=RectifiedLinearComponent dim=3 self-repair-scale=0.01"), y
+    )
     assert not dx.any()
-    dx, _ = _repaired(_with_derivatives("type=RectifiedLinearComponent dim=3", [0.0] * 3), y)
+    dx, _ = _derivative_of_repair(
+        _with_derivatives("type=RectifiedLinearComponent dim=3", [0.0] * 3), y
+    )
     assert not dx.any()
 
 
@@ -173,7 +179,7 @@ def test_batch_norm_test_mode_normalizes_by_what_it_saw(block_dim: int) -> None:
 
 
 def test_batch_norm_test_mode_rounds_as_kaldi_does() -> None:
-    """In float32, sums first: where the mean's square is 10,000 variances, that is seen."""
+    """Float32 arithmetic in another order differs visibly if mean^2 is 10,000 variances."""
     component = make("type=BatchNormComponent dim=200 target-rms=0.7")
     assert isinstance(component, BatchNormComponent)
     rng, f = np.random.default_rng(0), np.float32

@@ -73,7 +73,7 @@ def test_extraction_needs_one_frame_of_the_period(name: str) -> None:
     component = extraction(EXTRACTIONS[name])
     period = component.output_period
 
-    def wants(o):
+    def input_indexes(o):
         start = o[1] // period * period
         times = range(start, start + period, component.input_period)
         return [(o[0], t, o[2]) for t in times]
@@ -81,7 +81,7 @@ def test_extraction_needs_one_frame_of_the_period(name: str) -> None:
     check_dependencies(
         component,
         grid(2, range(-5, 9, 3), x=2),
-        wants,
+        input_indexes,
         lambda o, wanted, there: any(i in there for i in wanted),
     )
 
@@ -105,11 +105,11 @@ def test_pooling_row_by_row_and_derivatives(name: str) -> None:
     x = ordered.values(rng)
     counts = rng.integers(1, 5, size=len(x))
     x[:, 0] = counts
-    if component.output_stddevs:  # mean squares above squared means
+    if component.output_stddevs:  # mean squares must exceed squared means
         x[:, 4:] = x[:, 1:4] ** 2 / counts[:, None] + 0.5 + rng.random((len(x), 3))
     y, _ = forward(component, x.astype(np.float32), ordered.rows)
 
-    def pooled(index, frames):
+    def pool(index, frames):
         n, t, x = index
         first, last = t - component.left_context, t + component.right_context
         rows = [r for (m, s, z), r in frames.items() if (m, z) == (n, x) and first <= s <= last]
@@ -122,7 +122,7 @@ def test_pooling_row_by_row_and_derivatives(name: str) -> None:
         return np.concatenate([logs, stats])
 
     frames = ordered.by_index(x)
-    ordered.compare(y, lambda index: pooled(index, frames))
+    ordered.compare(y, lambda index: pool(index, frames))
     check_round_trip(component)
 
     # The counts have no derivative, so the finite differences leave column 0 alone.

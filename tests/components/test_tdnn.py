@@ -1,4 +1,4 @@
-"""TdnnComponent against splicing row by row; grids with gaps, subsampling, one output."""
+"""TdnnComponent compared with splicing row by row; irregular times, subsampling, single output."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from support.expression_checks import normal
 
 
 def sparse(x):
-    """The parts of a sparse matrix (3 x 4) whose values are the first ones of x."""
+    """The parts of a sparse 3 x 4 matrix whose values are the first elements of x."""
     values = ex.narrow(ex.flatten(x), 0, 0, 4)
     indexes, offsets = ([1, 3, 0, 2], [0, 2, 2, 4])
     return values, x.graph.constant(indexes), x.graph.constant(offsets)

@@ -1,4 +1,4 @@
-"""The graph itself: sharing, trivial cases, memory, checkpoints, order of operations, errors."""
+"""Graphs: sharing of nodes, simplification, memory, checkpoints, order of operations, errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_equal_nodes_are_one():
     assert x * y + 1 is x * y + 1
     assert x * 2 is not x * 2.0  # the type might differ
     assert x + y is y + x
-    assert ex.maximum(x, y) is not ex.maximum(y, x)  # of equal elements the first has the gradient
+    assert ex.maximum(x, y) is not ex.maximum(y, x)  # the first of equal elements gets the gradient
     assert x - y is not y - x
     assert 2 * x is x * 2
     assert ex.sum_(x, 0) is not ex.sum_(x, 1)
@@ -158,7 +158,7 @@ def test_gradients_of_shared_nodes_and_views_add_up():
     expected[:, 1:] += data[:, :2]
     np.testing.assert_allclose(x.grad, expected, 1e-12)
     with pytest.raises(ProgramError, match="must follow forward"):
-        g.backward()  # its memory was needed for gradients
+        g.backward()  # its memory was used for gradients
     g.forward(x=data)
     g.backward()  # gradients start from zero
     np.testing.assert_allclose(x.grad, expected, 1e-12)
@@ -274,7 +274,7 @@ def test_a_gradient_through_a_node_that_has_none():
     with pytest.raises(ex.ExpressionError, match=r"no gradient: lambda float64 .* has none"):
         g.backward()
     g.forward(ex.sum_(forward * x, None), x=normal(4, 3))
-    g.backward()  # the other way
+    g.backward()  # in the other order
     np.testing.assert_array_equal(x.grad, normal(4, 3))
     inference = ex.Graph(inference=True)
     x = matrix(inference)
@@ -359,7 +359,7 @@ def test_random_trees_graph_derivative_against_symbolic(seed):
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_factors_of_sums_that_do_not_vary_are_taken_out_of_them(axis):
-    """d/ds of x / s, x s y and the like, where s is broadcast: sums of products, scaled last."""
+    """Gradients of a broadcast s in x / s, x s y etc. are sums of products, scaled afterwards."""
     shape = (1, 5) if axis == 0 else (6, 1)
     s0 = np.abs(normal(*shape, seed=3)) + 0.5
     forms = {

@@ -1,4 +1,4 @@
-"""Operators that Marian has beside the usual ones, against plain formulas and differences."""
+"""Operators that only Marian has, compared with plain formulas and finite differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sig(x):
     return 1 / (1 + np.exp(-x))
 
 
-def accumulated(x, axis, reverse, exclusive):
+def accumulate(x, axis, reverse, exclusive):
     x = np.moveaxis(x, axis, 0)[:: -1 if reverse else 1]
     sums = np.logaddexp.accumulate(x, 0)
     if exclusive:
@@ -31,11 +31,11 @@ def accumulated(x, axis, reverse, exclusive):
 def test_logcumsumexp(axis, reverse, exclusive):
     for x in (X, CUBE, normal(7, 1), normal(1, 9)):
         value, _ = run(lambda a: ex.logcumsumexp(a, axis, reverse, exclusive), [x])
-        np.testing.assert_allclose(value, accumulated(x, axis, reverse, exclusive), 1e-12)
+        np.testing.assert_allclose(value, accumulate(x, axis, reverse, exclusive), 1e-12)
         if not exclusive:
             check(
                 lambda a: ex.logcumsumexp(a, axis, reverse),
-                lambda a: accumulated(a, axis, reverse, False),
+                lambda a: accumulate(a, axis, reverse, False),
                 x,
             )
     inner = np.s_[1:] if not reverse else np.s_[:-1]
@@ -43,7 +43,7 @@ def test_logcumsumexp(axis, reverse, exclusive):
         lambda a: ex.slice_(
             ex.logcumsumexp(a, 1, reverse, True), 1, 0 if reverse else 1, -1 if reverse else None
         ),
-        lambda a: accumulated(a, 1, reverse, True)[:, inner],
+        lambda a: accumulate(a, 1, reverse, True)[:, inner],
         CUBE[0],
     )
 
@@ -78,7 +78,7 @@ def test_sparsemax(axis):
     np.testing.assert_allclose(half, sparse(X, -1), 0, 3e-3)
 
 
-def pooled(x, function, size, pads, strides, value):
+def pool(x, function, size, pads, strides, value):
     wide = np.pad(x, ((0, 0), (0, 0), *((p, p) for p in pads)), constant_values=value)
     windows = np.lib.stride_tricks.sliding_window_view(wide, size, (2, 3))
     return function(windows[:, :, :: strides[0], :: strides[1]], (-2, -1))
@@ -92,12 +92,12 @@ def test_pooling(size, pads, strides):
     x = normal(2, 3, 5, 7)
     check(
         lambda a: ex.max_pooling(a, *size, pads, strides),
-        lambda a: pooled(a, np.max, size, pads, strides, -np.inf),
+        lambda a: pool(a, np.max, size, pads, strides, -np.inf),
         x,
     )
     check(
         lambda a: ex.avg_pooling(a, *size, pads, strides),
-        lambda a: pooled(a, np.mean, size, pads, strides, 0.0),
+        lambda a: pool(a, np.mean, size, pads, strides, 0.0),
         x,
     )
 

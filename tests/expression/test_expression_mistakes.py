@@ -1,4 +1,4 @@
-"""Mistakes that once gave wrong numbers, or an error that did not name them."""
+"""Errors of users that once gave wrong numbers or an error message without their name."""
 
 from __future__ import annotations
 

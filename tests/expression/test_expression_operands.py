@@ -1,4 +1,4 @@
-"""Every operator over element types, strided parameters, no rows and one row."""
+"""Every operator with all element types, strided parameters, no rows and one row."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_promotion(name, first, second, result):
 
 @pytest.mark.parametrize("name", MOVES)
 def test_moves_of_no_rows(name):
-    """Axis 0 may be empty wherever sizes are not spelt out."""
+    """Operators that move elements accept an empty axis 0, unless given explicit sizes."""
     if name in ("reshape", "flatten_2d", "reshaped_slice"):
         pytest.skip("sizes spelt out")
     build, _ = MOVES[name]

@@ -185,7 +185,7 @@ def test_softmax(axis, x):
 
 
 def test_softmax_beside_other_uses_of_its_operand():
-    """Its gradient is set where it is the first, and added where it is not."""
+    """The first operation must set the operand's gradient, and later ones add to it."""
     for kinds in ((ex.softmax, ex.log_softmax), (ex.log_softmax, ex.softmax)):
         check(
             lambda a, k=kinds: k[0](a) * k[1](a) + a,
@@ -310,12 +310,12 @@ def test_gather_and_scatter():
     check(lambda x, i: ex.gather(x, 1, i), lambda x, i: np.take_along_axis(x, i, 1), X, at)
     once = np.array([[0, 2], [1, 0], [2, 0], [0, 1]], np.int32)
 
-    def scattered(x, i, source):
+    def scatter(x, i, source):
         out = x.copy()
         np.put_along_axis(out, i, source, 1)
         return out
 
-    check(lambda x, i, s: ex.scatter(x, 1, i, s), scattered, X, once, normal(4, 2))
+    check(lambda x, i, s: ex.scatter(x, 1, i, s), scatter, X, once, normal(4, 2))
 
 
 def plain_norm(kind, x, eps):
@@ -327,7 +327,7 @@ def plain_norm(kind, x, eps):
 @pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
 @pytest.mark.parametrize("form", ["rows", "gamma", "beta", "numbers", "columns", "full", "cube"])
 def test_norm_parameters(kind, form):
-    """Rows are part of the node; what is broadcast otherwise is multiplied and added."""
+    """Parameters that are rows belong to the norm's node; others get their own nodes."""
     norm = getattr(ex, kind)
     gamma, beta = normal(3, seed=11), normal(1, 3, seed=12)
     given = {
@@ -358,7 +358,7 @@ def test_norm_of_one_operand_in_several_places_and_of_fixed_operands(kind):
     x, offset = graph.input("x", (4, 3), ex.Type.FLOAT64), graph.constant(row)
     scale = graph.param("scale", normal(3))
     value = norm(x, scale, offset, 0.1)
-    for _ in range(2):  # the second time the gradient is no longer zero before
+    for _ in range(2):  # in the second run the gradient is not zero before
         graph.forward(value, x=X)
         graph.backward()
     np.testing.assert_allclose(scale.grad, plain_norm(kind, X, 0.1).sum(0), 1e-12)
@@ -381,7 +381,7 @@ def test_batch_norm():
 
     gamma, beta = normal(3, seed=11), normal(3, seed=12)
     check(lambda x, g, b: ex.batch_norm(x, g, b, 0.01), plain, X, gamma, beta)
-    # beside another use of its operand, and of an operand that is a view
+    # with another use of the operand, and with a view as the operand
     check(
         lambda x, g, b: ex.tanh(x) * ex.batch_norm(x, g, b, 0.01)
         + ex.concatenate([ex.batch_norm(ex.narrow(x, 1, 0, 2)), ex.narrow(x, 1, 2, 1)], 1),
@@ -432,7 +432,7 @@ def test_sparse_products(trans):
     a = normal(5, s.shape[0])
     check(lambda x: ex.dot_csr(x, (3, 4), *parts(x), trans), lambda x: x @ s, a)
 
-    # the values as an operand that is trained
+    # with trainable values
     def filled(v):
         full = np.zeros((3, 4))
         full[rows, cols] = v

@@ -1,4 +1,4 @@
-"""Formula text gives the very nodes of the Python form, for every function and operator."""
+"""Formula text gives the same nodes as the Python functions, for every function and operator."""
 
 from __future__ import annotations
 
@@ -179,17 +179,17 @@ def test_numbers_that_are_not_whole_are_errors_with_the_column(text):
 
 @pytest.mark.parametrize(("opened", "closed"), [("(", ")"), ("sin(", ")"), ("[", "]")])
 def test_nesting_has_a_stated_limit(opened, closed):
-    def built(levels):
+    def build_levels(levels):
         g = ex.Graph()
         text = opened * levels + "x" + closed * levels
         text = f"concatenate({text})" if opened == "[" else text
         return Formula(text).build(g, {"x": g.input("x", (4, 3))})
 
     if opened != "[":
-        built(100)
+        build_levels(100)
     for levels in (101, 50_000):
         with pytest.raises(TextError, match="at most 100 levels of parentheses"):
-            built(levels)
+            build_levels(levels)
 
 
 def test_chains_of_operators_are_no_levels():
@@ -200,15 +200,15 @@ def test_chains_of_operators_are_no_levels():
 
 
 def test_definitions_may_use_later_ones_to_a_stated_depth():
-    def built(count):
+    def build_levels(count):
         g = ex.Graph()
         lines = [f"a{i} = sin(a{i + 1})" for i in range(count)]
         text = "; ".join([*lines, f"a{count} = x", "a0"])
         return Formula(text).build(g, {"x": g.input("x", (4, 3))})
 
-    built(99)
+    build_levels(99)
     with pytest.raises(TextError, match="more than 100 definitions in turn"):
-        built(101)
+        build_levels(101)
 
 
 def test_a_chain_of_many_definitions_in_order():

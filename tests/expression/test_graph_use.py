@@ -1,4 +1,4 @@
-"""A graph in use: batch after batch, values kept, gradients added up, nan found, names."""
+"""Graphs in use: a sequence of batches, kept values, summed gradients, detection of nan, names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from support.expression_checks import normal
 X = normal(4, 3)
 
 
-def deep(g, x, layers=6):
-    """Layers that overwrite each other's memory, and the first of them."""
+def deep_layers(g, x, layers=6):
+    """Layers that overwrite each other's memory; returns the last one and the first one."""
     first = y = ex.tanh(x * 1.1)
     for _ in range(layers):
         y = ex.sin(y * 1.1)
@@ -26,7 +26,7 @@ def deep(g, x, layers=6):
 def test_overwritten_values_are_refused(inference):
     g = ex.Graph(inference=inference)
     x = g.input("x", (4, 3), ex.Type.FLOAT64, trainable=True)
-    first, y = deep(g, x)
+    first, y = deep_layers(g, x)
     g.forward(y, x=X)
     np.testing.assert_allclose(y.value, y.value)
     if not inference:
@@ -54,7 +54,7 @@ def test_kept_values_and_gradients_stay(every):
                 y = ex.checkpoint(y)
         g.forward(y, x=X)
         g.keep(first, apart)
-        g.forward(x=X)  # the roots are those of before
+        g.forward(x=X)  # the roots are still those of the first call
         np.testing.assert_allclose(first.value, np.tanh(X))
         np.testing.assert_allclose(apart.value, np.exp(X))
         if not inference:

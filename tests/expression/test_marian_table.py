@@ -1,4 +1,4 @@
-"""docs/expression.md: the table of Marian's operators, each tried; the example of a network."""
+"""The table of Marian's operators and the example of a network in docs/expression.md both work."""
 
 from __future__ import annotations
 

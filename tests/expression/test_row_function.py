@@ -1,4 +1,4 @@
-"""Fused formulas against the same formulas run as graphs: values and all derivatives."""
+"""Fused formulas compared with the same formulas run as graphs: values and all derivatives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS = [
 
 
 def run(function, seed=0, in_float64=True):
-    """Value and derivatives on random operands."""
+    """Value and derivatives of the function for random operands."""
     rng = np.random.default_rng(seed)
     kind = np.float64 if in_float64 else np.float32
     whole = rng.normal(size=(6, 8)).astype(kind)
@@ -49,7 +49,7 @@ def run(function, seed=0, in_float64=True):
 def test_fused_is_the_graph(text):
     fused = RowFunction(text, PARTS, PARAMS)
     assert fused.is_fused
-    # a checkpoint is no elementwise node: the graph has to run
+    # checkpoints are not elementwise, so the graph is used
     graph = RowFunction(f"checkpoint({text})" if ";" not in text else text, PARTS, PARAMS)
     if ";" in text:
         *definitions, value = text.split(";")
@@ -147,7 +147,7 @@ def test_many_terms_take_linear_time(form):
 
 @pytest.mark.parametrize("count", [99, 101, 150])
 def test_pieces_of_a_concatenation_keep_their_own_derivatives(count):
-    """From the 100th piece on, its derivative was taken for a value."""
+    """The derivatives of pieces 100 and higher were once confused with values."""
     text = ", ".join(f"sigmoid(x * {i})" for i in range(1, count + 1))
     function = RowFunction(f"concatenate({text})", {"x": 1}, {})
     x = np.array([[0.3], [-0.7]], np.float32)

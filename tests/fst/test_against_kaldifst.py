@@ -1,4 +1,4 @@
-"""FST algorithms against kaldifst (OpenFst's and Kaldi's own code): the same states and arcs."""
+"""FST algorithms give the states and arcs of kaldifst (OpenFst's and Kaldi's code)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ kaldifst = pytest.importorskip("kaldifst")
 def transducers(
     draw: st.DrawFn, acceptor: bool = False, acyclic: bool = False, least_label: int = 0
 ) -> Fst:
-    """Up to 6 states, labels up to 3, weights in quarters, a final state at the end."""
+    """Random FSTs of up to 6 states, labels to 3, weights in quarters; the last state is final."""
     size = draw(st.integers(1, 6))
     state, label = st.integers(0, size - 1), st.integers(least_label, 3)
     weight = st.integers(0, 12).map(lambda quarters: quarters / 4)
@@ -46,8 +46,8 @@ def transducers(
     )  # fmt: skip
 
 
-def theirs(fst: Fst, change: Callable[[Any], Any], folder: Path) -> Fst:
-    """What `change` makes of an FST in kaldifst, in place or as a new one; by way of files."""
+def kaldifst_result(fst: Fst, change: Callable[[Any], Any], folder: Path) -> Fst:
+    """The FST after `change` in kaldifst, which works in place or returns a new FST."""
     path = str(folder / "fst")
     save_fst(path, fst)
     given_fst = kaldifst.StdVectorFst.read(path)
@@ -70,36 +70,36 @@ FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 @FOLDER
 @given(fst=transducers())
 def test_connect(fst: Fst, tmp_path: Path) -> None:
-    assert_same(connect(fst), theirs(fst, kaldifst.connect, tmp_path))
+    assert_same(connect(fst), kaldifst_result(fst, kaldifst.connect, tmp_path))
 
 
 @FOLDER
 @given(fst=transducers(acceptor=True))
 def test_reverse_acceptor(fst: Fst, tmp_path: Path) -> None:
-    assert_same(reversed_fst(fst), theirs(fst, kaldifst.reverse, tmp_path))
+    assert_same(reversed_fst(fst), kaldifst_result(fst, kaldifst.reverse, tmp_path))
 
 
 @FOLDER
 @given(fst=transducers())
 def test_remove_epsilons(fst: Fst, tmp_path: Path) -> None:
-    assert_same(remove_epsilons(fst), theirs(fst, kaldifst.rmepsilon, tmp_path))
+    assert_same(remove_epsilons(fst), kaldifst_result(fst, kaldifst.rmepsilon, tmp_path))
 
 
 def determinize_in_log(fst: Any) -> None:
-    """Kaldi's scripts determinize decoding graphs in the log semiring."""
+    """Determinize in the log semiring, as Kaldi's scripts do with decoding graphs."""
     kaldifst.determinize_star(fst, use_log=True)
 
 
 @FOLDER
 @given(fst=transducers(acceptor=True, acyclic=True))
 def test_determinize_star(fst: Fst, tmp_path: Path) -> None:
-    assert_same(determinize_star(fst), theirs(fst, determinize_in_log, tmp_path))
+    assert_same(determinize_star(fst), kaldifst_result(fst, determinize_in_log, tmp_path))
 
 
 @FOLDER
 @given(fst=transducers())
 def test_minimize_encoded(fst: Fst, tmp_path: Path) -> None:
-    assert_same(minimized(fst), theirs(fst, kaldifst.minimize_encoded, tmp_path))
+    assert_same(minimized(fst), kaldifst_result(fst, kaldifst.minimize_encoded, tmp_path))
 
 
 @FOLDER
@@ -108,6 +108,6 @@ def test_compose(first: Fst, second: Fst, tmp_path: Path) -> None:
     save_fst(str(tmp_path / "second"), second)
     other = kaldifst.StdVectorFst.read(str(tmp_path / "second"))
     kaldifst.arcsort(other, "ilabel")
-    expected = theirs(first, lambda fst: kaldifst.compose(fst, other, "right"), tmp_path)
+    expected = kaldifst_result(first, lambda fst: kaldifst.compose(fst, other, "right"), tmp_path)
     other.write(str(tmp_path / "second"))
     assert_same(connect(compose(first, load_fst(str(tmp_path / "second")))), expected)

@@ -1,4 +1,4 @@
-"""FST algorithms: the same sequences with the same costs, and OpenFst's state numbers.
+"""FST algorithms keep all sequences and costs and number states like OpenFst.
 
 tests/fst/openfst.json has random acceptors and what OpenFst 1.8.4 (pynini's pywrapfst) made of
 them, as [start, final weights or null, arcs of each state].
@@ -52,7 +52,7 @@ def random_acceptor(
         keep = sources < targets
         sources, targets, count = sources[keep], targets[keep], int(keep.sum())
     labels = rng.integers(1, num_labels + 1, count) * (rng.random(count) >= epsilons)
-    # One way to the end there always is.
+    # At least one path leads to the end.
     sources, targets = np.append(sources, 0), np.append(targets, size - 1)
     labels, count = np.append(labels, 1), count + 1
     finals = np.where(rng.random(size) < 0.4, rng.random(size), NOT_FINAL)
@@ -61,14 +61,14 @@ def random_acceptor(
 
 
 def costs(fst: Fst, longest: int = LONGEST) -> dict[tuple[int, ...], float]:
-    """The least cost of each sequence of input labels up to a length, going through all paths."""
+    """The least cost of each sequence of up to `longest` input labels, by trying all paths."""
     found: dict[tuple[int, ...], float] = defaultdict(lambda: np.inf)
     if not fst.num_states:
         return found
     lists, finals = fst.arc_lists(), fst.finals.tolist()
     best: dict[tuple[int, tuple[int, ...]], float] = {(fst.start, ()): 0.0}
     waiting = [(fst.start, ())]
-    for state, read in waiting:  # which grows
+    for state, read in waiting:  # the list grows in the loop
         cost = best[state, read]
         if finals[state] != NOT_FINAL:
             found[read] = min(found[read], cost + finals[state])
@@ -105,14 +105,14 @@ def test_determinised_and_minimised_acceptors_mean_the_same(seed):
     labels, sources = deterministic.ilabels, deterministic.sources
     pairs = list(zip(sources.tolist(), labels.tolist(), strict=True))
     assert len(set(pairs)) == len(pairs)
-    assert_same_costs(deterministic, fst, tolerance=LONGEST / 1024)  # of residual weights
+    assert_same_costs(deterministic, fst, tolerance=LONGEST / 1024)  # rounding of residuals
     small = minimize_acyclic(deterministic)
     assert small.num_states <= max(connect(deterministic).num_states, 0)
     assert_same_costs(small, deterministic, tolerance=1e-4)
 
 
 def test_minimal_means_minimal():
-    """Two states with the same future are one, whatever weights led there."""
+    """Two states with equal futures must be merged, whatever weights lead to them."""
     twice = Fst.from_lists(
         0,
         [NOT_FINAL] * 5 + [0.0],
@@ -155,7 +155,7 @@ def test_composition_adds_costs(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_composition_with_a_loop_translates(seed):
-    """1 becomes 10 or 11 12, 2 becomes 20, each at a cost; epsilons of the second stay."""
+    """Input 1 becomes 10 or 11 12, and 2 becomes 20, with costs; the second FST's epsilons stay."""
     loop = Fst.from_lists(
         0,
         [0.0, NOT_FINAL],
@@ -220,7 +220,7 @@ def test_epsilons_of_infinite_cost_lead_nowhere():
 
 
 def test_states_that_matter():
-    """State 3 leads nowhere, state 4 is never reached."""
+    """State 3 does not reach the end, state 4 is not reachable: both must be removed."""
     fst = Fst.from_lists(
         0,
         [NOT_FINAL, NOT_FINAL, 0.0, NOT_FINAL, NOT_FINAL],
@@ -242,7 +242,7 @@ def test_breadth_first_order_goes_by_arcs():
 
 
 def test_endless_determinisation_is_stopped():
-    """Two loops on one label whose costs drift apart: no finite deterministic acceptor."""
+    """Two loops with one label and different costs have no finite deterministic equivalent."""
     fst = Fst.from_lists(
         0,
         [NOT_FINAL, 0.0, 0.5],
@@ -273,7 +273,7 @@ ALGORITHMS = {
 }
 
 
-def given(start: int, finals: list[float | None], arcs: list) -> Fst:
+def fst_of(start: int, finals: list[float | None], arcs: list) -> Fst:
     weights = [NOT_FINAL if final is None else final for final in finals]
     return Fst.from_lists(start, weights, [[tuple(arc) for arc in of] for of in arcs])
 
@@ -282,7 +282,7 @@ def given(start: int, finals: list[float | None], arcs: list) -> Fst:
 def test_states_and_arcs_are_numbered_as_openfst_does(name):
     assert len(FOUND[name]) >= 6
     for before, after in FOUND[name]:
-        result, expected = ALGORITHMS[name](given(*before)), given(*after)
+        result, expected = ALGORITHMS[name](fst_of(*before)), fst_of(*after)
         assert result.start == expected.start
         for column in ("offsets", "ilabels", "olabels", "nextstates"):
             np.testing.assert_array_equal(getattr(result, column), getattr(expected, column))
@@ -291,7 +291,7 @@ def test_states_and_arcs_are_numbered_as_openfst_does(name):
 
 
 def ending_in_one_state(seed: int) -> Fst:
-    """Without epsilons, and with one final state, which no arc leaves."""
+    """A random acceptor without epsilons, whose one final state has no outgoing arcs."""
     fst = random_acceptor(seed, 0.0, acyclic=True, num_labels=9)
     finals = np.full(fst.num_states, NOT_FINAL, np.float32)
     finals[-1] = seed / 7

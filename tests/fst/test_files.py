@@ -1,4 +1,4 @@
-"""FST files: OpenFst's binary kinds and Kaldi's text form, there and back, and what is refused."""
+"""FST files: OpenFst's binary types and Kaldi's text form, written and read; invalid files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def assert_same(a: Fst, b: Fst) -> None:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), name)
 
 
-def written(write, fst: Fst) -> bytes:
+def data_of(write, fst: Fst) -> bytes:
     file = io.BytesIO()
     write(Writer(file), fst)
     return file.getvalue()
@@ -45,21 +45,21 @@ def written(write, fst: Fst) -> bytes:
 @pytest.mark.parametrize("write", [write_vector_fst, write_const_fst, write_fst_text])
 @pytest.mark.parametrize("fst", [ACCEPTOR, TRANSDUCER, Fst.linear([3, 1, 2]), Fst.empty()])
 def test_every_kind_of_file_comes_back(write, fst):
-    assert_same(read_fst(Reader(io.BytesIO(written(write, fst)))), fst)
+    assert_same(read_fst(Reader(io.BytesIO(data_of(write, fst)))), fst)
 
 
 def test_states_beyond_the_look_ahead_come_back():
-    size = 70_000  # the vector file has more than a mebibyte of one state's arcs
+    size = 70_000  # one state's arcs exceed a mebibyte
     labels = np.arange(1, size + 1)
     many = Fst.from_arcs(
         0, np.array([1.0, 0.0]), np.zeros(size, int), labels, labels / 7, np.ones(size, int)
     )
-    assert_same(read_fst(Reader(io.BytesIO(written(write_vector_fst, many)))), many)
+    assert_same(read_fst(Reader(io.BytesIO(data_of(write_vector_fst, many)))), many)
 
 
 @pytest.mark.parametrize("fst", [ACCEPTOR, Fst.linear([3, 1, 2]), Fst.linear([])])
 def test_compact_acceptors_come_back_with_their_properties(fst):
-    back = read_compact_acceptor(Reader(io.BytesIO(written(write_compact_acceptor, fst))))
+    back = read_compact_acceptor(Reader(io.BytesIO(data_of(write_compact_acceptor, fst))))
     assert_same(back, fst)
     assert back.properties == all_properties(fst) | Property.EXPANDED
 
@@ -73,12 +73,12 @@ def test_tables_in_text_and_binary(tmp_path):
         assert_same(items["a"], TRANSDUCER)
         if kind == "ark":
             assert_same(items["b"], ACCEPTOR)
-        else:  # the start comes first, as in Kaldi, but keeps its number
+        else:  # as in Kaldi, the start's lines come first
             assert items["b"].start == 1
 
 
 def test_text_begins_with_the_start_and_leaves_out_zero_weights():
-    assert written(write_fst_text, ACCEPTOR).decode() == (
+    assert data_of(write_fst_text, ACCEPTOR).decode() == (
         "\n1\t0\t1\t1\n1\t2\t3\t3\t2\n0\t2\t2\t2\t0.5\n0\t0\t2\t2\t1.5\n2\t0.25\n\n"
     )
 
@@ -114,8 +114,8 @@ def test_properties(name):
     assert all_properties(fst) & expected == expected
 
 
-def damaged(place: int, code: str, value: object) -> bytes:
-    data = bytearray(written(write_vector_fst, ACCEPTOR))
+def damage(place: int, code: str, value: object) -> bytes:
+    data = bytearray(data_of(write_vector_fst, ACCEPTOR))
     struct.pack_into(code, data, place, value)
     return bytes(data)
 
@@ -124,18 +124,18 @@ START, NUM_STATES, FIRST_STATE = 42, 50, 66
 BAD = {
     "another file": (b"what is this?", "magic number"),
     "other arcs": (
-        written(write_vector_fst, ACCEPTOR).replace(b"standard", b"lattice4"),
+        data_of(write_vector_fst, ACCEPTOR).replace(b"standard", b"lattice4"),
         "standard arcs",
     ),
-    "another kind": (written(write_vector_fst, ACCEPTOR).replace(b"vector", b"ngrams"), "ngrams"),
-    "a start that is none": (damaged(START, "<q", 7), "starts in state 7"),
-    "states that are not there": (damaged(NUM_STATES, "<q", 1 << 60), "end of the stream"),
-    "fewer than no states": (damaged(NUM_STATES, "<q", -5), "-5 states"),
-    "arcs that are not there": (damaged(FIRST_STATE + 4, "<q", 1 << 50), "arcs of state 0"),
-    "an arc to nowhere": (damaged(FIRST_STATE + 24, "<i", 9), "leads to state 9"),
-    "a negative label": (damaged(FIRST_STATE + 12, "<i", -9), "negative label"),
-    "a weight that is none": (damaged(FIRST_STATE + 20, "<f", np.nan), "not a number"),
-    "cut short": (written(write_vector_fst, ACCEPTOR)[:-7], "end of the stream"),
+    "another kind": (data_of(write_vector_fst, ACCEPTOR).replace(b"vector", b"ngrams"), "ngrams"),
+    "a start that is none": (damage(START, "<q", 7), "starts in state 7"),
+    "states that are not there": (damage(NUM_STATES, "<q", 1 << 60), "end of the stream"),
+    "fewer than no states": (damage(NUM_STATES, "<q", -5), "-5 states"),
+    "arcs that are not there": (damage(FIRST_STATE + 4, "<q", 1 << 50), "arcs of state 0"),
+    "an arc to nowhere": (damage(FIRST_STATE + 24, "<i", 9), "leads to state 9"),
+    "a negative label": (damage(FIRST_STATE + 12, "<i", -9), "negative label"),
+    "a weight that is none": (damage(FIRST_STATE + 20, "<f", np.nan), "not a number"),
+    "cut short": (data_of(write_vector_fst, ACCEPTOR)[:-7], "end of the stream"),
     "three fields": (b"\n0 1 2\n\n", "bad line"),
     "a word": (b"\n0 1 2 x\n\n", "bad line"),
     "one huge state": (b"\n0 2000000000 1 1\n\n", "2000000000"),

@@ -1,6 +1,6 @@
-"""Disks that are full: one line that names the file, what was there stays, nothing is left.
+"""On a full disk programs name the file in one line, keep older files, leave no partial ones.
 
-A small tmpfs where mounting is permitted, else a limit on the size of files.
+The disk is a small tmpfs where mounting is permitted, else a limit on the size of files.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ output-node name=output input=a objective=quadratic
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
-    """The folder `small` has no room for the results; whether by a limit of this process."""
+def no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Make a folder `small` without room for the results; True if by this process's size limit."""
     monkeypatch.chdir(tmp_path)
     os.mkdir("small")
     mount = ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "none", "small"]
@@ -49,7 +49,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
 
 
 def program(*words: str, limited: bool) -> tuple[int, list[str]]:
-    """Status and ERROR lines."""
+    """Run a program; returns its exit status and ERROR lines."""
 
     def limit() -> None:
         if limited:
@@ -72,14 +72,14 @@ COMMANDS = (
 )  # fmt: skip
 
 
-def test_results_without_room(small: bool) -> None:
+def test_results_without_room(no_room: bool) -> None:
     before: dict[str, str] = {}
     for number, command in enumerate(COMMANDS):
-        if number == len(COMMANDS) // 2:  # from here on there is something already
+        if number == len(COMMANDS) // 2:  # later commands find older files
             before = {"out": "old", "out.scp": "older"}
             for name, text in before.items():
                 Path("small", name).write_text(text)
-        status, errors = program(*command, limited=small)
+        status, errors = program(*command, limited=no_room)
         assert status == 255, command
         (error,) = errors
         assert "small/out" in error

@@ -1,4 +1,4 @@
-"""Random damage to files of every kind ends in DataError or in values, never in anything else."""
+"""Randomly damaged files of every kind give a DataError or values, never another exception."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OBJECTS = {
 }
 
 
-def damaged(data: bytes, rng: np.random.Generator) -> bytes:
+def damage(data: bytes, rng: np.random.Generator) -> bytes:
     kind = rng.integers(4)
     at = int(rng.integers(len(data)))
     if kind == 0:
@@ -72,7 +72,7 @@ def test_damage_is_a_data_error_or_goes_unnoticed(name: str, binary: bool) -> No
     rng = np.random.default_rng(12)
     messages: list[str] = []
     for _ in range(100):
-        data = damaged(out.getvalue(), rng)
+        data = damage(out.getvalue(), rng)
         file = Trickle(data, 50) if rng.random() < 0.3 else io.BytesIO(data)
         try:
             list(iterate_archive(Reader(file, "x"), holder))

@@ -1,4 +1,4 @@
-"""Index vectors against an element-by-element writer and reader of the same format."""
+"""Index vectors compared with a reader and writer of single elements."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def integer(value: int) -> bytes:
     return struct.pack("<bi", 4, value)
 
 
-def one_by_one(rows: list[tuple[int, int, int]], nodes: list[int] | None) -> bytes:
-    """The format as nnet-common.cc defines it, one element at a time."""
+def reference_bytes(rows: list[tuple[int, int, int]], nodes: list[int] | None) -> bytes:
+    """Write the format of nnet-common.cc with a loop over elements, as a reference."""
     out = b""
     for i, (n, t, x) in enumerate(rows):
         if nodes is not None and (i == 0 or nodes[i] != nodes[i - 1]):
@@ -43,7 +43,7 @@ def one_by_one(rows: list[tuple[int, int, int]], nodes: list[int] | None) -> byt
 
 
 def random_rows(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Runs in t, steps in n, far jumps, negative and missing times, bytes 124 to 127 all over."""
+    """Random rows: runs in t, steps in n, jumps, negative or missing times, bytes 124 to 127."""
     step = rng.choice([0, 1, -1, 3, 123, 124, 125, -124, -125, 127, 1000, 1 << 20], size)
     t = np.cumsum(step)
     n = np.cumsum(rng.choice([0, 0, 0, 1, 1, 2], size))
@@ -68,7 +68,7 @@ def test_binary_form_matches_the_definition_and_comes_back(with_nodes, trickle) 
             write_cindex_vector(writer, nodes, rows)
         else:
             write_index_vector(writer, rows)
-        expected = one_by_one(
+        expected = reference_bytes(
             [tuple(map(int, row)) for row in rows], list(nodes) if with_nodes else None
         )
         assert out.getvalue() == b"<I1V> " + integer(size) + expected
@@ -167,7 +167,7 @@ def test_vectors_of_one_size_are_not_taken_for_each_other() -> None:
         for vector in vectors:
             found = read_index_vector(reader)
             np.testing.assert_array_equal(found, vector)
-            found[:] = -1  # what the caller does with it must not reach the next one
+            found[:] = -1  # changes by the caller must not affect the next vector
     cut = Reader(io.BytesIO(data[:-3]), "x", True)
     for _ in vectors[1:]:
         read_index_vector(cut)

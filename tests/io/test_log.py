@@ -1,4 +1,4 @@
-"""Log lines: nothing that a terminal obeys, and errors of a length that can be read."""
+"""Log lines: no control characters for the terminal, and error messages of limited length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kaldi's scripts find log lines by Kaldi's functions and files: the table names what there is."""
+"""Kaldi's scripts search logs for Kaldi's functions and files: the table's entries must exist."""
 
 import ast
 import re

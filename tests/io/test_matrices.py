@@ -29,13 +29,13 @@ from support.streams import Trickle, random_posterior, random_sparse
 METHODS = list(CompressionMethod)
 
 
-def encoded(matrix, binary: bool = True) -> bytes:
+def encode(matrix, binary: bool = True) -> bytes:
     out = io.BytesIO()
     write_general_matrix(Writer(out, binary), matrix)
     return out.getvalue()
 
 
-def decoded(data: bytes, binary: bool = True, trickle: int = 0):
+def decode(data: bytes, binary: bool = True, trickle: int = 0):
     return read_general_matrix(
         Reader(Trickle(data, trickle) if trickle else io.BytesIO(data), "x", binary)
     )
@@ -45,7 +45,7 @@ def decoded(data: bytes, binary: bool = True, trickle: int = 0):
 
 
 def scalar_compress(matrix: np.ndarray, method: int) -> bytes:
-    """compressed-matrix.cc element by element, with its types: f32 unless marked as double."""
+    """Compress like compressed-matrix.cc, with loops and its types (float32 unless noted)."""
     f32 = np.float32
     rows, cols = matrix.shape
     if method == 1:
@@ -111,11 +111,11 @@ def awkward_matrices() -> list[np.ndarray]:
 def test_compressed_bytes_are_what_the_definition_gives(method: CompressionMethod) -> None:
     for matrix in awkward_matrices():
         compressed = CompressedMatrix.from_dense(matrix, method)
-        data = encoded(compressed)
+        data = encode(compressed)
         assert data == scalar_compress(matrix, method)
-        again = decoded(data, trickle=100)
+        again = decode(data, trickle=100)
         assert isinstance(again, CompressedMatrix)
-        assert encoded(again) == data
+        assert encode(again) == data
         dense = again.to_dense()
         assert dense.dtype == np.float32
         np.testing.assert_array_equal(dense, compressed.to_dense())
@@ -141,7 +141,7 @@ def test_integers_survive_their_methods_exactly() -> None:
 
 
 def test_percentile_decoding_by_hand() -> None:
-    """p0 + (p25 - p0) * code / 64 and so on, with percentiles 0, 1/4, 3/4 and 1 of the range."""
+    """Expected values: p0 + (p25 - p0) * code / 64 etc. for percentiles 0, 1/4, 3/4, 1."""
     codes = np.array([[0, 32, 64, 128, 192, 255]], np.uint8)
     percentiles = np.array([[0, 16384, 49151, 65535]], np.uint16)
     dense = CompressedMatrix(1, 0.0, 65535.0, 6, 1, percentiles, codes).to_dense()
@@ -166,8 +166,8 @@ def test_blocks_are_the_blocks_of_the_matrix(method: int) -> None:
 
 def test_compressed_text_is_a_full_matrix() -> None:
     compressed = CompressedMatrix.from_dense(np.float32([[1, 2], [3, 4]]))
-    assert encoded(compressed, binary=False).startswith(b" [\n  1 2 \n  3 4 ]\n"[:6])
-    np.testing.assert_allclose(decoded(encoded(compressed, False), False), compressed.to_dense())
+    assert encode(compressed, binary=False).startswith(b" [\n  1 2 \n  3 4 ]\n"[:6])
+    np.testing.assert_allclose(decode(encode(compressed, False), False), compressed.to_dense())
 
 
 def test_what_cannot_be_compressed() -> None:
@@ -179,8 +179,8 @@ def test_what_cannot_be_compressed() -> None:
 
 def test_empty_compressed_matrix_reads_as_empty() -> None:
     data = b"CM " + struct.pack("<ffii", 0, 0, 0, 0)
-    assert decoded(data).shape == (0, 0)
-    assert encoded(decoded(data)) == b"FM \4\0\0\0\0\4\0\0\0\0"
+    assert decode(data).shape == (0, 0)
+    assert encode(decode(data)) == b"FM \4\0\0\0\0\4\0\0\0\0"
 
 
 # -- sparse
@@ -194,8 +194,8 @@ def test_sparse_comes_back(binary: bool, trickle: int) -> None:
     empty_rows = SparseMatrix.from_counts([0] * 5, [], [], 4)
     random = [random_sparse(rng, rows, cols) for rows, cols in [(1, 1), (3, 10), (500, 40)]]
     for matrix in [even, empty_rows, *random]:
-        data = encoded(matrix, binary) + (b"\4\1\0\0\0\4\0\0\0\0" if binary else b"")
-        again = decoded(data, binary, trickle)
+        data = encode(matrix, binary) + (b"\4\1\0\0\0\4\0\0\0\0" if binary else b"")
+        again = decode(data, binary, trickle)
         assert isinstance(again, SparseMatrix)
         np.testing.assert_array_equal(again.row_offsets, matrix.row_offsets)
         np.testing.assert_array_equal(again.indices, matrix.indices)
@@ -205,10 +205,10 @@ def test_sparse_comes_back(binary: bool, trickle: int) -> None:
 
 def test_sparse_leaves_what_follows() -> None:
     matrix = random_sparse(np.random.default_rng(1), 5, 9)
-    reader = Reader(io.BytesIO(encoded(matrix) + b"\4\7\0\0\0\4\1\2\3\4" * 3), "x", True)
+    reader = Reader(io.BytesIO(encode(matrix) + b"\4\7\0\0\0\4\1\2\3\4" * 3), "x", True)
     read_general_matrix(reader)
     assert reader.read_int32() == 7
-    reader = Reader(io.BytesIO(encoded(matrix, False) + b"<next> "), "x", False)
+    reader = Reader(io.BytesIO(encode(matrix, False) + b"<next> "), "x", False)
     read_general_matrix(reader)
     assert reader.read_token() == "<next>"
 
@@ -216,17 +216,17 @@ def test_sparse_leaves_what_follows() -> None:
 def test_sparse_bytes_are_kaldis() -> None:
     matrix = SparseMatrix.from_counts([1, 0], [2], [0.5], 3)
     integer = lambda value: struct.pack("<bi", 4, value)  # noqa: E731
-    assert encoded(matrix) == (
+    assert encode(matrix) == (
         b"SM " + integer(2) + b"SV " + integer(3) + integer(1) + integer(2)
         + struct.pack("<bf", 4, 0.5) + b"SV " + integer(3) + integer(0)
     )  # fmt: skip
-    assert encoded(matrix, False) == b"rows=2 dim=3 [ 2 0.5 ] dim=3 [ ] \n"
+    assert encode(matrix, False) == b"rows=2 dim=3 [ 2 0.5 ] dim=3 [ ] \n"
 
 
 def test_sparse_of_doubles_is_read() -> None:
     integer = lambda value: struct.pack("<bi", 4, value)  # noqa: E731
     data = b"SM " + integer(1) + b"SV " + integer(3) + integer(1) + integer(2)
-    matrix = decoded(data + struct.pack("<bd", 8, 0.1))
+    matrix = decode(data + struct.pack("<bd", 8, 0.1))
     np.testing.assert_array_equal(matrix.to_dense(), np.float32([[0, 0, 0.1]]))
 
 
@@ -251,7 +251,7 @@ def test_sparse_of_doubles_is_read() -> None:
 @pytest.mark.parametrize("trickle", [0, 4])
 def test_bad_sparse(data: bytes, binary: bool, trickle: int) -> None:
     with pytest.raises(DataError, match=r"^x: byte ") as caught:
-        decoded(data, binary, trickle)
+        decode(data, binary, trickle)
     assert "\n" not in str(caught.value)
 
 

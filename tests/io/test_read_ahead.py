@@ -1,4 +1,4 @@
-"""Reading ahead by a thread: order, errors, early ends."""
+"""Reading ahead in a thread: order, errors, early ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnet3tools.io.read_ahead import read_ahead
 
 
 def _all_end() -> bool:
-    """Whether all threads that read ahead end, at once but for a busy machine."""
+    """Whether all reading threads end within 30 s."""
     threads = [t for t in threading.enumerate() if t.name == "read-ahead"]
     for thread in threads:
         thread.join(30)
@@ -51,7 +51,7 @@ def test_no_more_items_are_made_than_may_wait():
 
     for at, _ in enumerate(read_ahead(items(), depth=2)):
         time.sleep(0.005)
-        # the present one, the one looked at in advance, two that wait, one in the making
+        # the present item, the next one, two in the queue, one that is being read
         assert len(made) <= at + 5
 
 
@@ -99,7 +99,7 @@ def test_the_next_item_is_announced_before_the_present_one_is_given_out():
 
     for item in read_ahead(items(), ready=lambda i: events.append(("ready", i))):
         events.append(("got", item))
-        assert queued[min(item + 2, 3)].wait(30)  # the next one is there when it is asked for
+        assert queued[min(item + 2, 3)].wait(30)  # the next item is ready before it is requested
     got = [e for e in events if e[0] == "got"]
     assert [i for _, i in got] == [0, 1, 2, 3]
     announced = [i for kind, i in events if kind == "ready"]
@@ -120,7 +120,7 @@ with SequentialTableReader("ark,bg:-", VECTOR) as reader:
 
 
 def test_an_early_end_while_standard_input_is_open_is_no_crash():
-    """Python aborts at its end if a thread holds the lock of sys.stdin.buffer."""
+    """Python aborts at exit if a thread holds the lock of sys.stdin.buffer."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )

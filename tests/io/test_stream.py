@@ -1,4 +1,4 @@
-"""Streams: every basic type, vector and matrix, in text and binary, and every way to be wrong."""
+"""Streams: every basic type, vector and matrix, in text and binary, and all malformed forms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnet3tools.io.stream import Reader, Writer
 from support.streams import Trickle
 
 
-def written(binary: bool, *calls: tuple) -> bytes:
+def data_of(binary: bool, *calls: tuple) -> bytes:
     out = io.BytesIO()
     writer = Writer(out, binary)
     for method, *arguments in calls:
@@ -29,7 +29,7 @@ def reader_of(data: bytes, binary: bool, trickle: bool = False) -> Reader:
 @pytest.mark.parametrize("trickle", [False, True])
 @pytest.mark.parametrize("binary", [False, True])
 def test_basic_types_come_back(binary: bool, trickle: bool) -> None:
-    data = written(
+    data = data_of(
         binary,
         ("token", "<A>"),
         ("bool", True),
@@ -60,22 +60,22 @@ def test_basic_types_come_back(binary: bool, trickle: bool) -> None:
 
 
 def test_text_and_binary_bytes_are_kaldis() -> None:
-    assert written(True, ("int32", 3), ("bool", True)) == b"\4\3\0\0\0T"
-    assert written(True, ("size", 3)) == b"\xf8\3\0\0\0\0\0\0\0"
-    assert written(False, ("int32", 3), ("bool", True), ("float", 1e-5)) == b"3 T 1e-05 "
-    assert written(False, ("int32_vector", [1, 2])) == b"[ 1 2 ]\n"
-    assert written(True, ("int32_vector", [7])) == b"\4\1\0\0\0\7\0\0\0"
-    assert written(False, ("int_pairs", [[1, 2]])) == b"[ 1,2 ]\n"
+    assert data_of(True, ("int32", 3), ("bool", True)) == b"\4\3\0\0\0T"
+    assert data_of(True, ("size", 3)) == b"\xf8\3\0\0\0\0\0\0\0"
+    assert data_of(False, ("int32", 3), ("bool", True), ("float", 1e-5)) == b"3 T 1e-05 "
+    assert data_of(False, ("int32_vector", [1, 2])) == b"[ 1 2 ]\n"
+    assert data_of(True, ("int32_vector", [7])) == b"\4\1\0\0\0\7\0\0\0"
+    assert data_of(False, ("int_pairs", [[1, 2]])) == b"[ 1,2 ]\n"
     vector = np.array([0.1, -2, 1e10, np.inf, -np.inf, np.nan, -0.0], np.float32)
-    assert written(False, ("vector", vector)) == b" [ 0.1 -2 1e+10 inf -inf nan -0 ]\n"
-    assert written(False, ("vector", np.copysign(np.float32([np.nan]), -1))) == b" [ -nan ]\n"
-    assert written(False, ("vector", vector[:0])) == b" [ ]\n"
+    assert data_of(False, ("vector", vector)) == b" [ 0.1 -2 1e+10 inf -inf nan -0 ]\n"
+    assert data_of(False, ("vector", np.copysign(np.float32([np.nan]), -1))) == b" [ -nan ]\n"
+    assert data_of(False, ("vector", vector[:0])) == b" [ ]\n"
     matrix = np.array([[1, 2], [3, 4.5]])
-    assert written(False, ("matrix", matrix)) == b" [\n  1 2 \n  3 4.5 ]\n"
-    assert written(False, ("matrix", matrix[:0, :0])) == b" [ ]\n"
+    assert data_of(False, ("matrix", matrix)) == b" [\n  1 2 \n  3 4.5 ]\n"
+    assert data_of(False, ("matrix", matrix[:0, :0])) == b" [ ]\n"
     binary = b"DM \4\2\0\0\0\4\2\0\0\0" + matrix.tobytes()
-    assert written(True, ("matrix", matrix)) == binary
-    assert written(True, ("vector", np.float32([2]))) == b"FV \4\1\0\0\0" + struct.pack("<f", 2)
+    assert data_of(True, ("matrix", matrix)) == binary
+    assert data_of(True, ("vector", np.float32([2]))) == b"FV \4\1\0\0\0" + struct.pack("<f", 2)
 
 
 @pytest.mark.parametrize("trickle", [False, True])
@@ -86,7 +86,7 @@ def test_matrices_and_vectors_come_back(binary: bool, dtype: type, trickle: bool
     for shape in [(0, 0), (1, 1), (3, 5), (70, 11)]:
         matrix = rng.normal(size=shape).astype(np.float32).astype(dtype)
         strided = np.asfortranarray(matrix)
-        data = written(binary, ("matrix", strided), ("vector", matrix.ravel()), ("token", "<end>"))
+        data = data_of(binary, ("matrix", strided), ("vector", matrix.ravel()), ("token", "<end>"))
         r = reader_of(data, binary, trickle)
         back = r.read_matrix(dtype)
         vector = r.read_vector(dtype)
@@ -100,7 +100,7 @@ def test_matrices_and_vectors_come_back(binary: bool, dtype: type, trickle: bool
 
 
 def test_doubles_read_as_floats_and_back() -> None:
-    data = written(True, ("matrix", np.ones((2, 2))), ("vector", np.ones(3)), ("double", 0.1))
+    data = data_of(True, ("matrix", np.ones((2, 2))), ("vector", np.ones(3)), ("double", 0.1))
     r = reader_of(data, True)
     assert r.read_matrix().dtype == np.float32
     assert r.read_vector().dtype == np.float32
@@ -207,6 +207,6 @@ def test_seek_within_and_beyond_the_buffer() -> None:
 
 def test_big_matrix_from_a_stream_of_unknown_length() -> None:
     matrix = np.arange(3000, dtype=np.float32).reshape(30, 100)
-    r = Reader(Trickle(written(True, ("matrix", matrix), ("token", "x")), 999), "x", True)
+    r = Reader(Trickle(data_of(True, ("matrix", matrix), ("token", "x")), 999), "x", True)
     np.testing.assert_array_equal(r.read_matrix(), matrix)
     assert r.read_token() == "x"

@@ -1,4 +1,4 @@
-"""Tables and file names: every option, every place an object can come from, every way to fail."""
+"""Tables and file names: every option, every kind of source, every kind of failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nnet3tools.io.table import (
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, wherever they are to be and however the process ends."""
+"""Output files appear complete or not at all, in every kind of place, even if the process dies."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def write(name: str, text: str = "new") -> None:
         writer.write_text(text)
 
 
-def as_nobody(action: Callable[[], None]) -> str:
-    """What an action says when the user may not do everything: its DataError, or nothing."""
+def run_without_rights(action: Callable[[], None]) -> str:
+    """Run the action in a process without root's rights; returns its DataError's text or ""."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
@@ -42,7 +42,7 @@ def as_nobody(action: Callable[[], None]) -> str:
                 os.setgroups([])
                 os.setgid(65534)
                 os.setuid(65534)
-                tempfile.tempdir = None  # to be found anew: root's may be root's alone
+                tempfile.tempdir = None  # search again: only root may use root's folder
             action()
         except DataError as error:
             os.write(writing, str(error).encode())
@@ -58,7 +58,7 @@ def as_nobody(action: Callable[[], None]) -> str:
 
 @pytest.fixture
 def open_folder(tmp_path: Path) -> Path:
-    """A folder that every user can reach."""
+    """A folder that every user can access."""
     for folder in (tmp_path, *tmp_path.parents):
         if os.stat(folder).st_uid == os.getuid() and folder != Path("/"):
             os.chmod(folder, os.stat(folder).st_mode | 0o055)
@@ -87,7 +87,9 @@ def test_a_read_only_file_is_not_replaced(open_folder: Path) -> None:
     Path("x").write_text("old")
     os.chmod("x", 0o444)
     os.chmod(".", 0o777)
-    assert as_nobody(lambda: write("x")) == "cannot open 'x' for writing: Permission denied"
+    assert (
+        run_without_rights(lambda: write("x")) == "cannot open 'x' for writing: Permission denied"
+    )
     assert Path("x").read_text() == "old"
     assert os.listdir() == ["x"]
 
@@ -97,22 +99,26 @@ def test_a_writable_file_in_a_read_only_folder_is_written(open_folder: Path) -> 
     os.chmod("x", 0o666)
     os.chmod(".", 0o555)
     try:
-        assert as_nobody(lambda: write("x")) == ""
+        assert run_without_rights(lambda: write("x")) == ""
         assert Path("x").read_text() == "new"
-        assert as_nobody(lambda: prove_output("x")) == ""
+        assert run_without_rights(lambda: prove_output("x")) == ""
         assert Path("x").read_text() == "new"
         denied = "cannot open 'y' for writing: Permission denied"
-        assert as_nobody(lambda: write("y")) == as_nobody(lambda: prove_output("y")) == denied
+        assert (
+            run_without_rights(lambda: write("y"))
+            == run_without_rights(lambda: prove_output("y"))
+            == denied
+        )
     finally:
         os.chmod(".", 0o755)
 
 
 def test_a_file_that_cannot_be_replaced_is_overwritten(open_folder: Path) -> None:
-    """Somebody else's file that everybody may write, in a folder like /tmp."""
+    """Another user's file with write permission, in a folder with the sticky bit as /tmp."""
     Path("x").write_text("old and longer")
     os.chmod("x", 0o666)
     os.chmod(".", 0o1777)
-    assert as_nobody(lambda: write("x")) == ""
+    assert run_without_rights(lambda: write("x")) == ""
     assert Path("x").read_text() == "new"
     assert os.listdir() == ["x"]
 
@@ -143,7 +149,7 @@ def test_what_a_killed_process_left_goes_away_and_hinders_nobody() -> None:
     before = time.time() - 3600
     for name in os.listdir():
         os.utime(name, (before, before))
-    write("y")  # the other process lives: its file stays
+    write("y")  # the file of a running process must stay
     child.stdout.close()
     left = len(os.listdir())
     child.send_signal(signal.SIGKILL)

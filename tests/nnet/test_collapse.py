@@ -1,4 +1,4 @@
-"""Collapsing: the network computes the same afterwards, and only what may be collapsed is."""
+"""Collapsing: the network's output stays the same, and only the permitted components are merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = CollapseOptions(True, True, True, True)
 
 
 def evaluate(nnet: Nnet, node: int, t: int, inputs: dict[int, np.ndarray]) -> np.ndarray:
-    """The row of a node at time t, one row at a time, by recursion."""
+    """Compute a node's row at time t recursively, as a reference."""
     match nnet.nodes[node]:
         case ComponentNode():
             in_row = evaluate(nnet, node - 1, t, inputs)[None, :].astype(np.float32)
@@ -56,7 +56,7 @@ def make(text: str) -> Nnet:
 
 
 def check(text: str, num_components: int, options: CollapseOptions = ALL) -> Nnet:
-    """Collapse; the value must stay, and this many components be left."""
+    """Collapse the network; fail if its output changes or another number of components remains."""
     nnet = make(text)
     rng = np.random.default_rng(4)
     rows = rng.normal(size=(21, nnet.input_dim("input"))).astype(np.float32)
@@ -74,7 +74,7 @@ SPLICE = "component-node name=b component=b input=Append(Offset(a, -2), a, Offse
 
 
 def pair(first: str, second: str, splice: bool = False) -> str:
-    """Component a on the input, component b on a."""
+    """Config of a network that applies component a to the input, and component b to the result."""
     b_input = SPLICE if splice else "component-node name=b component=b input=a\n"
     return (
         f"{HEAD}component name=a {first}\ncomponent name=b {second}\n"
@@ -115,7 +115,7 @@ def test_batchnorm_into_affine_or_linear(second: str) -> None:
     text = pair("type=BatchNormComponent dim=4", second, splice=True)
     nnet = check(text, 1)
     assert nnet.components[0].type_name == "AffineComponent"
-    check(text, 2, CollapseOptions())  # by default batch norm stays
+    check(text, 2, CollapseOptions())  # batch norm is not collapsed by default
 
 
 def test_batchnorm_over_blocks() -> None:

@@ -1,4 +1,4 @@
-"""Config lines: Kaldi's grammar, types of values, unused keys, errors that say where."""
+"""Config lines: Kaldi's grammar, types of values, unused keys, positions in error messages."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ NUMBERS = {name: i for i, name in enumerate(NAMES)}
 
 
 class Dims:
-    """Every node has the same dimension."""
+    """Stands for a network whose nodes all have dimension 5."""
 
     def dim(self, node: int) -> int:
         return 5
@@ -65,7 +65,7 @@ def parse(text: str) -> Descriptor:
         ("Switch(a, Offset(b, 1))", "Switch(a, Offset(b, 1))"),
         ("Switch(Append(a,b),Append(b,c))", "Append(Switch(a, b), Switch(b, c))"),
         ("Failover(Append(a,b), Append(b,a))", "Append(Failover(a, b), Failover(b, a))"),
-        # These Kaldi cannot bring into normal form.
+        # Kaldi cannot bring these into normal form.
         ("Scale(2, Failover(a, b))", "Failover(Scale(2, a), Scale(2, b))"),
         ("Scale(2, IfDefined(a))", "IfDefined(Scale(2, a))"),
         ("Scale(2, Switch(a, Scale(3, b)))", "Switch(Scale(2, a), Scale(6, b))"),
@@ -118,7 +118,7 @@ def test_error_names_the_column(text: str, column: int, what: str) -> None:
 )
 def test_deep_nesting_is_an_error_of_one_line(depth: int, opened: str, closed: str) -> None:
     text = opened * depth + "a" + closed * depth
-    if closed == ")":  # each is the last argument of the other: a level of its own only by text
+    if closed == ")":  # nested text, though each is the last argument of the one before
         assert parse(text) == parse("a")
         return
     for reader in (parse, read_descriptor):
@@ -138,7 +138,7 @@ def test_nesting_up_to_the_limit_is_read_and_read_back(operator: str) -> None:
 @pytest.mark.parametrize("operator", ["Sum", "Append", "Failover"])
 @pytest.mark.parametrize("count", [90, 400, 4_000])
 def test_any_number_of_terms_is_read_back(operator: str, count: int) -> None:
-    """As Kaldi prints them, a level for each, and beside one another."""
+    """Long sums would exhaust Python's stack, nested as Kaldi prints them or in one list."""
     terms = [f"Offset({NAMES[i % 3]}, {i})" for i in range(1, count + 1)]
     nested = (
         f"{operator}(" + f", {operator}(".join(terms[:-1]) + f", {terms[-1]}" + ")" * (count - 1)
@@ -219,7 +219,7 @@ def test_index_without_time_keeps_having_none() -> None:
 def test_constants_of_all_rows_or_of_each(
     text: str, constant: float | None, of_rows: list[float]
 ) -> None:
-    """The leaf can be computed in the first of two rows."""
+    """Of two rows, the descriptor's node is computable in the first only."""
     (part,) = parse(text).parts
     assert part.constant == constant
     _, used = part.combine(2, [np.array([True, False]) for _ in part.leaves])
@@ -233,7 +233,7 @@ Term = tuple[str, Row, float]
 
 
 def random_tree(rng: random.Random, depth: int, allow_sum: bool = True) -> Any:
-    """A nested tuple (operator, children, parameters) without Append."""
+    """A random expression as a nested tuple (operator, children, parameters), without Append."""
     choices = ["name"]
     if depth > 0:
         choices += ["Offset", "Round", "ReplaceIndex", "Scale"]
@@ -273,7 +273,7 @@ def tree_text(tree: Any) -> str:
 
 
 def interpret(tree: Any, row: Row, available: set[tuple[str, Row]]) -> list[Term] | None:
-    """The terms that the tree sums up at a row; None if it cannot be computed there."""
+    """The terms whose sum the tree is at a row; None if it cannot be computed there."""
     kind, children, parameter = tree
     n, t, x = row
     if kind == "name":
@@ -354,7 +354,7 @@ BROKEN = ["", "(", ")", ",", "a(", "Sum", "Sum()", "Offset(a,", "1", "Offset(a, 
 
 
 def read(reader: Callable[[str], Expression], text: str) -> Expression | int:
-    """The expression, or the column of the error."""
+    """What the reader returns for the text, or the column of its error."""
     try:
         return reader(text)
     except TextError as error:
@@ -375,4 +375,4 @@ def test_faults_are_found_where_the_grammar_finds_them(
     found = read(functools.partial(parse_expression, flat=False), broken)
     expected = read(functools.partial(read_descriptor, previous=["a"]), broken)
     if isinstance(found, Expression) or not re.match(r"[-+]?\d", broken[found - 1 :]):
-        assert found == expected  # the grammar takes an integer for a layer
+        assert found == expected  # the grammar reads an integer as a layer's name

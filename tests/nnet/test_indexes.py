@@ -1,4 +1,4 @@
-"""Where the indexes of a recurrence go on."""
+"""Indexes of recurrent connections that reach across the edges of a chunk."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def times_beyond(
         ([0, 1, 2], [-3, -2, -1], [-9, -8, -7, -6, -5, -4]),
         ([0, 1, 2], [5], [8, 11, 14]),
         ([0, 3], [-3], [-9, -6]),
-        ([0, 1], [-3, 4], []),  # on both sides
+        ([0, 1], [-3, 4], []),  # beyond both edges
         ([0, 4], [2], []),
-        ([0, 1], [-5], []),  # nothing is given beyond
+        ([0, 1], [-5], []),  # nothing is given before the chunk
         ([], [1], []),
     ],
 )

@@ -12,7 +12,7 @@ from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 
 class DenseReference:
-    """F_t as a full matrix: R_t, D_t, rho_t by the definitions of the paper, in float64."""
+    """The full Fisher matrix in float64 from R_t, D_t, rho_t as the paper defines them."""
 
     def __init__(self, r: np.ndarray, d: np.ndarray, rho: float, alpha: float) -> None:
         self.r, self.d, self.rho, self.alpha = r, d, rho, alpha
@@ -23,14 +23,14 @@ class DenseReference:
         return self.r.T @ np.diag(self.d) @ self.r + self.rho * np.eye(dim)
 
     def precondition(self, x: np.ndarray) -> np.ndarray:
-        """x G^-1, scaled to the norm of x."""
+        """The rows x G^-1, scaled to the norm of x; G is the smoothed matrix."""
         fisher, dim = self.fisher, self.r.shape[1]
         smoothed = fisher + self.alpha / dim * np.trace(fisher) * np.eye(dim)
         result = x @ np.linalg.inv(smoothed)
         return result * np.linalg.norm(x) / np.linalg.norm(result)
 
     def update(self, x: np.ndarray, eta: float) -> None:
-        """One step of the power method towards eta S + (1 - eta) F."""
+        """Do one step of the power method towards eta x'x / N + (1 - eta) F."""
         rank, dim = self.r.shape
         target = eta * x.T @ x / len(x) + (1.0 - eta) * self.fisher
         y = self.r @ target
@@ -45,7 +45,7 @@ class DenseReference:
 
 
 def rows_of(preconditioner: OnlineNaturalGradient) -> np.ndarray:
-    """R = E^-1/2 W of a preconditioner."""
+    """The preconditioner's matrix R = E^-1/2 W."""
     w, d = np.float64(preconditioner.w), preconditioner.d
     dim = w.shape[1]
     alpha, rho = preconditioner.alpha, preconditioner.rho
@@ -54,7 +54,7 @@ def rows_of(preconditioner: OnlineNaturalGradient) -> np.ndarray:
 
 
 def data(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
-    """Rows whose variance falls from column to column, in float32."""
+    """Random float32 rows whose variance decreases from column to column."""
     return (rng.normal(size=(rows, dim)) * np.linspace(2.0, 0.3, dim)).astype(np.float32)
 
 
@@ -92,7 +92,7 @@ def test_first_estimate_is_three_power_steps_from_the_special_rows() -> None:
     eta = 1.0 - math.exp(-50 / 2000.0)
     for _ in range(3):
         reference.update(np.float64(x), eta)
-    preconditioner.frozen = True  # does not keep it from starting
+    preconditioner.frozen = True  # freezing does not prevent the initialisation
     got = x.copy()
     scale = preconditioner.precondition(got)
     np.testing.assert_allclose(preconditioner.rho, reference.rho, 1e-4)

@@ -1,4 +1,4 @@
-"""Files that nest deeper than any real one are refused in one line, not by Python's stack."""
+"""Files with absurdly deep nesting give a one-line error instead of a Python stack overflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks: reading configs in Kaldi's two passes, what may go wrong in them, model files."""
+"""Networks: reading configs in Kaldi's two passes, errors in configs, model files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnet3tools.nnet.nodes import ComponentNode, DimRangeNode, InputNode, Output
 from support.streams import bytes_reader, to_bytes
 
 CONFIG = """
-# out of order on purpose: nodes may be used before the line that defines them
+# not in order, because nodes may be used before the line that defines them
 output-node name=output input=Append(relu, Offset(range, -1))
 input-node name=input dim=3
 component name=affine type=AffineComponent input-dim=6 output-dim=4
@@ -203,7 +203,7 @@ def test_garbled_model_is_a_data_error() -> None:
         try:
             load_nnet(bytes_reader(bytes(garbled)))
         except DataError:
-            pass  # and nothing else; bytes inside a matrix just give other numbers
+            pass  # no other error is permitted; bytes in a matrix only change numbers
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The semi-orthogonal constraint: where it leads, what it keeps, which components it touches."""
+"""The semi-orthogonal constraint: convergence, what it preserves, which components it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--convert-repeated-to-block keeps the function."""
+"""nnet3-copy --convert-repeated-to-block does not change the network's output."""
 
 from __future__ import annotations
 

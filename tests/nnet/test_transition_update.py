@@ -1,4 +1,4 @@
-"""Transition probabilities from counts, against one state after the other."""
+"""Transition probabilities from counts, compared with a loop over states."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_pdfs_of_transition_ids() -> None:
     assert model().pdfs_of_ids().tolist() == [-1, 0, 0, 0, 1, 2, 2, 0, 0, 0, 3, 2, 2, 5, 4]
 
 
-def floored(counts: np.ndarray, floor: float) -> np.ndarray:
+def probabilities(counts: np.ndarray, floor: float) -> np.ndarray:
     values = counts / counts.sum()
     for _ in range(3):
         values = np.maximum(values / values.sum(), floor)
@@ -62,7 +62,7 @@ def test_each_state_by_itself() -> None:
             np.testing.assert_array_equal(update.model.log_probs[mine], before.log_probs[mine])
             total += counts[mine].sum() if size > 1 else 0.0
             continue
-        expected = floored(counts[mine], 0.02)
+        expected = probabilities(counts[mine], 0.02)
         np.testing.assert_allclose(found[mine], expected, rtol=1e-5)
         gained += (counts[mine] * (np.log(expected) - before.log_probs[mine])).sum()
         total += counts[mine].sum()
@@ -88,7 +88,7 @@ def test_shared_for_pdfs(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(found[5:7], [10 / 12, 2 / 12], rtol=1e-5)
     np.testing.assert_allclose(found[11:13], found[5:7])
     np.testing.assert_allclose(found[13:], [0.6, 0.4], rtol=1e-5)
-    # The last state's two pdfs are two pools of the same counts, as in Kaldi.
+    # As in Kaldi, the last state's two pdfs form two pools with the same counts.
     assert update.count == 110 + 12 + 2 * 100
     assert "0 pdf-ids skipped due to insuffient data." in capsys.readouterr().err
 
