@@ -1,4 +1,4 @@
-"""Uses of memory in a program: accesses to variables and matrices, lifetimes (nnet-analyze.h)."""
+"""Analysis of a program: accesses to variables and matrices, lifetimes (nnet-analyze.h)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Ints = NDArray[np.int64]
 
 
 class AccessTable(NamedTuple):
-    """Accesses to things (variables or matrices), thing after thing, each in command order."""
+    """Accesses to items (variables or matrices), sorted by item, then by command."""
 
     offsets: Ints
-    """(things + 1,) where the accesses of each begin."""
+    """(items + 1,) position of the first access to each item."""
     commands: Ints
-    """Command of each access; at most one access a command and thing."""
+    """Command of each access; a command has at most one access to an item."""
     types: Ints
     """AccessType of each access, as an integer."""
 
@@ -40,14 +40,14 @@ class AccessTable(NamedTuple):
         return self.commands[part], self.types[part]
 
     def first(self, default: int) -> Ints:
-        """First command that accesses each thing, `default` where there is none."""
+        """First command that accesses each item, `default` if there is none."""
         used = self.offsets[1:] > self.offsets[:-1]
         out = np.full(len(used), default)
         out[used] = self.commands[self.offsets[:-1][used]]
         return out
 
     def last(self, default: int) -> Ints:
-        """Last command that accesses each thing, `default` where there is none."""
+        """Last command that accesses each item, `default` if there is none."""
         used = self.offsets[1:] > self.offsets[:-1]
         out = np.full(len(used), default)
         out[used] = self.commands[self.offsets[1:][used] - 1]
@@ -57,7 +57,7 @@ class AccessTable(NamedTuple):
 def _access_table(
     things: Ints, commands: Ints, types: Ints, num_things: int, num_commands: int
 ) -> AccessTable:
-    """Sort single accesses by thing and command and join those of the same command."""
+    """Sort accesses by item and command, and join accesses of one command to one item."""
     keys = things * (num_commands + 1) + commands
     order = np.argsort(keys)
     keys, types = keys[order], types[order]
@@ -74,12 +74,12 @@ _NOTHING: Ints = np.empty((2, 0), np.int64)
 
 
 class _Touches(NamedTuple):
-    """Every access of a program to a submatrix, in no order."""
+    """Every access of a program to a submatrix, in any order."""
 
     commands: Ints
     submatrices: Ints
     kinds: Ints
-    """AccessType of each, as an integer."""
+    """AccessType of each access, as an integer."""
 
 
 def _touches(
@@ -87,7 +87,7 @@ def _touches(
     components: ComponentTable,
     groups: dict[type[Command], CommandGroup],
 ) -> _Touches:
-    """All accesses, built class by class."""
+    """All accesses of a program."""
     commands, submatrices, kinds = [_NOTHING[0]], [_NOTHING[0]], [_NOTHING[0]]
     for cls, group in groups.items():
         for accesses in cls.accesses_of(group, computation, components):
@@ -103,23 +103,22 @@ def _touches(
 
 
 class Lifetimes(NamedTuple):
-    """When the matrices of a program come and go."""
+    """The commands that begin and end the lives of a program's matrices."""
 
     is_input: NDArray[np.bool_]
-    """(matrices,) whether the user gives each."""
+    """(matrices,) whether the user supplies the matrix."""
     is_output: NDArray[np.bool_]
-    """(matrices,) whether the user takes each."""
+    """(matrices,) whether the user gets the matrix."""
     allocate_command: Ints
-    """(matrices,) command that brings each into being (the first AcceptInput of inputs)."""
+    """(matrices,) command that allocates the matrix (for inputs, the first AcceptInput)."""
     deallocate_command: Ints
-    """(matrices,) command that frees each, -1 if none."""
+    """(matrices,) command that frees the matrix, -1 if none."""
 
 
 class Analysis:
-    """Everything that checker and passes ask about one program; changes to it need a new one.
+    """Facts about one program for the checker and the passes, each computed at first use.
 
-    What nobody asks for is not worked out. `components` are the network's, where there is a table
-    of them already.
+    A changed program needs a new Analysis. `components` is the network's table, if there is one.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class Analysis:
         self.components = components or ComponentTable(nnet)
         self.variables = Variables(computation)
         self.groups = group_commands(computation.commands)
-        """The commands class by class."""
+        """The commands by class."""
 
     @cached_property
     def _touches(self) -> _Touches:
@@ -137,7 +136,7 @@ class Analysis:
 
     @cached_property
     def touches(self) -> NDArray[np.bool_]:
-        """(commands,) whether each reads or writes any matrix."""
+        """(commands,) whether the command reads or writes a matrix."""
         num_commands = len(self.computation.commands)
         return np.bincount(self._touches.commands, minlength=num_commands) > 0
 
@@ -170,9 +169,9 @@ class Analysis:
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
-        """When matrices come and go; ProgramError if one does so twice.
+        """Lifetimes of all matrices; ProgramError if a matrix is allocated or freed twice.
 
-        (In looped programs, where swaps do it again for the next round, there is no one answer.)
+        Looped programs have no such lifetimes, because swaps repeat them for the next round.
         """
         size = len(self.computation.matrices)
         is_input, is_output = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
@@ -217,12 +216,12 @@ class Analysis:
         return self.lifetimes.deallocate_command
 
     def _matrices_of(self, group: CommandGroup, operand: str) -> Ints:
-        """(2, n): these commands, and the matrices that an operand of theirs lies in."""
+        """(2, n): commands, and the matrix that their operand is a part of."""
         matrices = self.variables.matrix_of_submatrix[group.column(operand)]
         return np.stack([group.positions, matrices])
 
     def _positions(self, parts: list[Ints], what: str) -> Ints:
-        """(matrices,) the one command listed for each, -1 if none."""
+        """(matrices,) the command listed for each matrix, -1 if none."""
         commands, matrices = np.concatenate(parts, axis=1)
         out = np.full(len(self.computation.matrices), -1)
         out[matrices] = commands
@@ -239,10 +238,10 @@ class Analysis:
 
 
 class Analyst:
-    """Analyses the programs of one network, and keeps the latest analysis.
+    """Analyzes the programs of one network, and keeps the latest analysis.
 
-    The program that one pass leaves is mostly the one that the next pass, or the checker, asks
-    about. A program must not be changed once it was asked about.
+    The next pass, or the checker, mostly needs the analysis of the same program. A program must not
+    be changed after it has been analyzed.
     """
 
     def __init__(self, nnet: Nnet) -> None:

@@ -1,7 +1,8 @@
-"""The checker: finds programs that would compute nonsense, before they run.
+"""The checker: finds faulty programs before they run.
 
-Kaldi's ComputationChecker (nnet-analyze.cc) and more. Operand ranges come from what each command
-class declares, sizes and aliasing from its `problem`; order and memory from the analysis.
+It checks all that Kaldi's ComputationChecker (nnet-analyze.cc) checks, and more. Command classes
+declare operand ranges; their `problem` tests sizes and aliasing. Order and memory are checked by
+the analysis.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["Checker", "check_computation"]
 _COMPRESSION = (CompressMatrix, DecompressMatrix)
 
 _MIN_PROPORTION = 0.8
-"""ExtendMatrices may leave part of a matrix's last rows unused, from this share of its rows on."""
+"""Rows after this share of a matrix's rows may be unused, because of extend_matrices."""
 
 
 def check_computation(
@@ -48,11 +49,11 @@ def check_computation(
     check_unused: bool = True,
     analyst: Analyst | None = None,
 ) -> None:
-    """Raise ProgramError, naming a command, unless the program is sound.
+    """Raise ProgramError, naming a command, if the program has a fault.
 
-    With the request its inputs and outputs are compared too. `check_rewrite` forbids writing a
-    variable once it was read, which only holds before optimization. `analyst` may know the program
-    from a pass before, or remember it for the next.
+    With a request, its inputs and outputs are compared, too. `check_rewrite` forbids writing a
+    variable after it was read, which holds before optimization only. `analyst` shares the analysis
+    with passes.
     """
     looped = bool(computation.commands) and isinstance(computation.commands[-1], GotoLabel)
     analyst = analyst or Analyst(nnet)
@@ -76,8 +77,9 @@ def check_computation(
 
 
 def _without_carry(computation: Computation) -> Computation:
-    """A looped program with the swaps before its goto, which hand matrices to the next round and so
-    allocate what the first round allocated already, as deallocations of what they take.
+    """A looped program whose swaps before the goto are replaced by deallocations.
+
+    The swaps pass matrices to the next round, and would count as second allocations.
     """
     out = computation.copy()
     last = len(out.commands) - 2
@@ -88,12 +90,12 @@ def _without_carry(computation: Computation) -> Computation:
 
 
 class Checker(OrderChecker):
-    """One program under examination; every check raises ProgramError at the first fault."""
+    """Checks of one program; each raises ProgramError at the first fault."""
 
     def check_loop(self) -> None:
-        """A round of a looped program leaves alive the matrices that it began with.
+        """The matrices alive at the end of a loop's round are those at its beginning, and outputs.
 
-        And its outputs: those stay until the next round makes them anew.
+        Outputs stay until the next round allocates them again.
         """
         commands = self.computation.commands
         goto = commands[-1]
@@ -129,7 +131,7 @@ class Checker(OrderChecker):
     def check_memory(self, all_freed: bool) -> None:
         """Every matrix is allocated, then used, then freed unless the user gets it.
 
-        In a loop (not `all_freed`) matrices of before the loop may stay for ever.
+        In a loop (not `all_freed`) matrices from before the loop may stay.
         """
         a = self.analysis
         num_commands = len(self.computation.commands)
@@ -151,7 +153,7 @@ class Checker(OrderChecker):
                 self.fail(f"m{m} {message}", command if 0 <= command < num_commands else None)
 
     def check_undefined(self, check_unused: bool) -> None:
-        """No variable is read before it was written; none is left unused (if asked)."""
+        """No variable is read before it is written; if asked for, none is unused."""
         accesses, variables = self.analysis.variable_accesses, self.analysis.variables
         offsets = accesses.offsets
         used = offsets[1:] > offsets[:-1]
@@ -173,9 +175,9 @@ class Checker(OrderChecker):
                 self.fail(f"{self._describe(variable)} is never used")
 
     def check_lost(self) -> None:
-        """Nothing that was computed or given is overwritten before it was read.
+        """No computed or given value is overwritten before it is read.
 
-        Zeros may be, and rows that were decompressed with others of their matrix.
+        Exceptions are zeros, and rows that are decompressed with other rows of their matrix.
         """
         accesses = self.analysis.variable_accesses
         constant = self.are(SetConst, DecompressMatrix)
@@ -191,7 +193,7 @@ class Checker(OrderChecker):
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
     def check_rewrite(self) -> None:
-        """No variable is written once it was read by a command that does not write it."""
+        """No variable is written after a command has only read it."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)
@@ -205,7 +207,7 @@ class Checker(OrderChecker):
             self.fail(f"{name} is modified after being read", int(accesses.commands[access]))
 
     def check_compression(self) -> None:
-        """Between compression and decompression nothing touches the matrix."""
+        """No command accesses a matrix between compression and decompression."""
         commands = self.computation.commands
         for c in np.flatnonzero(self.are(*_COMPRESSION)).tolist():
             command = commands[c]
@@ -226,7 +228,7 @@ class Checker(OrderChecker):
                 self._check_sign_only(c, touching[place + 2 :].tolist())
 
     def _check_sign_only(self, c: int, later: list[int]) -> None:
-        """Where only the sign is kept, only a backprop that asks for no more may use it."""
+        """Only a backprop that needs signs only may read a matrix of which only signs are kept."""
         commands = self.computation.commands
         for c_later in later:
             user = commands[c_later]

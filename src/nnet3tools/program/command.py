@@ -31,11 +31,11 @@ _NUM_ARGS = 7
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Command:
-    """One step of a program; subclasses are declared with `@command`."""
+    """A command of a program; subclasses are declared with `@command`."""
 
     stale: tuple[int, ...] = dataclasses.field(default=(), kw_only=True, compare=False, repr=False)
-    """Arguments that Kaldi's file held beyond this command's own: Kaldi's passes leave such behind
-    when they turn one command into another. Meaningless, kept so that files survive unchanged."""
+    """Further arguments in Kaldi's file, which Kaldi's passes leave when they replace a command.
+    They have no meaning, and are kept so that files are written unchanged."""
 
     KIND: ClassVar[int]
     """Kaldi's CommandType."""
@@ -48,18 +48,17 @@ class Command:
     OPERANDS: ClassVar[dict[str, str]]
     """Field -> kind of operand ("Submatrix", "Indexes"...)."""
     ACCESS: ClassVar[AccessMap] = {}
-    """Submatrix fields that are read or written, where that depends on nothing else."""
+    """Submatrix field -> access, unless that depends on other operands."""
     ALLOCATES: ClassVar[str | None] = None
-    """Submatrix field whose matrix comes into being."""
+    """Submatrix field whose matrix is allocated."""
     FREES: ClassVar[str | None] = None
-    """Submatrix field whose matrix goes out of being."""
+    """Submatrix field whose matrix is freed."""
     WHOLE: ClassVar[tuple[str, ...]] = ()
-    """Submatrix fields that must be all of a matrix."""
+    """Submatrix fields that must be whole matrices."""
     OPTIONAL: ClassVar[tuple[str, ...]] = ()
-    """Submatrix fields that may be 0, none."""
+    """Submatrix fields that may be 0 (none)."""
     HAS_WORK: ClassVar[bool] = True
-    """Whether there is something to do when it runs; memory, input and output, and markers are
-    arranged before."""
+    """Whether the command has work at run time; allocations, inputs and markers have none."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._values() == other._values()
@@ -97,17 +96,17 @@ class Command:
         ]
 
     def flops(self, computation: Computation, nnet: Nnet) -> int:
-        """Floating-point operations, counted as components do; moving numbers is none."""
+        """Number of floating-point operations; moving numbers counts as none."""
         return 0
 
     def submatrices(self) -> list[int]:
-        """The submatrices named by its operands, 0 included (not those in its index lists)."""
+        """The submatrices among its operands, including 0, but not those in index lists."""
         return [getattr(self, name) for name in operand_names(type(self), "Submatrix")]
 
     def problem(self, tables: Tables) -> str:
-        """A fault of its operands beyond their ranges (sizes, aliasing); "" if there is none.
+        """A fault in sizes or aliasing of its operands; "" if there is none.
 
-        Called once every operand is known to be in range.
+        It may only be called if all operands are in range.
         """
         return ""
 
@@ -152,7 +151,7 @@ class Command:
 
     @classmethod
     def from_args(cls, alpha: float, args: Iterable[int]) -> Self:
-        """The command that Kaldi's (alpha, arg1 ..) mean."""
+        """The command with Kaldi's (alpha, arg1 ..)."""
         given = list(args)
         own = len(cls.ARGS)
         given.extend([-1] * (own - len(given)))
@@ -180,7 +179,7 @@ C = TypeVar("C", bound=Command)
 
 @dataclass_transform(frozen_default=True)
 def command(kind: int) -> Callable[[type[C]], type[C]]:
-    """Class decorator: make a frozen slotted dataclass and register it under Kaldi's number."""
+    """Class decorator that makes a frozen dataclass and registers it under Kaldi's number."""
 
     def decorate(cls: type[C]) -> type[C]:
         # comparing and printing are Command's: made for each class, they are most of the import

@@ -71,7 +71,7 @@ class AllocMatrix(Command):
 
 @command(1)
 class DeallocMatrix(Command):
-    """Take a matrix's memory back."""
+    """Free a matrix's memory."""
 
     HAS_WORK = False
     submatrix: Submatrix
@@ -85,7 +85,7 @@ class DeallocMatrix(Command):
 
 @command(2)
 class SwapMatrix(Command):
-    """Matrix `a`, empty until now, takes over the memory and contents of matrix `b`."""
+    """Matrix `a`, which has no memory, takes over the memory and contents of matrix `b`."""
 
     HAS_WORK = False
     a: Submatrix
@@ -125,10 +125,10 @@ class SetConst(Command):
 
 @command(16)
 class CompressMatrix(Command):
-    """Keep a matrix in a smaller format until DecompressMatrix.
+    """Store a matrix in a smaller format until DecompressMatrix.
 
-    `range` is the largest magnitude that survives (0: the sign only); `truncate` says that larger
-    values may occur and are to be cut off.
+    `range` is the largest magnitude that can be stored (0: signs only). `truncate`: larger values
+    may occur and are limited to the range.
     """
 
     submatrix: Submatrix
@@ -162,7 +162,7 @@ class CompressMatrix(Command):
 
 @command(17)
 class DecompressMatrix(Command):
-    """Bring a compressed matrix back."""
+    """Restore a compressed matrix."""
 
     submatrix: Submatrix
 
@@ -181,7 +181,7 @@ class DecompressMatrix(Command):
 
 @command(18)
 class AcceptInput(Command):
-    """Take a matrix from the user: features, or the derivative at an output."""
+    """Get a matrix from the user: features, or the derivative at an output."""
 
     HAS_WORK = False
     submatrix: Submatrix
@@ -200,7 +200,7 @@ class AcceptInput(Command):
 
 @command(19)
 class ProvideOutput(Command):
-    """Hand a matrix to the user: an output, or the derivative at an input."""
+    """Give a matrix to the user: an output, or the derivative at an input."""
 
     HAS_WORK = False
     submatrix: Submatrix
@@ -234,7 +234,7 @@ def _io_problem(tables: Tables, submatrix: int, node: int) -> str:
 
 @command(20)
 class NoOperation(Command):
-    """Nothing; passes leave it where a command was and sweep it out at their end."""
+    """No work; passes put it in place of a command and remove it at their end."""
 
     HAS_WORK = False
 
@@ -244,7 +244,7 @@ class NoOperation(Command):
 
 @command(21)
 class NoOperationPermanent(Command):
-    """Nothing, but not swept out: a forward or backward block must not be empty."""
+    """No work, but it is not removed, because a forward or backward block must not be empty."""
 
     HAS_WORK = False
 
@@ -264,7 +264,7 @@ class NoOperationMarker(Command):
 
 @command(23)
 class NoOperationLabel(Command):
-    """Where GotoLabel goes."""
+    """The target of GotoLabel."""
 
     HAS_WORK = False
 
@@ -274,7 +274,7 @@ class NoOperationLabel(Command):
 
 @command(24)
 class GotoLabel(Command):
-    """Go on at the NoOperationLabel at position `label`; the last command of a looped program."""
+    """Continue at the NoOperationLabel at `label`; the last command of a looped program."""
 
     HAS_WORK = False
     label: Position

@@ -1,7 +1,7 @@
-"""The commands of a program class by class, their operands as arrays.
+"""The commands of a program grouped by class, with their operands as arrays.
 
-Programs of recurrent networks have tens of thousands of commands of a dozen classes. What analysis,
-checker and passes ask of all of them is answered here a class at a time.
+Programs of recurrent networks have tens of thousands of commands of a dozen classes. Analysis,
+checker and passes therefore handle the commands of a class together.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CommandGroup:
     ) -> None:
         self.cls = cls
         self.positions: Ints = np.asarray(positions, np.int64)
-        """(commands,) where they stand in the program."""
+        """(commands,) position of each command in the program."""
         self.commands = commands
         self._columns: dict[str, Ints] = {}
 
@@ -42,14 +42,14 @@ class CommandGroup:
         return len(self.commands)
 
     def column(self, name: str) -> Ints:
-        """(commands,) the values of one of their integer operands."""
+        """(commands,) the values of an integer operand."""
         if (found := self._columns.get(name)) is None:
             values = map(attrgetter(name), self.commands)
             found = self._columns[name] = np.fromiter(values, np.int64, len(self.commands))
         return found
 
     def alphas(self) -> NDArray[np.float64]:
-        """(commands,) the values of their one operand that is no integer."""
+        """(commands,) the values of the operand that is not an integer."""
         if self.cls.ALPHA is None:
             raise ProgramError(f"{self.cls.NAME} has no alpha")
         values = map(attrgetter(self.cls.ALPHA), self.commands)
@@ -70,9 +70,9 @@ def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGr
 def made_of_columns(
     cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
 ) -> Iterable[Command]:
-    """Commands like these, all of one class, with some integer operands changed.
+    """Copies of commands of one class with some integer operands changed.
 
-    `changes` are columns as CommandGroup.column gives them.
+    `changes` has new columns by operand name, as from CommandGroup.column.
     """
     if any(command.stale for command in commands):
         rows = zip(*(column.tolist() for column in changes.values()), strict=True)

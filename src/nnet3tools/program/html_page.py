@@ -1,6 +1,6 @@
-"""A program as one web page that needs nothing else: matrices as bars over command time.
+"""A program as one self-contained web page: matrices as bars over command time.
 
-The page is the files of `page/` put together, with the program as JSON in it.
+The page consists of the files of `page/` and the program as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def html_page(
     places: list[list[int]] | None = None,
     arena_bytes: int = 0,
 ) -> str:
-    """The page as text. See `page_data` for `places`."""
+    """The page as text; `places` is described in `page_data`."""
     folder = resources.files("nnet3tools.program") / "page"
     data = page_data(report, title, places, arena_bytes)
     # "</script" would end the element that the JSON stands in, "<!--<script>" hide its end.
@@ -57,7 +57,7 @@ def page_data(
     places: list[list[int]] | None = None,
     arena_bytes: int = 0,
 ) -> dict[str, Any]:
-    """The page's data, as JSON holds them.
+    """The data of the page, of types that JSON can hold.
 
     `places`, if known, are where the executor keeps matrices in its arena of `arena_bytes`: lists
     [matrix, first command, last command, offset, bytes].
@@ -101,7 +101,7 @@ def _matrices(report: ProgramReport) -> list[dict[str, Any]]:
 
 
 def _main_node(report: ProgramReport, matrix: int) -> str:
-    """The node most rows are about; "" if nothing is known."""
+    """The node of most rows; "" if it is unknown."""
     debug = report.computation.matrix_debug_info
     if not debug or not len(debug[matrix].nodes):
         return ""
@@ -111,7 +111,7 @@ def _main_node(report: ProgramReport, matrix: int) -> str:
 def _commands(report: ProgramReport) -> list[list[Any]]:
     """[kind, text, operations, [[matrix, block, access], ...]] for each command.
 
-    Access is 1 for read, 2 for write, 3 for both, 4 for coming into being, 8 for going.
+    Access is 1 for read, 2 for write, 3 for both, 4 for allocation, 8 for deallocation.
     """
     computation, nnet = report.computation, report.nnet
     names, components = ProgramNames(computation, nnet), ComponentTable(nnet)

@@ -1,4 +1,4 @@
-"""Where each matrix of a program is kept when, how many bytes that takes, and whose rows it has."""
+"""Storage of each matrix over the commands of a program, its bytes, and a text of its rows."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _COMPRESSED: dict[int, str] = {
 
 
 class Storage(NamedTuple):
-    """Memory for a matrix in one format, from the command that made it on."""
+    """Memory for a matrix in one format."""
 
     matrix: int
-    """The matrix it was made for; SwapMatrix hands it to others."""
+    """The matrix that it was made for; SwapMatrix gives it to another matrix."""
     dtype: str
     num_bytes: int
 
@@ -61,24 +61,24 @@ class Holdings:
         self._storage: list[list[int]] = [[] for _ in self._matrices]
 
     def after(self, command: int, matrix: int) -> int:
-        """Number of the storage that holds a matrix once a command has run, -1 for none."""
+        """Number of the storage that holds a matrix after a command, -1 for none."""
         entry = bisect.bisect_right(self._since[matrix], command) - 1
         return self._storage[matrix][entry] if entry >= 0 else -1
 
     def make(self, command: int, matrix: int, dtype: str = "float32") -> None:
-        """From this command on a matrix has a storage of its own."""
+        """Give a matrix a new storage from a command on."""
         info = self._matrices[matrix]
         num_bytes = info.num_rows * info.num_cols * np.dtype(dtype).itemsize
         self.storages.append(Storage(matrix, dtype, num_bytes))
         self.hold(command, matrix, len(self.storages) - 1)
 
     def hold(self, command: int, matrix: int, storage: int) -> None:
-        """From this command on a matrix is in this storage (-1: none)."""
+        """Put a matrix into a storage (-1: none) from a command on."""
         self._since[matrix].append(command)
         self._storage[matrix].append(storage)
 
     def latest(self, matrix: int) -> int:
-        """The storage that a matrix was given last, -1 for none."""
+        """The latest storage of a matrix, -1 for none."""
         return self._storage[matrix][-1] if self._storage[matrix] else -1
 
     def lives(self, num_commands: int) -> Iterator[Life]:
@@ -95,8 +95,8 @@ def follow_matrices(
 ) -> Holdings:
     """Follow the matrices of a program through its commands.
 
-    A swapped matrix takes its storage along, a compressed one has a storage of its own; `obeys`
-    says whether a CompressMatrix command is to have an effect.
+    A swapped matrix keeps its storage, and a compressed matrix gets a new one. `obeys` returns
+    whether a CompressMatrix command has an effect.
     """
     holdings, matrix_of = Holdings(computation), computation.matrix_of
     for c, command in enumerate(computation.commands):
@@ -123,7 +123,7 @@ def follow_matrices(
 
 
 class Life(NamedTuple):
-    """A stretch of commands after each of which a matrix takes `num_bytes`."""
+    """Consecutive commands after each of which a matrix takes `num_bytes`."""
 
     matrix: int
     first: int
@@ -132,7 +132,7 @@ class Life(NamedTuple):
 
 
 def matrix_lives(computation: Computation) -> list[Life]:
-    """All stretches, by first command; a compressed matrix has one of its own."""
+    """The lives of all matrices, by first command; a compressed matrix has a separate one."""
     lives = follow_matrices(computation).lives(len(computation.commands))
     return sorted(lives, key=lambda life: (life.first, life.matrix))
 
@@ -140,7 +140,7 @@ def matrix_lives(computation: Computation) -> list[Life]:
 def memory_use(computation: Computation) -> NDArray[np.int64]:
     """Bytes of matrices alive just after each command, shape (commands,).
 
-    What the executor's own arena, precomputed indexes and the model take is not in it.
+    The executor's scratch memory, precomputed indexes and the model are not included.
     """
     change = np.zeros(len(computation.commands) + 1, np.int64)
     for life in matrix_lives(computation):
@@ -155,7 +155,7 @@ def max_memory_use(computation: Computation) -> int:
 
 
 def matrix_subject(computation: Computation, nnet: Nnet, matrix: int) -> str:
-    """Such as "derivative of tdnn1.relu, 32 sequences, t = -3..19"; "" if nothing is known."""
+    """A text such as "derivative of tdnn1.relu, 32 sequences, t = -3..19"; "" if unknown."""
     if not computation.matrix_debug_info:
         return ""
     debug = computation.matrix_debug_info[matrix]

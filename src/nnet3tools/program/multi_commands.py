@@ -38,9 +38,9 @@ class _MultiCommand(Command):
 
     __slots__ = ()
     OWN: ClassVar[str]
-    """Field of the one submatrix."""
+    """Field of the single submatrix."""
     LISTED: ClassVar[AccessType]
-    """How the several are touched."""
+    """AccessType of the listed submatrices."""
     ADDS: ClassVar[bool] = False
     indexes_multi: int
     alpha: float
@@ -149,7 +149,7 @@ class AddToRowsMulti(_MultiCommand):
 
 
 def _twice_problem(tables: Tables, indexes_multi: int) -> str:
-    """A row that is written twice would race on a GPU; also one reached by two submatrices."""
+    """A message if a row is listed twice, perhaps by two submatrices, which a GPU would race on."""
     pairs = tables.computation.indexes_multi[indexes_multi]
     pairs = pairs[pairs[:, 0] >= 0]
     if len(pairs) < 2:

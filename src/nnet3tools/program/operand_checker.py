@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 class OperandChecker:
-    """A program whose commands are looked at one by one; ProgramError at the first fault."""
+    """Checks the commands of a program one by one; ProgramError at the first fault."""
 
     def __init__(self, analysis: Analysis, nnet: Nnet) -> None:
         self.analysis, self.nnet = analysis, nnet
@@ -95,7 +95,7 @@ class OperandChecker:
             self.fail(problem, c)
 
     def _limits_of(self, cls: type[Command]) -> list[tuple[str, int, int]]:
-        """(operand, lowest, end) of the operands that are numbers in some table."""
+        """(operand, lowest value, end) of each operand that is an index into a table."""
         if (limits := self._limits_by_class.get(cls)) is None:
             limits = self._limits_by_class[cls] = []
             for name, kind in cls.OPERANDS.items():

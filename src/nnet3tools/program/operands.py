@@ -1,4 +1,4 @@
-"""What the operands of commands are: their kinds, how they are touched, named and checked."""
+"""Operands of commands: kinds, accesses, names in text, and tables for checks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 # Kinds of operands; the decorator of commands looks at these names.
 Submatrix = int
-"""Number of a submatrix; 0 for none where a command allows that."""
+"""Number of a submatrix; 0 means none, if the command allows it."""
 Indexes = int
 """Position in `Computation.indexes`."""
 IndexesMulti = int
@@ -58,11 +58,11 @@ Memo = int
 Position = int
 """Position of a command in the program."""
 Alpha = float
-"""The one number that is not an integer: stored as Kaldi's alpha."""
+"""A number that is not an integer, stored as Kaldi's alpha."""
 
 
 class AccessType(enum.IntFlag):
-    """How a command touches a submatrix; READ_WRITE where the result depends on what was there."""
+    """A command's access to a submatrix; READ_WRITE if the result depends on old contents."""
 
     READ = 1
     WRITE = 2
@@ -70,7 +70,7 @@ class AccessType(enum.IntFlag):
 
 
 class Access(NamedTuple):
-    """One submatrix that a command touches."""
+    """An access of a command to a submatrix."""
 
     submatrix: int
     type: AccessType
@@ -80,23 +80,23 @@ Ints = NDArray[np.int64]
 
 
 class Accesses(NamedTuple):
-    """Submatrices that commands of one class touch; 0 stands for none."""
+    """Accesses of the commands of one class to submatrices; submatrix 0 means none."""
 
     which: Ints
-    """Number of each command among those of its class."""
+    """Index of each access's command within its class."""
     submatrices: Ints
     kinds: Ints | AccessType
-    """AccessType of each, or of all."""
+    """AccessType of each access, or of all accesses."""
 
 
 AccessMap = dict[str, AccessType]
 
 
 class Names(Protocol):
-    """How a program's parts are written in the text of a command."""
+    """Texts for the parts of a program in the text of a command."""
 
     def submatrix(self, index: int) -> str:
-        """Such as "m3" or "m3(0:10, 5:9)"; "[]" for 0."""
+        """A text such as "m3" or "m3(0:10, 5:9)"; "[]" for 0."""
 
     def dim(self, index: int) -> tuple[int, int]:
         """Rows and columns of a submatrix."""
@@ -122,7 +122,7 @@ class Names(Protocol):
 
 
 class Tables(Protocol):
-    """The tables that a command's `problem` may look at; see program/checker.py."""
+    """The tables that a command's `problem` may read (program/checker.py)."""
 
     computation: Computation
     nnet: Nnet
@@ -144,9 +144,9 @@ class Tables(Protocol):
 
 
 def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
-    """The submatrices that lists of (submatrix, row) pairs name, without the -1 of "none".
+    """The submatrices in lists of (submatrix, row) pairs, without -1 (none).
 
-    (number of the list, submatrix), both (M,): each submatrix once a list, increasing.
+    Returns (list, submatrix), both (M,), with each submatrix once for each list, sorted.
     """
     if not lists:
         return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -161,7 +161,7 @@ def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
 
 
 def scale_flops(alpha: float) -> int:
-    """Operations an element for a command's scale."""
+    """Operations for each element because of a command's scale."""
     return int(alpha != 1.0)
 
 

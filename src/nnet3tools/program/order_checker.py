@@ -22,10 +22,10 @@ _EXCHANGE = (AcceptInput, ProvideOutput)
 
 
 class OrderChecker(PurposeChecker):
-    """A program whose commands are looked at in turn; ProgramError at the first fault."""
+    """Checks the order of a program's commands; ProgramError at the first fault."""
 
     def are(self, *classes: type[Command]) -> BoolArray:
-        """(commands,) whether each is of one of these classes."""
+        """(commands,) whether the command is of one of the classes."""
         mask = np.zeros(len(self.computation.commands), np.bool_)
         for cls in classes:
             if (group := self.analysis.groups.get(cls)) is not None:
@@ -33,9 +33,9 @@ class OrderChecker(PurposeChecker):
         return mask
 
     def check_order(self) -> None:
-        """Forward before backward, and each memo made and used once.
+        """Forward commands come before backward commands, and each memo is made and used once.
 
-        Every segment's forward commands end in a marker; after the last one they are backward.
+        The forward commands of each segment end with a marker; backward commands follow the last.
         """
         memos: dict[int, int] = {}
         segment, backward = 0, False
@@ -78,7 +78,7 @@ class OrderChecker(PurposeChecker):
             self.fail(f"memo {command.memo} was made by another component in c{made}", c)
 
     def check_exchange(self) -> None:
-        """In each segment input comes before all work and output after it, each node once."""
+        """In each segment, inputs come before all work and outputs after it, each node once."""
         asked: set[tuple[type[Command], int]] = set()
         worked = provided = -1
         exchanges = self.are(*_EXCHANGE)

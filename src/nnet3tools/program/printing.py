@@ -28,7 +28,7 @@ __all__ = [
 _MAX_LENGTH = 200
 """Kaldi shortens longer texts to their first and last hundred characters."""
 _ENDS = 60
-"""Items of a long list that are written at either end; any 60 fill a hundred characters."""
+"""Items of a long list that are printed at each end; 60 items have a hundred characters."""
 
 
 class ProgramNames:
@@ -43,7 +43,7 @@ class ProgramNames:
         return self._computation.need_model_derivative
 
     def submatrix(self, index: int) -> str:
-        """Such as "m3" for all of a matrix, or "m3(0:10, 5:9)", last row and column included."""
+        """A text such as "m3" for a whole matrix, or "m3(0:10, 5:9)" with last row and column."""
         if index == 0:
             return "[]"
         info = self._computation.submatrices[index]
@@ -102,7 +102,7 @@ def program_text(computation: Computation, nnet: Nnet) -> str:
 
 
 def command_texts(computation: Computation, nnet: Nnet) -> list[str]:
-    """One line a command, such as "c3: m2 += m1", without newlines."""
+    """One line for each command, such as "c3: m2 += m1", without newlines."""
     names = ProgramNames(computation, nnet)
     return [
         _shorten(f"c{i}: {command.text(names)}\n")[:-1]
@@ -181,7 +181,7 @@ def indexes_text(indexes: IndexArray) -> str:
 
 
 def cindexes_text(nodes: IntArray, indexes: IndexArray, node_names: list[str]) -> str:
-    """Cindexes as "node[indexes]node[indexes]", one bracket a run of the same node."""
+    """Cindexes as "node[indexes]node[indexes]", one bracket for consecutive ones of a node."""
     if len(nodes) == 0:
         return "[ ]"
     starts = [0, *(np.flatnonzero(nodes[1:] != nodes[:-1]) + 1).tolist(), len(nodes)]
@@ -191,7 +191,7 @@ def cindexes_text(nodes: IntArray, indexes: IndexArray, node_names: list[str]) -
 
 
 def _join_ends(size: int, separator: str, one: Callable[[int], str]) -> str:
-    """All items, or only those at the ends where the middle would be shortened away anyhow."""
+    """All items joined; without the middle if the text is shortened in any case."""
     if size <= 2 * _ENDS:
         return separator.join(one(i) for i in range(size))
     first = separator.join(one(i) for i in range(_ENDS))

@@ -17,10 +17,10 @@ __all__ = ["PurposeChecker"]
 
 
 class PurposeChecker(OperandChecker):
-    """A program beside its network and request; ProgramError at the first fault."""
+    """Checks a program against its network and request; ProgramError at the first fault."""
 
     def check_debug_info(self) -> None:
-        """Debug information, where there is some, has one entry a matrix and row."""
+        """Debug information, if there is any, has an entry for each matrix and row."""
         debug = self.computation.matrix_debug_info
         if not debug:
             return
@@ -51,7 +51,7 @@ class PurposeChecker(OperandChecker):
             )
 
     def check_request(self, request: ComputationRequest) -> None:
-        """Inputs and outputs, and their derivatives, are those of the request, row for row."""
+        """Inputs, outputs and their derivatives have the request's rows."""
         expected: dict[tuple[type[Command], str], int] = {}
         for io in request.inputs:
             expected[AcceptInput, io.name] = len(io.indexes)

@@ -30,7 +30,7 @@ class KindTotals(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """One program for one network; costly figures are computed once, when first asked for."""
+    """Figures of one program for one network; costly ones are computed at first use."""
 
     computation: Computation
     nnet: Nnet
@@ -42,7 +42,7 @@ class ProgramReport:
 
     @cached_property
     def lives(self) -> list[Life]:
-        """When each matrix is alive."""
+        """The lives of all matrices."""
         return matrix_lives(self.computation)
 
     @cached_property
@@ -53,7 +53,7 @@ class ProgramReport:
 
     @cached_property
     def peak_command(self) -> int:
-        """The first command after which most bytes are alive; -1 if there are no commands."""
+        """The first command after which the most bytes are alive; -1 without commands."""
         return int(self.memory.argmax()) if len(self.memory) else -1
 
     @property
@@ -92,8 +92,8 @@ class ProgramReport:
     ) -> str:
         """The report in lines; `arenas` are the bytes of the executor's memory plans, by device.
 
-        Of the matrices alive at the peak at most `max_matrices` are listed. `gpu_need` is what all
-        will take of a GPU's memory, by what holds it.
+        At most `max_matrices` matrices alive at the peak are listed. `gpu_need` is the need of GPU
+        memory by purpose (executor/memory_need.py).
         """
         lines = [*self._size_lines(), "", *self._kind_lines(), ""]
         lines += self._memory_lines(arenas or {})
@@ -173,7 +173,7 @@ def _need_lines(need: Mapping[str, int]) -> list[str]:
 
 
 def bytes_text(number: int) -> str:
-    """Such as "28.0 MiB"."""
+    """A number of bytes as text, such as "28.0 MiB"."""
     value, unit = float(number), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
@@ -183,7 +183,7 @@ def bytes_text(number: int) -> str:
 
 
 def flops_text(number: int) -> str:
-    """Such as "1.52 GFLOP"."""
+    """A number of operations as text, such as "1.52 GFLOP"."""
     value, unit = float(number), ""
     for larger in "kMGTP":
         if value < 1000:
@@ -193,7 +193,7 @@ def flops_text(number: int) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Lines of columns: the first `left` and the last one flush left, numbers flush right."""
+    """Lines of columns: the first `left` columns and the last flush left, numbers flush right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     last = len(head) - 1
 

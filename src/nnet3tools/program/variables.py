@@ -1,7 +1,7 @@
 """The variables of a program (Kaldi's ComputationVariables, nnet-analyze.h).
 
-A *variable* is a block of a matrix; the blocks of a matrix are the coarsest ones from which every
-submatrix can be put together. Everything is arrays in CSR form, made when it is first asked for.
+A *variable* is a block of a matrix. The variables of a matrix are the coarsest blocks of which
+every submatrix consists. Tables are arrays in CSR form, computed at first use.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Ints = NDArray[np.int64]
 
 
 class _Splits(NamedTuple):
-    """Where the rows (or columns) of each matrix are cut."""
+    """The positions at which the rows (or columns) of each matrix are cut."""
 
     points: Ints
     """Cut positions, matrix after matrix, ascending, both ends of the matrix included."""
     offsets: Ints
     """(matrices + 1,) where each matrix's positions begin in `points`."""
     first: Ints
-    """(submatrices,) cut at which each submatrix begins, counted within its matrix."""
+    """(submatrices,) index of the cut at which the submatrix begins, within its matrix."""
     last: Ints
-    """(submatrices,) cut at which it ends."""
+    """(submatrices,) index of the cut at which the submatrix ends."""
 
 
 def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints) -> _Splits:
-    """Cut every matrix wherever one of its submatrices begins or ends."""
+    """Cut each matrix at the beginnings and ends of its submatrices."""
     width = int(sizes.max(initial=0)) + 1
     keys_begin, keys_end = matrix * width + begin, matrix * width + end
     keys = sorted_unique(np.concatenate([keys_begin, keys_end]))
@@ -45,12 +45,12 @@ def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints)
 
 
 class _Blocks(NamedTuple):
-    """How all matrices are cut into variables."""
+    """The variables of all matrices."""
 
     rows: _Splits
     cols: _Splits
     num_col_variables: Ints
-    """(matrices,) variables side by side in each."""
+    """(matrices,) number of variables beside each other."""
     matrix_offsets: Ints
     """(matrices + 1,) first variable of each matrix."""
 
@@ -66,7 +66,7 @@ class Variables:
 
     @cached_property
     def is_whole(self) -> NDArray[np.bool_]:
-        """(submatrices,) whether each is all of its matrix."""
+        """(submatrices,) whether the submatrix is its whole matrix."""
         at_start = (self.submatrix_table[:, 1] == 0) & (self.submatrix_table[:, 3] == 0)
         of_size = self.submatrix_table[:, 2::2] == self._sizes[self.matrix_of_submatrix]
         return at_start & of_size[:, 0] & of_size[:, 1]
@@ -94,12 +94,12 @@ class Variables:
 
     @cached_property
     def matrix_of(self) -> Ints:
-        """(variables,) matrix each lies in."""
+        """(variables,) matrix of the variable."""
         return np.repeat(np.arange(len(self._sizes)), np.diff(self.matrix_offsets))
 
     @cached_property
     def all_of_submatrices(self) -> tuple[Ints, Ints]:
-        """(variables, offsets): those of submatrix s are variables[offsets[s]:offsets[s + 1]]."""
+        """(variables, offsets): submatrix s has variables[offsets[s] : offsets[s + 1]]."""
         blocks, matrix = self._blocks, self.matrix_of_submatrix
         height = blocks.rows.last - blocks.rows.first
         width = blocks.cols.last - blocks.cols.first
@@ -116,7 +116,7 @@ class Variables:
         return variables, np.concatenate([[0], np.cumsum(height * width)])
 
     def of_submatrix(self, submatrix: int) -> Ints:
-        """Variables that make up a submatrix, ascending."""
+        """The variables of a submatrix, sorted."""
         variables, offsets = self.all_of_submatrices
         return variables[offsets[submatrix] : offsets[submatrix + 1]]
 
@@ -133,7 +133,7 @@ class Variables:
         return range(int(self.matrix_offsets[matrix]), int(self.matrix_offsets[matrix + 1]))
 
     def block(self, variable: int) -> SubMatrixInfo:
-        """The block that a variable is."""
+        """The block of a variable."""
         rows, cols, num_cols, matrix_offsets = self._blocks
         matrix = int(self.matrix_of[variable])
         row, col = divmod(variable - int(matrix_offsets[matrix]), int(num_cols[matrix]))
@@ -142,7 +142,7 @@ class Variables:
         return SubMatrixInfo(matrix, int(r[0]), int(r[1] - r[0]), int(c[0]), int(c[1] - c[0]))
 
     def describe(self, variable: int, computation: Computation) -> str:
-        """Such as "m3" or "m3(0:9,:)"."""
+        """A variable as text, such as "m3" or "m3(0:9,:)"."""
         matrix, row, num_rows, col, num_cols = self.block(variable)
         size = computation.matrices[matrix]
         if (num_rows, num_cols) == size[:2]:
