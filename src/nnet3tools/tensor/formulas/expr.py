@@ -91,7 +91,7 @@ class Expr:
         return hashlib.sha1(self.text().encode()).hexdigest()
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Each distinct node once, after its arguments, without `known` nodes and their arguments."""
+        """Each distinct node once, after its arguments; `known` nodes and theirs are left out."""
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:
