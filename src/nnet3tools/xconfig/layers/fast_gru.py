@@ -152,7 +152,7 @@ class FastPgruLayer(_ProjectedFastGru):
 
 @register("fast-norm-pgru-layer")
 class FastNormPgruLayer(_ProjectedFastGru):
-    """fast-pgru-layer with batch norm of the output, renorm of s, and dropout."""
+    """fast-pgru-layer with batch norm of the output, renorm of the recurrent value, dropout."""
 
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 
@@ -189,7 +189,7 @@ class FastOpgruLayer(_FastOutputGru):
 
 @register("fast-norm-opgru-layer")
 class FastNormOpgruLayer(_FastOutputGru):
-    """fast-opgru-layer with batch norm of the output, renorm of s, and dropout."""
+    """fast-opgru-layer with batch norm of the output, renorm of the recurrent value, dropout."""
 
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 

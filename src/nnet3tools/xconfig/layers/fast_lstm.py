@@ -50,7 +50,7 @@ class _FastLstm(RecurrentLayer):
 
 @register("fast-lstm-layer", "fast-lstm-batchnorm-layer")
 class FastLstmLayer(_FastLstm):
-    """LSTM; m is the recurrent value."""
+    """LSTM; the output of the memory is the recurrent value."""
 
     OPTIONS = _OPTIONS
 
@@ -79,7 +79,7 @@ class FastLstmLayer(_FastLstm):
 
 @register("lstmb-layer")
 class LstmbLayer(_FastLstm):
-    """LSTM with batch norm, and a matrix of low rank for the gates; m is the recurrent value."""
+    """LSTM with batch norm, and a matrix of low rank for the gates."""
 
     OPTIONS = options(
         _OPTIONS,

@@ -69,7 +69,7 @@ class _PeepholeLstm(RecurrentLayer):
 
 @register("lstm-layer")
 class LstmLayer(_PeepholeLstm):
-    """LSTM with peepholes; m_t is the recurrent value."""
+    """LSTM with peepholes; the output of the memory is the recurrent value."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES, DECAY)
 
