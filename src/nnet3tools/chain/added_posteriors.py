@@ -1,4 +1,4 @@
-"""Outputs of a model as targets of chain examples: learning without forgetting."""
+"""Adds the outputs of a model to chain examples as targets, for learning without forgetting."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _FRAME_STRIDE = 3
 
 @dataclass(frozen=True)
 class AddedPosteriors:
-    """What is added: outputs, or posteriors of pdfs in the denominator graph."""
+    """Which matrix is added: outputs, or posteriors of pdfs in the denominator graph."""
 
     of_denominator: bool = False
     apply_exp: bool = True
     """To outputs."""
     clip_threshold: float = 0.0
-    """Posteriors below it become zero."""
+    """Posteriors below this value become zero."""
 
 
 class PosteriorAdder:
-    """Adds to examples what a network gives for them at 'output', as nnet3-chain-add-post-to-egs.
+    """Adds a network's output 'output' to each example, as nnet3-chain-add-post-to-egs does.
 
-    `like` is any array of the device to compute on.
+    The network is computed on the device of the array `like`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PosteriorAdder:
         )
 
     def add(self, example: NnetChainExample) -> NnetChainExample:
-        """A copy with one more input; DataError for an example that this cannot be done for."""
+        """A copy of the example with one more input; DataError if the network cannot compute it."""
         if len(example.outputs) != 1 or example.outputs[0].name != "output":
             raise DataError("expected the example to have one output named 'output'")
         if example.outputs[0].supervision.num_sequences != 1:

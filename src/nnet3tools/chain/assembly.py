@@ -1,7 +1,7 @@
-"""Chain examples put together as bytes: many plans, with acceptors that come as bytes.
+"""Builds encoded chain examples from plans and encoded acceptors.
 
-What examples of one shape have in common is found out once, by writing one of them and walking over
-it; rows are cut and compressed together.
+The bytes that examples of one shape share come from a template, one example of the shape that was
+written in full. The rows of all examples of a shape are cut and compressed together.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["Assembler", "Planned"]
 
 
 class Planned(NamedTuple):
-    """An example to be put together."""
+    """The plan of an example and the parts of its supervision."""
 
     plan: ExamplePlan
     weight: float
-    """The weight of its supervision."""
+    """The weight of the supervision."""
     label_dim: int
     acceptor: bytes
 
 
 class _Shape(NamedTuple):
-    """What examples share that are put together at once."""
+    """The sizes that examples built from one template have in common."""
 
     num_rows: int
     left_context: int
@@ -47,7 +47,7 @@ class _Shape(NamedTuple):
 
     @classmethod
     def of(cls, planned: Planned) -> _Shape | None:
-        """The shape of an example; None if its matrices are of another kind, or empty."""
+        """The shape of an example; None if one of its matrices is empty or not dense."""
         plan = planned.plan
         if not _is_dense(plan.features) or plan.num_rows <= 0:
             return None
@@ -65,16 +65,16 @@ def _is_dense(matrix: GeneralMatrix) -> bool:
 
 
 class Assembler:
-    """Puts examples of one kind of supervision together; `compress` compresses their inputs."""
+    """Builds encoded examples; `compress` says whether inputs are compressed."""
 
     def __init__(self, compress: bool, is_e2e: bool) -> None:
         self._compress, self._is_e2e = compress, is_e2e
         self._templates: dict[_Shape, EncodedChainExample | None] = {}
 
     def assembled(self, examples: Sequence[Planned | None]) -> list[EncodedChainExample | None]:
-        """The examples in order; None for rare ones, which have to be written one by one.
+        """The encoded examples in order; None where an example has to be written in full.
 
-        An example is rare if its matrices are not dense, a weight is negative, or a number is not
+        That is so if its matrices are not dense, a weight is negative, or a number is not
         finite.
         """
         groups: dict[_Shape, list[tuple[int, Planned]]] = {}
@@ -96,7 +96,7 @@ class Assembler:
         return found
 
     def _template(self, planned: Planned) -> EncodedChainExample | None:
-        """An example of the same shape; None if it cannot pass as bytes."""
+        """An encoded example of the same shape; None if the shape cannot be encoded."""
         acceptor = Fst.linear([1])
         plan, frames = planned.plan, len(planned.plan.deriv_weights)
         of_kind = (Fst.empty(), (acceptor,)) if self._is_e2e else (acceptor,)
@@ -126,7 +126,7 @@ class Assembler:
             yield EncodedRecord(data, template.layout, ((len(before), end), (begin, stop)))
 
     def _matrices(self, matrices: NDArray[np.float32]) -> list[bytes]:
-        """Matrices (N, rows, columns) as they stand in an example."""
+        """The bytes of each of N matrices, given as (N, rows, columns)."""
         if self._compress:
             return compressed_bytes(matrices)
         head = b"FM " + struct.pack("<cici", b"\4", matrices.shape[1], b"\4", matrices.shape[2])
@@ -134,7 +134,7 @@ class Assembler:
 
 
 def _are_sound(plans: Sequence[ExamplePlan]) -> NDArray[np.bool_]:
-    """Which of like plans have weights and i-vectors that examples may have, (N,)."""
+    """Which of N plans of one shape have finite i-vectors and finite weights >= 0, (N,)."""
     weights = np.stack([plan.deriv_weights for plan in plans])
     sound = np.asarray((np.isfinite(weights) & (weights >= 0.0)).all(axis=1))
     if plans[0].ivector is not None:
@@ -148,7 +148,7 @@ def _ivectors(plans: Sequence[ExamplePlan]) -> NDArray[np.float32]:
 
 
 def _rows(plans: Sequence[ExamplePlan]) -> NDArray[np.float32]:
-    """The rows of each plan, (N, rows, columns)."""
+    """The input rows of N plans of one shape, (N, rows, columns)."""
     sources = {id(plan.features): plan.features for plan in plans}
     sizes = [len(np.asarray(features)) for features in sources.values()]
     begins = dict(zip(sources, itertools.accumulate(sizes[:-1], initial=0), strict=True))

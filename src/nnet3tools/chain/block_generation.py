@@ -1,4 +1,4 @@
-"""Chain examples of many utterances made at a time: nnet3-chain-get-egs."""
+"""Makes chain examples in blocks of many chunks (nnet3-chain-get-egs)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["make_chain_examples"]
 
 _BLOCK = 512
 _MOST_BYTES = 1 << 23
-"""So many chunks, or bytes of features, wait to be done together."""
+"""The largest number of chunks, and of bytes of features, in a block."""
 
 Write = Callable[[str, NnetChainExample | EncodedChainExample], None]
 
 
 class _Waiting(NamedTuple):
-    """A chunk whose example is still to be made."""
+    """A chunk whose example has not been made yet."""
 
     utterance: UtteranceData
     supervision: EncodedSupervision
@@ -45,7 +45,7 @@ class _Waiting(NamedTuple):
 
 
 class _Blocks:
-    """Makes the examples of utterances that come one after another, those of many at a time."""
+    """Collects chunks of utterances and makes their examples block by block, in order."""
 
     def __init__(self, maker: ChainExampleMaker, write: Write) -> None:
         self._maker, self._write = maker, write
@@ -56,10 +56,10 @@ class _Blocks:
         self._num_bytes = 0
 
     def add(self, utterance: UtteranceData) -> int:
-        """Make the examples of an utterance, now or later; how many there are."""
+        """Make the examples of an utterance now or with a later block; returns their number."""
         maker, given = self._maker, utterance.supervision
         if self._native is None or not isinstance(given, EncodedRecord):
-            return self._make_at_once(utterance)
+            return self._make_now(utterance)
         num_frames = maker.frames_with_output(utterance.features, utterance.num_output)
         chunks = maker.chunks(utterance.name, num_frames)
         for chunk in chunks:
@@ -71,7 +71,7 @@ class _Blocks:
             self.finish()
         return len(chunks)
 
-    def _make_at_once(self, utterance: UtteranceData) -> int:
+    def _make_now(self, utterance: UtteranceData) -> int:
         self.finish()
         count = 0
         with naming(f"utterance '{utterance.name}'"):
@@ -81,7 +81,7 @@ class _Blocks:
         return count
 
     def finish(self) -> None:
-        """Write what waits."""
+        """Make and write the examples of all waiting chunks."""
         waiting, self._waiting, self._num_bytes = self._waiting, [], 0
         if not waiting:
             return
@@ -90,10 +90,10 @@ class _Blocks:
         cutter_of = functools.lru_cache(maxsize=1)(_cutter)
         for item, acceptor, example in zip(waiting, acceptors, made, strict=True):
             key = self._maker.key(item.utterance.name, item.chunk)
-            self._write(key, example or self._left(item, acceptor, cutter_of))
+            self._write(key, example or self._in_full(item, acceptor, cutter_of))
 
     def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
-        """The supervision of each chunk; None for what is left to Python."""
+        """The encoded acceptor of each chunk; None where the Python modules have to make it."""
         assert self._native is not None
         data = bytearray()
         jobs: list[Job] = []
@@ -107,13 +107,13 @@ class _Blocks:
             jobs.append(Job(at, *frames, item.utterance.num_output))
         return self._native.make(Kind.PIECES, bytes(data), jobs)
 
-    def _left(
+    def _in_full(
         self,
         item: _Waiting,
         acceptor: bytes | None,
         cutter_of: Callable[[EncodedSupervision], SupervisionCutter],
     ) -> NnetChainExample:
-        """What was not put together: features are compressed, or the C library made no acceptor."""
+        """The example of a chunk that the assembler or the C library did not make."""
         if acceptor is None:
             piece = self._cut(item, cutter_of(item.supervision))
         else:
@@ -125,12 +125,12 @@ class _Blocks:
         name = item.utterance.name
         with naming(f"utterance '{name}'"):
             piece = self._maker.piece(name, item.chunk, cutter)
-        assert piece is not None, "only conversion, which is done at once, leaves none"
+        assert piece is not None, "only conversion may return None, and it is not done in blocks"
         return piece
 
 
 def _read(item: _Waiting, acceptor: bytes) -> Supervision:
-    """The supervision of a chunk with the acceptor that was made."""
+    """The supervision of a chunk with the given encoded acceptor."""
     given, num_frames = item.supervision, len(item.plan.deriv_weights)
     (fst,) = acceptors_of_bytes([(acceptor, 0)])
     label_dim = given.layout.values["label_dim"]
@@ -157,7 +157,7 @@ def make_chain_examples(
 ) -> None:
     """Write the examples of all utterances.
 
-    `find(utterance, features)` gives what belongs to the features, or None after a warning.
+    `find(utterance, features)` returns the data of the utterance, or None after a warning.
     Utterances whose features are not finite, or whose lengths do not match, are left out.
     """
     num_errors = 0

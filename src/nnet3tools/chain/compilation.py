@@ -1,4 +1,4 @@
-"""From phones and when they may be to supervisions (ProtoSupervisionToSupervision)."""
+"""Compiles proto-supervisions to supervisions (ProtoSupervisionToSupervision)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["SupervisionCompiler"]
 
 
 class SupervisionCompiler:
-    """Makes supervisions for one tree and transition model.
+    """Compiles supervisions for one tree and transition model.
 
-    Labels are pdfs plus one, or, without `convert_to_pdfs`, transition ids.
+    Labels are pdfs plus one with `convert_to_pdfs`, else transition ids.
     """
 
     def __init__(
         self, tree: ContextDependency, model: TransitionModel, convert_to_pdfs: bool = True
     ) -> None:
-        # Probabilities come in with the normalization FST.
+        # The normalization FST adds the probabilities.
         self._graphs = HmmGraphs(tree, model, scale=0.0)
         self._model, self._convert = model, convert_to_pdfs
 
     @cached_property
     def _phones_and_labels(self) -> tuple[list[int], list[int]]:
-        """The phone of each transition id, and the label it gets."""
+        """For each transition id, its phone and its label."""
         transitions = self._model.transitions()
         ids = np.arange(len(transitions.pdfs))
         labels = transitions.pdfs + 1 if self._convert else ids
@@ -55,9 +55,9 @@ class SupervisionCompiler:
         return Supervision(1.0, 1, num_frames, label_dim, breadth_first_sorted(fst))
 
     def _in_time(self, graph: Fst, allowed_phones: list[set[int]]) -> Fst:
-        """Only paths with a transition a frame, of a phone that the frame may have.
+        """The paths of the graph with one transition per frame, of a phone allowed in the frame.
 
-        States are pairs of a state of the graph and a frame, numbered as they are met.
+        States are pairs of a graph state and a frame, numbered in the order of their discovery.
         """
         if not graph.num_states:
             return graph

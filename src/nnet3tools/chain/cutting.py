@@ -1,4 +1,4 @@
-"""Cutting the supervision of an utterance into pieces (Kaldi's SupervisionSplitter)."""
+"""Cuts the supervision of an utterance to chunks (Kaldi's SupervisionSplitter)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SupervisionCutter"]
 
 
 class SupervisionCutter:
-    """Cuts one supervision to ranges of its frames; DataError if that cannot be done with it."""
+    """Cuts a supervision to ranges of frames; DataError unless it is plain and of one sequence."""
 
     def __init__(self, supervision: Supervision) -> None:
         if supervision.is_e2e or supervision.num_sequences != 1:
@@ -23,10 +23,10 @@ class SupervisionCutter:
         self._times = supervision.state_times()
 
     def cut(self, first_frame: int, num_frames: int) -> Supervision:
-        """The supervision of some frames.
+        """The supervision of `num_frames` frames from `first_frame` on.
 
-        Its FST begins with epsilons from a new start to all states of the first frame, and all its
-        paths end in one new state.
+        Its FST has epsilon arcs from a new start state to all states of the first frame. All paths
+        end in one new final state.
         """
         ends = [first_frame, first_frame + num_frames]
         begin, end = np.searchsorted(self._times, ends).tolist()

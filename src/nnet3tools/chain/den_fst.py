@@ -1,4 +1,4 @@
-"""Making the denominator FST of a phone language model, and the normalization FST of that."""
+"""Makes the denominator FST of a phone language model, and its normalization FST."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = ["make_denominator_fst", "make_normalization_fst"]
 
 _DELTA = 1.0 / 1024.0
 _QUANTUM = np.float32(_DELTA * 10.0)
-"""Weights are rounded this coarsely before states are merged, for a small graph."""
+"""Weights are rounded to multiples of this number before states are merged."""
 _PUSH_DELTA = _DELTA * 0.01
 _NUM_PASSES = 3
 _FEW = 3
 
 
 def make_denominator_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst) -> Fst:
-    """The epsilon-free acceptor of pdfs plus one of what a phone language model allows.
+    """The epsilon-free acceptor of pdfs plus one for a phone language model.
 
-    DataError if tree, model and language model do not belong together.
+    DataError if tree, transition model and language model do not match.
     """
     phone_lm.check_labels(int(model.topology.phones.max()), "the phone language model")
     if not phone_lm.num_states:
@@ -61,7 +61,7 @@ def _log_size(what: str, fst: Fst, number: int = 0) -> None:
 
 
 def _minimized(fst: Fst) -> Fst:
-    """Minimised several times forwards and backwards, with weights pushed in between."""
+    """The FST minimized several times forwards and backwards, with weights pushed in between."""
     for number in range(1, _NUM_PASSES + 1):
         fst = reversed_fst(_merged(push_special(reversed_fst(fst), _PUSH_DELTA)))
         _log_size("in transition-id FST after reversed minimization is", fst, number)
@@ -73,13 +73,16 @@ def _minimized(fst: Fst) -> Fst:
 
 
 def _merged(fst: Fst) -> Fst:
-    """States merged that are alike when weights are rounded; weights are not pushed."""
+    """The FST with states merged that are equal after rounding weights; weights are not pushed."""
     rounded, codes = encoded(quantized(fst, _QUANTUM))
     return decoded(minimize_encoded(rounded), codes)
 
 
 def _by_transition_count(fst: Fst) -> Fst:
-    """States with the most arcs in and out first, so that their work is begun first."""
+    """The FST with its states sorted by their number of arcs, the largest first.
+
+    A GPU then begins the longest work first.
+    """
     counts = np.bincount(fst.sources, minlength=fst.num_states)
     counts += np.bincount(fst.nextstates, minlength=fst.num_states)
     numbers = np.empty(fst.num_states, np.int32)
@@ -101,9 +104,9 @@ def _log_coverage(fst: Fst, num_pdfs: int) -> None:
 
 
 def make_normalization_fst(den_fst: Fst) -> Fst:
-    """The denominator FST begun in any state, by its initial probability, and ended in any.
+    """The denominator FST with every state initial, by its initial probability, and final.
 
-    Its arcs are sorted by label.
+    The arcs are sorted by label.
     """
     probs = initial_probs(den_fst)
     if not (probs > 0.0).all():

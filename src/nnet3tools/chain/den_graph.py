@@ -1,4 +1,4 @@
-"""The denominator graph: an HMM over all that may be said (chain-den-graph.h)."""
+"""The denominator graph: an HMM over all phone sequences (chain-den-graph.h)."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _NUM_STEPS = 100
 """Steps from the start over which the states' probabilities are averaged."""
 
 _MOST_PROBABILITY = 100.0
-"""A state's arcs and final weight together cannot have more, as in Kaldi."""
+"""The largest allowed sum of the probabilities of a state's arcs and final weight, as in Kaldi."""
 
 
 @dataclass(frozen=True)
 class DenominatorGraph:
-    """The graph as an HMM over `num_pdfs` pdfs; all its states are final."""
+    """An HMM over `num_pdfs` pdfs, all of whose states are final."""
 
     num_pdfs: int
     hmm: Hmm
 
     @property
     def initial_probs(self) -> NDArray[np.float32]:
-        """The states' probabilities in the beginning, (N,)."""
+        """The initial probability of each state, (N,)."""
         return self.hmm.initial
 
     @classmethod
     def from_fst(cls, fst: Fst, num_pdfs: int) -> DenominatorGraph:
         """The graph of an epsilon-free acceptor whose labels are pdfs plus one.
 
-        DataError if it is none, or has pdfs that the model, with `num_pdfs`, lacks: that of another
-        tree.
+        DataError if the FST has epsilons or is no acceptor, or if a label is above `num_pdfs`, as
+        for another tree.
         """
         if not fst.num_states or not fst.num_arcs:
             raise DataError("the denominator FST is empty")
@@ -51,7 +51,8 @@ class DenominatorGraph:
 def initial_probs(fst: Fst) -> NDArray[np.float32]:
     """The probability of each state averaged over 100 steps from the start, (N,).
 
-    Each state's arcs and final weight are made to sum to one for this, and the states at each step.
+    The probabilities of a state's arcs and final weight are normalized to sum to 1, and so are the
+    probabilities of all states after each step.
     """
     probs = np.exp(-fst.weights.astype(np.float64))
     totals = np.exp(-fst.finals.astype(np.float64))
@@ -77,7 +78,7 @@ def initial_probs(fst: Fst) -> NDArray[np.float32]:
 
 
 def load_denominator_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
-    """The graph in a den.fst; DataError, naming the file, if it does not fit the model."""
+    """The graph in a den.fst file; DataError with its name if it does not match `num_pdfs`."""
     fst = load_fst(rxfilename)
     with naming(rxfilename):
         return DenominatorGraph.from_fst(fst, num_pdfs)

@@ -1,8 +1,8 @@
-"""The LF-MMI objective on a GPU: nobody looks at it there, so that it can be part of a graph.
+"""The LF-MMI objective on a GPU, computed without the host so that it can be part of a CUDA graph.
 
-What objective.py decides on the host by what it finds, which is whether sums checked out, is a
-formula here over a few numbers on the device; warnings come when somebody logs. What differs from
-minibatch to minibatch comes with its inputs: acceptors (tensor/packed_paths.py), weights of rows.
+objective.py checks sums on the host; here formulas over numbers on the device do it, and warnings
+are logged later. A minibatch's inputs include what differs between minibatches: acceptors
+(tensor/packed_paths.py) and weights of rows.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _smallest = tensor.aggregate("_1", "min", axis=None)
 
 @dataclass(frozen=True)
 class Facts:
-    """Of one output's supervision in one minibatch: what a recording of the work depends on."""
+    """The properties of an output's supervision that a recording of the work depends on."""
 
     weight: float
     num_sequences: int
@@ -80,7 +80,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Buffers:
-    """What one output's objective reads and writes; `xent_output` and `xent_deriv` if wanted."""
+    """The arrays of one output's objective; `xent_output` and `xent_deriv` may be None."""
 
     output: Array
     deriv: Array
@@ -91,9 +91,9 @@ class Buffers:
 def facts_of(
     supervision: OutputSupervision, num_pdfs: int, apply_weights: bool
 ) -> tuple[Facts, list[np.ndarray]]:
-    """Facts, and the arrays that the device is to get: acceptors, weights of rows.
+    """The facts of a supervision, and the arrays to send to the device: acceptors, weights of rows.
 
-    DataError as of compute_chain_objective.
+    DataError as in compute_chain_objective.
     """
     chain, paths = supervision.chain.supervision, supervision.chain.supervision
     try:
@@ -113,14 +113,14 @@ def facts_of(
 
 
 def on_device(facts: Facts, arrays: Sequence[Array]) -> tuple[PackedPaths, Array | None]:
-    """The acceptors and the weights of rows, by the device's copies of the arrays of facts_of."""
+    """The acceptors and the weights of rows, given device copies of the arrays of `facts_of`."""
     ints, costs, *weights = arrays
     paths = PackedPaths(ints, costs, facts.num_parts, facts.num_states, facts.num_frames)
     return paths, weights[0] if facts.has_weights else None
 
 
 class Tallies:
-    """What there is to warn of, kept on the device until somebody logs."""
+    """Counts of failures, kept on the device until `warn` is called."""
 
     def __init__(self, like: Array) -> None:
         """`like` is an array of the device."""
@@ -134,7 +134,7 @@ class Tallies:
         _widen(self._largest, self._smallest, _largest(output), _smallest(output))
 
     def warn(self) -> None:
-        """Warn of what has come up since the last time; waits for the device."""
+        """Log warnings about the failures since the last call; waits for the device."""
         failed, not_near, largest, smallest = tensor.to_host(self._numbers).tolist()
         tensor.fill(self._numbers, 0.0)
         if not_near:
@@ -194,7 +194,7 @@ class DeviceObjective:
         deriv: Array,
         xent_deriv: Array | None,
     ) -> tuple[Array, Array]:
-        """What leaky_hmm and numerator find; the derivatives without the rest."""
+        """The results of leaky_hmm and numerator; writes their derivatives."""
         options = self._options
         for matrix in (deriv, xent_deriv):
             if matrix is not None:
@@ -219,7 +219,7 @@ class DeviceObjective:
     def _finish(
         self, buffers: Buffers, good: Number, l2: Number, weights: Array | None
     ) -> Number | None:
-        """Derivatives of what failed are 0; regularizers and weights of rows; the cross-entropy."""
+        """Zero derivatives that failed, apply regularizers and weights; the cross-entropy."""
         xent = None
         if buffers.xent_deriv is not None:
             found = tensor.dot(buffers.xent_output, buffers.xent_deriv)

@@ -18,11 +18,11 @@ from nnet3tools.training.diagnostics_options import ComputeProbOptions
 __all__ = ["ChainComputeProb", "ChainDiagnostics"]
 
 _XENT_FOR_STATS = 0.1
-"""Any constant but 0 makes the -xent outputs be computed, and statistics of what leads to them."""
+"""Any number but 0: the -xent outputs and the statistics of their components are computed."""
 
 
 class ChainComputeProb(NnetComputeProb):
-    """Accumulates the objective, and if asked its derivative, over examples.
+    """Accumulates the objective, and optionally its derivative, over examples.
 
     The cross-entropy of -xent outputs is computed if --xent-regularize is not 0, but has no part in
     the derivative.
@@ -39,7 +39,7 @@ class ChainComputeProb(NnetComputeProb):
         like: Array | None = None,
         compiler: CachingOptimizingCompiler | None = None,
     ) -> None:
-        """`like` is any array of the device to compute on; `compiler` may hold programs already."""
+        """`like` is an array of the device to use; `compiler` is a cache of compiled programs."""
         super().__init__(
             replace(options, compute_accuracy=False),
             nnet,
@@ -51,7 +51,7 @@ class ChainComputeProb(NnetComputeProb):
         )
 
     def print_objective(self, name: str) -> None:
-        """In Kaldi's words for chain models."""
+        """Log the objective of one output with Kaldi's words for chain models."""
         totals = self.totals[name]
         log.log(
             f"Overall log-probability for '{name}' is {totals.average()} per frame, over "
@@ -61,14 +61,14 @@ class ChainComputeProb(NnetComputeProb):
 
 @dataclass(frozen=True)
 class ChainDiagnostics:
-    """What training/combination.py needs; `like` is any array of the device to compute on."""
+    """Diagnostics for training/combination.py, computed on the device of the array `like`."""
 
     options: ChainTrainingOptions
     graph: DenominatorGraph | LanguageGraphs
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:
-        """For the objective, with that of -xent outputs if there is --xent-regularize."""
+        """Computes the objective of `nnet`, and that of -xent outputs with --xent-regularize."""
         return ChainComputeProb(
             ComputeProbOptions(),
             self.options,
@@ -79,7 +79,7 @@ class ChainDiagnostics:
         )
 
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
-        """All outputs are computed, so that all components see data."""
+        """Computes all outputs of `nnet`, so that the statistics of all components are updated."""
         options = self.options
         if options.xent_regularize == 0.0 and any("-xent" in name for name in _outputs(nnet)):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)

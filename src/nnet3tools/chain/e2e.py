@@ -28,14 +28,14 @@ __all__ = ["DrawIvector", "E2eExampleMaker", "pdf_acceptor"]
 DrawIvector = Callable[[int], NnetIo]
 
 _MOST_FRAMES_OFF = 4
-"""So many frames may be cut off or repeated at the end to reach an allowed length."""
+"""The largest number of frames to cut off or repeat at the end to reach an allowed length."""
 
 
 def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
     """The epsilon-free acceptor of pdfs plus one of a graph that reads transition ids.
 
-    None, after a warning, if an epsilon remains on the input side, beside an output. DataError for
-    labels that are no transition ids of the model.
+    None, after a warning, if an arc with an output label keeps an input epsilon. DataError for
+    labels that are not transition ids of the model.
     """
     fst = remove_epsilons(remove_epsilons_locally(graph))
     if (fst.ilabels == EPSILON).any():
@@ -46,7 +46,7 @@ def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
 
 
 def _least_duration(fst: Fst) -> int:
-    """The number of arcs of the path to the final state that is best by that and its weight."""
+    """The number of arcs of the path with the least arcs plus final cost; -1 if there is none."""
     steps = steps_from_start(fst)
     costs = np.where(steps >= 0, steps + fst.finals.astype(np.float64), np.inf)
     return int(steps[np.argmin(costs)]) if len(costs) and np.isfinite(costs.min()) else -1
@@ -54,9 +54,9 @@ def _least_duration(fst: Fst) -> int:
 
 @dataclass(frozen=True)
 class E2eExampleMaker:
-    """How one example of each utterance is made; `normalizer`, if given, adds weights.
+    """Makes one example of each utterance, of a length in frames that is in `allowed_lengths`.
 
-    `allowed_lengths` are the numbers of frames that an example may have.
+    `normalizer`, if given, adds the weights of the normalization FST.
     """
 
     options: ExampleGenerationOptions
@@ -71,21 +71,21 @@ class E2eExampleMaker:
         return self.transition_model.pdfs_of_ids() + np.int32(1)
 
     def num_output(self, num_frames: int) -> int:
-        """Output frames of so many frames."""
+        """The number of output frames for `num_frames` input frames."""
         return -(-num_frames // self.options.frame_subsampling_factor)
 
     def plan(
         self, features: NDArray[np.float32], extension: int, draw_ivector: DrawIvector | None
     ) -> ExamplePlan:
-        """What the example of an utterance will be; draws its random numbers.
+        """The plan of an utterance's example; draws its random numbers.
 
-        `draw_ivector(frame)` gives the i-vector of a chunk whose input starts at that frame.
+        `draw_ivector(frame)` returns the i-vector of a chunk whose input starts at that frame.
         """
         options, num_frames = self.options, len(features)
         left, right = options.left_context_initial, options.right_context_final
         left = left if left >= 0 else options.left_context
         right = right if right >= 0 else options.right_context
-        draws.rand_int(0, 5)  # as for other chain examples: what is drawn later differs
+        draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         ivector = None if draw_ivector is None else draw_ivector(-left)
         num_rows = left + num_frames + right + extension
         weights = np.ones(self.num_output(num_frames + extension), np.float32)
@@ -93,7 +93,7 @@ class E2eExampleMaker:
         return ExamplePlan(features, -left, num_rows, left, ivector, factor, weights)
 
     def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
-        """The supervision that a graph makes; None, after a warning, if it cannot be used."""
+        """The supervision of a training graph; None, after a warning, if it is unusable."""
         fst = pdf_acceptor(graph, self.transition_model)
         if fst is None:
             return None
@@ -117,9 +117,9 @@ class E2eExampleMaker:
         return normalized or supervision
 
     def extension(self, utterance: str, num_frames: int) -> int:
-        """Frames to add at the end (less than 0: to cut off) to reach the nearest allowed length.
+        """The number of frames to add at the end to reach the nearest allowed length.
 
-        DataError if none is near.
+        A negative number of frames is cut off. DataError if no allowed length is near.
         """
         return _extension(utterance, num_frames, self.allowed_lengths)
 

@@ -1,4 +1,4 @@
-"""End-to-end chain examples of many utterances made at a time: nnet3-chain-e2e-get-egs."""
+"""Makes end-to-end chain examples in blocks of utterances (nnet3-chain-e2e-get-egs)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["E2eBlocks"]
 
 _BLOCK = 256
 _MOST_BYTES = 1 << 23
-"""So many utterances, or bytes of features, wait to be done together."""
+"""The largest number of utterances, and of bytes of features, in a block."""
 
 Write = Callable[[str, NnetChainExample | EncodedChainExample], None]
 
 
 class _Waiting(NamedTuple):
-    """An utterance whose example is still to be made."""
+    """An utterance whose example has not been made yet."""
 
     key: str
     graph: EncodedGraph | Fst
@@ -40,7 +40,7 @@ class _Waiting(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """One whose supervision has been made, by the C library or by Python."""
+    """An utterance whose supervision was made by the C library (`acceptor`) or by Python."""
 
     item: _Waiting
     plan: ExamplePlan
@@ -49,9 +49,9 @@ class _Ready(NamedTuple):
 
 
 class E2eBlocks:
-    """Hands the example of each utterance to `write(key, example)`, in the order they come in.
+    """Makes the example of each utterance and calls `write(key, example)`, in input order.
 
-    `where` are the graphs, for errors.
+    `where` is the rspecifier of the graphs, for error messages.
     """
 
     def __init__(self, maker: E2eExampleMaker, write: Write, where: str) -> None:
@@ -62,7 +62,7 @@ class E2eBlocks:
         self._waiting: list[_Waiting] = []
         self._num_bytes = 0
         self.num_written = self.num_errors = 0
-        """Examples written, and utterances of which none could be made."""
+        """The number of examples written, and of utterances without one."""
 
     def accept(
         self,
@@ -80,18 +80,18 @@ class E2eBlocks:
             self.finish()
 
     def finish(self) -> None:
-        """Write what waits."""
+        """Make and write the examples of all waiting utterances."""
         waiting, self._waiting, self._num_bytes = self._waiting, [], 0
         pairs = zip(waiting, self._acceptors(waiting), strict=True)
         ready = [found for pair in pairs if (found := self._ready(*pair)) is not None]
         made = self._assembler.assembled([self._planned(found) for found in ready])
         for found, example in zip(ready, made, strict=True):
-            self._write(found.item.key, example or self._left(found))
+            self._write(found.item.key, example or self._in_full(found))
         self.num_written += len(ready)
         self.num_errors += len(waiting) - len(ready)
 
     def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
-        """What is made of each graph; None for what is left to Python."""
+        """The encoded acceptor of each graph; None where the Python modules have to make it."""
         found: list[bytes | None] = [None] * len(waiting)
         places = [i for i, item in enumerate(waiting) if isinstance(item.graph, EncodedGraph)]
         if self._native is None or not places:
@@ -108,7 +108,7 @@ class E2eBlocks:
         return self._maker.num_output(len(item.features) + item.extension)
 
     def _ready(self, item: _Waiting, acceptor: bytes | None) -> _Ready | None:
-        """With its random numbers drawn, which those that are refused draw none of."""
+        """The utterance with its plan; None, without drawing random numbers, if it is refused."""
         supervision = None
         if acceptor is None and (supervision := self._supervision(item)) is None:
             return None
@@ -126,7 +126,7 @@ class E2eBlocks:
         num_pdfs = self._maker.transition_model.num_pdfs
         return Planned(found.plan, 1.0, num_pdfs, found.acceptor)
 
-    def _left(self, found: _Ready) -> NnetChainExample:
+    def _in_full(self, found: _Ready) -> NnetChainExample:
         supervision = found.supervision or self._supervision(found.item)
         assert supervision is not None, "the C library made an acceptor"
         with naming(f"utterance '{found.item.key}'"):

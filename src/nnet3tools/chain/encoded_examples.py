@@ -1,4 +1,4 @@
-"""Tables of chain examples and of supervisions that pass as bytes. Without NumPy."""
+"""Tables of encoded chain examples and supervisions. This module does not load NumPy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EncodedChainExample = EncodedRecord["NnetChainExample"]
 EncodedSupervision = EncodedRecord["Supervision"]
 
 ACCEPTOR, DERIV_WEIGHTS = 0, 1
-"""Which of an encoded example's `holes` is which."""
+"""Positions in the `holes` of an encoded example."""
 
 _SIZE_OF_FLOAT = 4
 
@@ -45,9 +45,9 @@ CHAIN_LAYOUTS = LayoutTable(CHAIN_EXAMPLE_RECORD)
 ENCODED_CHAIN_EXAMPLES: Holder[NnetChainExample | EncodedChainExample] = encoded_holder(
     "a chain example", CHAIN_LAYOUTS, CHAIN_EXAMPLE_RECORD
 )
-"""The holder of tables of chain examples that are not looked into."""
+"""The holder of tables of chain examples that are encoded where that is possible."""
 
 ENCODED_SUPERVISIONS: Holder[Supervision | EncodedSupervision] = encoded_holder(
     "a supervision", LayoutTable(SUPERVISION_RECORD), SUPERVISION_RECORD
 )
-"""The holder of tables of supervisions that chunks are cut from."""
+"""The holder of tables of supervisions that are encoded where that is possible."""

@@ -1,4 +1,4 @@
-"""Tables of training graphs whose FSTs stay bytes."""
+"""Tables of training graphs that are kept as bytes."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ def _find(data: bytes, start: int) -> tuple[EncodedGraph, int] | None:
 ENCODED_GRAPHS: Holder[Any] = replace(
     cast(Holder[Any], FST), entries=lambda reader: encoded_entries(reader, _find, has_header=False)
 )
-"""The holder of tables of FSTs, to be read only: each is an EncodedGraph where it can be."""
+"""The holder for reading tables of FSTs, which are EncodedGraphs where that is possible."""

@@ -28,7 +28,7 @@ class NnetChainSupervision(SequenceOutput[Supervision]):
 
 @dataclass
 class NnetChainExample(SequenceExample[NnetChainSupervision]):
-    """Inputs and chain supervisions that belong together."""
+    """The inputs and chain supervisions of a chunk, or of a minibatch."""
 
     RECORD = CHAIN_EXAMPLE_RECORD
 

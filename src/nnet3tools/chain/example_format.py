@@ -72,7 +72,7 @@ def sequence_example_fields(output: Record) -> tuple[Field, ...]:
 
 
 def sequence_supervision_fields() -> tuple[Field, ...]:
-    """The fields with which the supervision of sequences begins."""
+    """The first fields of each supervision of sequences."""
     return (
         Field("weight", FLOAT32, "<Weight>"),
         Field("num_sequences", INT32, "<NumSequences>", usual=lambda num, _: num == 1),
@@ -86,14 +86,14 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
 
 
 def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether a supervision's frames are the rows of the output that it belongs to, if any."""
+    """Whether the number of frames fits the indexes of the output, if there is an output."""
     return indexes is None or (num_frames == indexes.num_rows and _is_one_sequence(indexes))
 
 
 def _is_one_sequence(indexes: WalkedIndexes) -> bool:
     """Whether n = x = 0 and t grows by the same number from row to row.
 
-    Kaldi writes one byte for a row of which only t differs from the row before, by less than 125.
+    If n = x = 0, Kaldi writes one byte per row, the difference of t to the row before.
     """
     steps = indexes.steps
     return indexes.num_rows > 1 and steps is not None and _is_constant(steps[1:])
@@ -116,7 +116,7 @@ def _sizes_problem(values: Values) -> str:
 
 
 class _Acceptors(Field):
-    """One compact acceptor, or, of end-to-end supervision, one for each sequence in <Fsts>."""
+    """One acceptor, or, in end-to-end supervision, one per sequence between <Fsts> and </Fsts>."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
         """The acceptor, or a tuple of them."""
@@ -140,7 +140,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The acceptor of one sequence."""
+        """The steps of a walk over the acceptor of one sequence."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self
@@ -177,7 +177,7 @@ SUPERVISION_RECORD = Record(
 
 
 def _are_usual_weights(weights: tuple[float, ...], values: Values) -> bool:
-    """Whether the weights are none, or finite, not negative, and one per frame."""
+    """Whether there is no weight, or one finite, non-negative weight per frame."""
     if not len(weights):
         return True
     is_one_per_frame = len(weights) == values["frames_per_sequence"]

@@ -1,4 +1,4 @@
-"""The normalization FST's weights put on chain examples: many at a time if they come as bytes."""
+"""Adds the weights of the normalization FST to chain examples, in blocks if they are encoded."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["ExampleNormalizer", "joined_jobs"]
 
 _BLOCK = 256
 _MOST_BYTES = 1 << 22
-"""So many examples, or bytes of them, wait to be done together."""
+"""The largest number of examples, and of their bytes, in a block."""
 
 
 def joined_jobs(pieces: Sequence[bytes]) -> tuple[bytes, list[Job]]:
-    """FSTs in one piece of data, and a job for each."""
+    """All FSTs in one byte string, and the job of each."""
     ends = [0, *itertools.accumulate(map(len, pieces))]
     return b"".join(pieces), [Job(at) for at in ends[:-1]]
 
 
 class ExampleNormalizer:
-    """Hands each example with weights to `write(key, example)`, in the order in which they come."""
+    """Adds weights to each example and calls `write(key, example)`, in input order."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class ExampleNormalizer:
         self._waiting: list[tuple[str, EncodedChainExample]] = []
         self._num_bytes = 0
         self.num_written = self.num_errors = 0
-        """Examples written, and those left out as nothing of them was left."""
+        """The number of examples written, and of examples left out because no path remained."""
 
     def accept(self, key: str, example: NnetChainExample | EncodedChainExample) -> None:
-        """Take an example; DataError if it has not one output of one sequence."""
+        """Take an example; DataError unless it has one output of one sequence."""
         if self._native is None or isinstance(example, NnetChainExample):
             self.finish()
             self._normalize(key, example)
@@ -53,7 +53,7 @@ class ExampleNormalizer:
             self.finish()
 
     def finish(self) -> None:
-        """Write what waits."""
+        """Normalize and write all waiting examples."""
         waiting, self._waiting, self._num_bytes = self._waiting, [], 0
         for is_e2e, some in itertools.groupby(
             waiting, lambda item: item[1].layout.values["is_e2e"]
@@ -63,8 +63,8 @@ class ExampleNormalizer:
     def _normalize_all(self, kind: Kind, items: list[tuple[str, EncodedChainExample]]) -> None:
         assert self._native is not None
         acceptors = [example.hole(ACCEPTOR) for _, example in items]
-        made = self._native.make(kind, *joined_jobs(acceptors))
-        for (key, example), acceptor in zip(items, made, strict=True):
+        normalized = self._native.make(kind, *joined_jobs(acceptors))
+        for (key, example), acceptor in zip(items, normalized, strict=True):
             if acceptor is None:
                 self._normalize(key, example)
                 continue

@@ -1,4 +1,4 @@
-"""What a chain example will be, but for its supervision."""
+"""The plan of a chain example: everything but its supervision."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["ExamplePlan"]
 
 @dataclass(frozen=True, eq=False)
 class ExamplePlan:
-    """Rows of an utterance's features, an i-vector perhaps, and derivative weights."""
+    """The input rows, the optional i-vector and the derivative weights of a chain example."""
 
     features: GeneralMatrix
     first_row: int
-    """Less than 0 where the first row is to be repeated."""
+    """The first row of the utterance; if it is negative, row 0 is repeated."""
     num_rows: int
     left_context: int
-    """How many of the rows come before the first frame of the output."""
+    """The number of rows before the first frame of the output."""
     ivector: NnetIo | None
     factor: int
     """The frame subsampling factor."""
     deriv_weights: NDArray[np.float32]
-    """One for each frame of the output."""
+    """One weight per frame of the output."""
 
     def example(self, supervision: Supervision, compress: bool) -> NnetChainExample:
-        """The example with this supervision."""
+        """The example of this plan with a supervision."""
         rows = row_range(self.features, self.first_row, self.num_rows)
         inputs = [frames_io("input", -self.left_context, rows)]
         if self.ivector is not None:

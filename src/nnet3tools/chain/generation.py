@@ -1,4 +1,4 @@
-"""Making chain examples of features and supervisions, one after another (nnet3-chain-get-egs)."""
+"""Makes chain examples of features and supervisions one by one (nnet3-chain-get-egs)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NO_SHARED_PATH = (
 
 @dataclass(frozen=True)
 class ChainExampleMaker:
-    """How the examples of an utterance are made.
+    """Makes the examples of utterances.
 
-    `convert`, if given, turns a supervision of transition ids into an end-to-end one, or gives None
-    after a warning; `normalizer`, if given, adds weights.
+    `convert`, if given, turns a supervision of transition ids into an end-to-end one, or returns
+    None after a warning. `normalizer`, if given, adds the weights of the normalization FST.
     """
 
     splitter: UtteranceSplitter
@@ -50,7 +50,7 @@ class ChainExampleMaker:
         return self.splitter.options.frame_subsampling_factor
 
     def lengths_match(self, utterance: UtteranceData) -> bool:
-        """Whether features, supervision and derivative weights go together; warns if not."""
+        """Whether features, supervision and derivative weights match in length; warns if not."""
         num_output = utterance.num_output
         tolerance, weights = self.supervision_tolerance, utterance.deriv_weights
         if weights is not None and abs(len(weights) - num_output) > tolerance:
@@ -73,16 +73,16 @@ class ChainExampleMaker:
         return chunks
 
     def frames_with_output(self, features: GeneralMatrix, num_output: int) -> int:
-        """How many frames can be cut to chunks: there is no supervision beyond its end."""
+        """The number of input frames that have supervision and so can be cut to chunks."""
         return min(features.shape[0], num_output * self._factor)
 
     def frames_of(self, chunk: Chunk) -> tuple[int, int]:
-        """The first output frame of a chunk, and how many there are."""
+        """The first output frame of a chunk and its number of output frames."""
         return chunk.first_frame // self._factor, chunk.num_frames // self._factor
 
     def plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
-        """What the example of a chunk will be; draws its random numbers."""
-        draws.rand_int(0, 5)  # whether Kaldi checks the supervision: sizes drawn later differ
+        """The plan of a chunk's example; draws its random numbers."""
+        draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         start = chunk.first_frame - chunk.left_context
         num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
         ivector = None
@@ -104,7 +104,7 @@ class ChainExampleMaker:
         return weights * chunk.output_weights
 
     def examples(self, utterance: UtteranceData) -> Iterator[tuple[str, NnetChainExample]]:
-        """Keys and examples of the chunks of an utterance; none, with a warning, if too short."""
+        """The key and example of each chunk of an utterance; warns if it is too short."""
         supervision = utterance.whole_supervision()
         num_frames = self.frames_with_output(utterance.features, supervision.frames_per_sequence)
         if not (chunks := self.chunks(utterance.name, num_frames)):
@@ -143,7 +143,7 @@ class ChainExampleMaker:
 
 @dataclass(frozen=True, eq=False)
 class UtteranceData:
-    """What the examples of an utterance are made of."""
+    """The data of an utterance from which its examples are made."""
 
     name: str
     features: GeneralMatrix

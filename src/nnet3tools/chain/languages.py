@@ -1,4 +1,4 @@
-"""Examples of several languages: each has outputs and a denominator graph of its own (chain2)."""
+"""Examples of several languages, each with its own outputs and denominator graph (chain2)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def language_of(key: str, default: str = "") -> str:
 
 
 def with_language(key: str, example: NnetExample) -> NnetExample:
-    """The example with outputs called 'output' named output-LANG, of the language in its key.
+    """The example with its outputs 'output' renamed to output-LANG, LANG being the key's language.
 
-    Without one they are of the language 'default'.
+    If the key names no language, LANG is 'default'.
     """
     name = f"output-{language_of(key, _DEFAULT)}"
     supervisions = tuple(
@@ -38,14 +38,14 @@ def with_language(key: str, example: NnetExample) -> NnetExample:
 
 
 class LanguageGraphs:
-    """The denominator graphs LANG.den.fst of a folder, each read when examples first want it."""
+    """The denominator graphs LANG.den.fst of a folder, each read at its first use."""
 
     def __init__(self, folder: str, nnet: Nnet) -> None:
         self._folder, self._nnet = folder, nnet
         self._graphs: dict[str, DenominatorGraph] = {}
 
     def of_output(self, name: str) -> DenominatorGraph:
-        """The graph of the language of an output; DataError if it has none or other pdfs."""
+        """The graph for an output; DataError if the graph is missing or has other pdfs."""
         if name not in self._graphs:
             prefix, _, language = name.partition("-")
             if prefix != "output" or not _NAME.fullmatch(language):

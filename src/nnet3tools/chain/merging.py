@@ -1,4 +1,4 @@
-"""Chain examples merged into minibatches."""
+"""Merges chain examples into minibatches."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _EMPTY = Fst.empty()
 def merge_chain_examples(
     examples: Sequence[NnetChainExample | EncodedChainExample], compress_features: bool
 ) -> NnetChainExample:
-    """One example of many: inputs example by example, outputs frame by frame.
+    """The examples merged into one: inputs example by example, outputs frame by frame.
 
-    DataError if the examples do not fit together, or one is a merged one already.
+    DataError if the examples do not match, or one of them is already a minibatch.
     """
     stride = int(_prototype(examples[0]).inputs[0].indexes[:, 0].max(initial=0)) + 1
     inputs = merge_runs(merged_by_layout(examples, attrgetter("inputs")), stride, compress_features)
@@ -73,7 +73,7 @@ def _outputs(
 
 
 def _decoded_outputs(examples: Sequence[EncodedChainExample]) -> list[NnetChainSupervision]:
-    """The output of each encoded example, acceptors decoded together."""
+    """The output of each encoded example; acceptors are decoded together."""
     fsts = acceptors_of_bytes([(e.data, e.holes[ACCEPTOR][0]) for e in examples])
     found = []
     for example, fst in zip(examples, fsts, strict=True):
@@ -97,15 +97,17 @@ def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervisio
 def merge_rows(
     parts: Sequence[SequenceOutput[Any]],
 ) -> tuple[str, IndexArray, NDArray[np.float32]]:
-    """Name, indexes and derivative weights of one output, of those of single sequences.
+    """Name, indexes and derivative weights of an output merged from those of single sequences.
 
-    DataError unless they are of one name, and all or none have weights.
+    DataError unless all have the same name, and all or none have weights.
     """
     names = {part.name for part in parts}
     if len(names) > 1:
         raise DataError(f"merging examples whose outputs have different names, {sorted(names)}")
     (name,) = names
-    different = {id(part.indexes): part.indexes for part in parts}  # few: like ones share theirs
+    different = {
+        id(part.indexes): part.indexes for part in parts
+    }  # Examples of one layout share one array.
     if any((indexes[:, 0] != 0).any() for indexes in different.values()):
         raise DataError(f"merging examples of which one is merged already (output '{name}')")
     indexes = np.concatenate([part.indexes for part in parts])
@@ -117,7 +119,7 @@ def merge_rows(
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
-    """One supervision of many; DataError unless they are of one kind, length, weight and model."""
+    """The supervisions merged into one; DataError unless kind, length, weight and model agree."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -134,7 +136,7 @@ def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
         return replace(first, num_sequences=num_sequences, e2e_fsts=fsts, alignment_pdfs=None)
     if any(part.alignment_pdfs is not None for part in parts):
         raise DataError("merging supervisions with alignments: only end-to-end ones may have them")
-    # Numbers of states do not matter, as they are sorted; rising ones are quicker to go through.
+    # The states are sorted below; here any numbering is right, and an ascending one is fastest.
     merged = remove_epsilons(concatenate([part.fst for part in parts], last_first=False))
     if not merged.num_states:
         raise DataError("merging supervisions whose FSTs accept nothing")
@@ -154,7 +156,7 @@ def _prototype(example: NnetChainExample | EncodedChainExample) -> NnetChainExam
 def structure_of_sequences(
     inputs: Sequence[NnetIo], outputs: Sequence[SequenceOutput[Any]]
 ) -> Hashable:
-    """Equal for examples that can be merged."""
+    """A key that is equal for examples that can be merged."""
     of_inputs = tuple((io.name, io.dim, io.indexes.tobytes()) for io in inputs)
     return of_inputs, tuple((output.name, output.indexes.tobytes()) for output in outputs)
 
@@ -180,4 +182,4 @@ MERGEABLE_CHAIN: Mergeable[NnetChainExample | EncodedChainExample] = Mergeable(
     lambda example: _prototype(example).size,
     merge_chain_examples,
 )
-"""Chain examples."""
+"""How chain examples are merged."""

@@ -1,4 +1,4 @@
-"""Chain examples in the form that trainers and diagnostics take."""
+"""Converts chain examples to the NnetExamples that trainers and diagnostics use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LWF_POSTERIORS = "__LWF-posteriors"
 
 @dataclass(frozen=True)
 class OutputSupervision:
-    """What the objective of one output goes by; `posteriors` (rows, pdfs), if there are any."""
+    """The supervision of one output, and optional target `posteriors` (rows, pdfs)."""
 
     chain: NnetChainSupervision
     posteriors: NDArray[np.float32] | None = None
@@ -37,7 +37,7 @@ class OutputSupervision:
 
 
 def minibatch(example: NnetChainExample) -> NnetExample:
-    """The inputs as `io`, the outputs as `supervisions`; inputs named __... are not computed on."""
+    """An example with the inputs as `io`, except those named __..., and with `supervisions`."""
     inputs = [io for io in example.inputs if not io.name.startswith("__")]
     targets = next((io for io in example.inputs if io.name == LWF_POSTERIORS), None)
     outputs = []
@@ -48,11 +48,11 @@ def minibatch(example: NnetChainExample) -> NnetExample:
 
 
 def _by_frame(targets: NnetIo, chain: NnetChainSupervision) -> NDArray[np.float32]:
-    """Rows in the order of the output's: given sequence by sequence, used frame by frame."""
+    """The target rows, given sequence by sequence, in the order of the output: frame by frame."""
     dense = to_dense(targets.features)
     shape = (chain.supervision.num_sequences, chain.supervision.frames_per_sequence, -1)
     if len(dense) != chain.supervision.num_frames:
-        return dense  # the objective complains
+        return dense  # the objective reports the error
     return np.ascontiguousarray(dense.reshape(shape).swapaxes(0, 1)).reshape(dense.shape)
 
 
@@ -65,4 +65,4 @@ def _read(reader: Reader) -> NnetExample:
 
 
 CHAIN_MINIBATCH: Holder[NnetExample] = Holder("a chain example", _read, _write)
-"""Tables of chain examples, to be read only."""
+"""The holder for reading tables of chain examples as NnetExamples."""

@@ -1,4 +1,4 @@
-"""Weights of the normalization FST put on supervisions."""
+"""Adds the weights of the normalization FST to supervisions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnet3tools.io import log
 __all__ = ["Normalizer", "load_normalizer"]
 
 _MAX_STATES = 200_000
-"""Kaldi does not determinise an acceptor with as many states, or into as many."""
+"""Kaldi does not determinize acceptors with so many states, before or after."""
 
 _ANY_LABEL = (1 << 31) - 1
 
@@ -27,12 +27,12 @@ class Normalizer:
     """Composes supervisions with one normalization FST."""
 
     def __init__(self, fst: Fst, scale: float = 1.0) -> None:
-        """Of an epsilon-free acceptor, its weights scaled; DataError if it is none."""
+        """`fst` is the normalization FST; DataError unless it is an epsilon-free acceptor."""
         fst.check_labels(_ANY_LABEL, "the normalization FST")
         if not fst.num_states:
             raise DataError("the normalization FST is empty")
         self.fst = fst if scale == 1.0 else fst.scaled(scale)
-        """What is composed with supervisions."""
+        """The FST, its weights scaled, that supervisions are composed with."""
         self._normalization = ArcsByLabel(self.fst)
 
     def composed(self, fst: Fst) -> Fst:
@@ -40,10 +40,10 @@ class Normalizer:
         return compose(fst, self._normalization)
 
     def normalized(self, supervision: Supervision) -> Supervision | None:
-        """The supervision with weights; None if nothing is left, or (with a warning) it is too big.
+        """The supervision with weights; None if no path is left or (with a warning) it is too big.
 
-        Plain supervisions come out deterministic, minimal and in order of time, end-to-end ones as
-        composition makes them.
+        A plain supervision becomes deterministic, minimal and ordered by time. An end-to-end one is
+        the result of composition.
         """
         if supervision.is_e2e:
             if len(supervision.e2e_fsts) != 1:
@@ -61,7 +61,7 @@ class Normalizer:
 
 
 def _small(fst: Fst, what: str) -> Fst | None:
-    """Determinised and minimised; None, after a warning, if it has too many states."""
+    """The FST determinized and minimized; None, after a warning, if it has too many states."""
     if fst.num_states < _MAX_STATES:
         try:
             return minimize_acyclic(determinize(fst, _MAX_STATES - 1))
@@ -72,7 +72,7 @@ def _small(fst: Fst, what: str) -> Fst | None:
 
 
 def load_normalizer(rxfilename: str, scale: float = 1.0) -> Normalizer:
-    """That of an FST in a file; DataError, naming the file, if it is none."""
+    """The normalizer of an FST file; DataError with its name if it is no epsilon-free acceptor."""
     fst = load_fst(rxfilename)
     with naming(rxfilename):
         return Normalizer(fst, scale)

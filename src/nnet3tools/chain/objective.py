@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 FAILED_PER_FRAME = -10.0
-"""What a minibatch's objective is taken to be if it could not be computed."""
+"""The objective per frame of a minibatch whose objective could not be computed."""
 
 
 @dataclass(frozen=True)
 class ChainObjective:
     """The objective of one output, summed over a minibatch.
 
-    `objective` and `l2_term` are to be divided by `weight` to be shown. `numerator` and
-    `denominator` are log-probabilities with the supervision's weight as a factor, which
-    `denominator_log_prob` lacks.
+    Logs show `objective` and `l2_term` divided by `weight`. `numerator` and
+    `denominator` are log-probabilities with the supervision's weight as a factor, but
+    `denominator_log_prob` is without it.
     """
 
     objective: float
@@ -90,7 +90,7 @@ def compute_chain_objective(
         if matrix is not None:
             tensor.fill(matrix, 0.0)
     if supervision.is_e2e:
-        # Kaldi draws its random numbers in this order, here and below.
+        # The order of random draws is Kaldi's, here and below.
         penalize_out_of_range(options, output, deriv)
     den, den_ok = _denominator(options, graph, supervision, output, deriv)
     if not supervision.is_e2e:
@@ -116,7 +116,7 @@ def _finished(
     den_log_prob: float,
     den_ok: bool,
 ) -> ChainObjective:
-    """What failed is replaced; the l2 term is added."""
+    """The objective with failed values replaced and the l2 term added."""
     weight = supervision.weight * supervision.num_frames
     den = supervision.weight * den_log_prob
     objective = num - den
@@ -144,7 +144,7 @@ def _denominator(
     output: Array,
     deriv: Array | None,
 ) -> tuple[float, bool]:
-    """Log-probability, without the supervision's weight, and whether it can be trusted."""
+    """Log-probability without the supervision's weight, and whether its sums are right."""
     if rand_int(0, 99) == 0:
         _warn_of_range(output)
     results = tensor.zeros((3,), like=output, dtype=np.float64)
@@ -161,7 +161,7 @@ def _denominator(
 
 
 def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
-    """Whether `leaky_hmm` checked out; a warning says what did not."""
+    """Whether the check sums of `leaky_hmm` are right; warns of each that is not."""
     product, posteriors = results[ALPHA_BETA], results[POSTERIOR_SUM]
     product_is = _is_near(f"alpha-beta product {product:g}", product, num_sequences)
     what = f"log-prob-deriv sum {posteriors:g}"
@@ -169,7 +169,7 @@ def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
 
 
 def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:
-    """False, after a warning, if a sum over the first frame's states or pdfs is far from right."""
+    """Whether a sum over the first frame's states or pdfs is near `expected`; warns if not."""
     difference = abs(found - expected)
     if difference <= tolerance * (abs(found) + expected):
         return True

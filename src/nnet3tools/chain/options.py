@@ -50,7 +50,7 @@ class ChainTrainingOptions:
     )
 
     def check(self) -> None:
-        """OptionError for values that make no sense."""
+        """OptionError if a value is out of its range."""
         if not 0.0 < self.leaky_hmm_coefficient < 1.0:
             raise OptionError(
                 f"invalid --leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected more "

@@ -35,9 +35,9 @@ __all__ = ["ChainOutputObjective", "den_graph_of"]
 
 
 def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
-    """The graph in a den.fst for a network; `model` is its name.
+    """The denominator graph in a den.fst file for a network; `model` is its name in errors.
 
-    DataError if the network has no output named 'output', or the graph other pdfs.
+    DataError if the network has no output 'output', or its dimension is not the number of pdfs.
     """
     dim = nnet.output_dim("output")
     if dim <= 0:
@@ -74,13 +74,13 @@ class ChainOutputObjective(SequenceObjective):
         return supervision.chain
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """Each output, followed by its -xent; DataError if the graph does not fit one."""
+        """Each output followed by its -xent output; DataError if one does not fit the graph."""
         found = super().outputs(nnet, example, need_deriv)
         self._check_dimensions(nnet, example)
         return found
 
     def _check_dimensions(self, nnet: Nnet, example: NnetExample) -> None:
-        """DataError for outputs that the graph, or those beside them, do not fit."""
+        """DataError if dimensions of the graph, an output and its -xent output differ."""
         for supervision in example.supervisions:
             name = supervision.chain.name
             dim, num_pdfs = nnet.output_dim(name), self._graph_of(name).num_pdfs
@@ -98,7 +98,7 @@ class ChainOutputObjective(SequenceObjective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One for each output, together with its -xent."""
+        """One evaluation per output together with its -xent output."""
         ahead = getattr(example, "ahead", None)
         if ahead is not None and need_deriv:
             return list(self._on_device(example, computer, ahead))
@@ -107,7 +107,7 @@ class ChainOutputObjective(SequenceObjective):
     # -- training on a GPU
 
     def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
-        """Acceptors and weights of rows; None where the host has to look at something."""
+        """Acceptors and row weights for the device; None if the host must compute the objective."""
         if not self._xent_deriv or self._lwf_scale != 0.0:
             return None
         facts, arrays = [], []
@@ -149,7 +149,7 @@ class ChainOutputObjective(SequenceObjective):
             yield Evaluation(names, derivs, weight, run, True, known, has_auxiliary=True)
 
     def report(self) -> None:
-        """Warnings that the objective on a GPU has put off."""
+        """Log the warnings of the objective on a GPU, which are delayed until now."""
         if self._tallies is not None:
             self._tallies.warn()
 

@@ -1,9 +1,9 @@
-"""From a supervision's acceptors to the arcs of each frame, for tensor/numerator.py.
+"""Converts a supervision's acceptors to the arcs of each frame, for tensor/numerator.py.
 
-A plain supervision of several sequences is one acceptor with the sequences end to end. Where the
-states between two sequences have the same arcs, but for a constant cost a state, which is how
-Kaldi joins them, the sequences are independent of each other: the constants are final costs. They
-are then done side by side; any that are not stay joined.
+A plain supervision of several sequences is one acceptor with the sequences end to end. Kaldi
+joins them by states whose arcs differ only by a constant cost per state. Such sequences are
+independent: the constants are final costs, and the sequences are computed side by side. Others stay
+joined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["supervision_paths"]
 _Ints = NDArray[np.integer]
 
 _SAME_COST = 1.0e-3
-"""Differences between costs that come from adding a constant to floats."""
+"""The largest difference between costs that rounding explains."""
 
 
 def supervision_paths(supervision: Supervision, num_pdfs: int) -> Paths:
@@ -43,7 +43,7 @@ def supervision_paths(supervision: Supervision, num_pdfs: int) -> Paths:
 
 
 def _end_to_end_paths(supervision: Supervision, num_pdfs: int) -> Paths:
-    """All sequences' states in each frame, and the same arcs."""
+    """The paths of end-to-end supervision: in each frame, all states of all sequences."""
     fsts = supervision.e2e_fsts
     num_frames = supervision.frames_per_sequence
     for fst in fsts:
@@ -80,10 +80,10 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
     first_state = np.searchsorted(times, np.arange(supervision.num_frames + 2))
     borders = np.arange(1, supervision.num_sequences) * length
     cuts, cut_states, cut_costs = _independent(fst, first_state, borders)
-    # The frame that each part begins with; parts are of one sequence, unless these are joined.
+    # The first frame of each part. A part is one sequence, or several joined ones.
     begins = np.array([0, *cuts])
 
-    # A state is numbered within its time of a part; one between two parts, at the end of the first.
+    # States are numbered per frame of a part; a state between two parts belongs to the first.
     part = np.searchsorted(begins, times - 1, side="right") - 1
     local_time = times - begins[np.maximum(part, 0)]
     numbers, sizes = _numbered(local_time[1:])
@@ -92,7 +92,7 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
     arc_times = times[fst.sources]
     arc_part = np.searchsorted(begins, arc_times, side="right") - 1
     local = arc_times - begins[arc_part]
-    # Of the states between two parts the first one's arcs stand for all.
+    # All states between two parts have the arcs of the first of them.
     kept = np.flatnonzero((local > 0) | (fst.sources == first_state[begins[arc_part]]))
     kept = kept[np.argsort(local[kept], kind="stable")]
     arc_times, arc_part, local = arc_times[kept], arc_part[kept], local[kept]
@@ -125,7 +125,7 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
 
 
 def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
-    """For values from 1 on: the place of each among its equals, and how many each has."""
+    """For values of at least 1, the rank of each among its equals, and the count of each value."""
     order = np.argsort(values, kind="stable")
     sizes = np.bincount(values)[1:]
     places = np.empty(len(values), np.intp)
@@ -136,7 +136,7 @@ def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
 def _independent(
     fst: Fst, first_state: _Ints, borders: _Ints
 ) -> tuple[list[int], NDArray[np.intp], NDArray[np.float64]]:
-    """Those times between sequences where they can be parted; their states and final costs."""
+    """The times at which independent sequences meet, with their states and final costs."""
     cuts: list[int] = []
     states: list[_Ints] = []
     costs: list[NDArray[np.float64]] = []
@@ -151,7 +151,10 @@ def _independent(
 
 
 def _constant_costs(fst: Fst, begin: int, end: int) -> NDArray[np.float64] | None:
-    """How much more than `begin`'s the arcs of states begin to end - 1 cost; None if unlike."""
+    """For states begin to end - 1, the constant cost of their arcs above state `begin`'s.
+
+    None if the arcs differ in another way.
+    """
     if end == begin + 1:
         return np.zeros(1)
     offsets = fst.offsets[begin : end + 1]

@@ -29,10 +29,10 @@ class PhoneLattice:
     final_lengths: NDArray[np.int64]
 
     def times(self) -> tuple[NDArray[np.int64], int]:
-        """The frame of each state, (N,), and of the end.
+        """The frame of each state, (N,), and the number of frames.
 
-        DataError unless states are in order of time, no arc is without a phone, paths to a state
-        agree in length, and final states are at the end.
+        DataError unless states are ordered by time, each arc has a phone, all paths to a state have
+        one length, and final states are at the end.
         """
         fst = self.fst
         if not fst.num_states:

@@ -34,11 +34,11 @@ END = 0
 
 _NOT_THERE = -1
 _MOST_ROWS = 1 << 20
-"""So many n-grams are held before equal ones are counted together: all of a corpus may be many."""
+"""The number of n-grams that are held before equal ones are counted together."""
 _NUM_STAGES = 4
 _SAME = 0.001
 _NO_LOSS_PER_COUNT = 1e-15
-"""Dropping into an empty history loses nothing; those with the least counts are dropped first."""
+"""The loss per count of dropping into an empty history: the smallest counts are dropped first."""
 
 
 # -- counts
@@ -101,7 +101,7 @@ class _State:
     counts: dict[int, int] = field(default_factory=dict)
     total: int = 0
     total_with_longer: int = 0
-    """With the counts of all histories that were ever to be dropped into this one."""
+    """The total of all counts, also of those longer histories that may be dropped into this one."""
     may_be_dropped: bool = False
     _log_like: float | None = None
 
@@ -117,7 +117,7 @@ class _State:
 
     @property
     def log_like(self) -> float:
-        """The log-likelihood of what was counted."""
+        """The log-likelihood of the counted phones."""
         if self._log_like is None:
             self._log_like = _log_like(self.counts, self.total)
         return self._log_like
@@ -128,7 +128,7 @@ def _log_like(counts: dict[int, int], total: int) -> float:
 
 
 class _Estimator:
-    """The states, and the dropping of some."""
+    """Counts phones by history and drops the states that matter least."""
 
     def __init__(
         self, options: LanguageModelOptions, counts: dict[History, dict[int, int]]
@@ -151,7 +151,7 @@ class _Estimator:
         self._queue: list[tuple[float, int]] = []
 
     def _number_of(self, history: History) -> int:
-        """The state of a history, made, with those it may be dropped into, if it is new."""
+        """The number of a history's state; a new history and its suffixes get new states."""
         if (number := self._numbers.get(history)) is None:
             number = self._numbers[history] = len(self.states)
             self.states.append(_State(history))
@@ -160,7 +160,7 @@ class _Estimator:
         return number
 
     def find_active(self, history: History) -> _State:
-        """The state with the most of a history's last phones that has counts."""
+        """The state of the longest suffix of a history that has counts."""
         while True:
             number = self._numbers.get(history)
             if number is not None and self.states[number].total:
@@ -171,7 +171,7 @@ class _Estimator:
     # -- dropping
 
     def drop_states(self) -> None:
-        """Drop states until there are as many as wanted, or no more can be."""
+        """Drop states until the wanted number is left, or no state can be dropped."""
         initial = self.num_active
         target = self.num_basic + self._options.num_extra_lm_states
         for stage in range(_NUM_STAGES):
@@ -183,7 +183,7 @@ class _Estimator:
                 now = self._change_of_dropping(number)
                 if change == now or abs(change - now) <= _SAME * (abs(change) + abs(now)):
                     self._drop(number)
-                else:  # other droppings have changed it since it was queued
+                else:  # the loss has changed since the state was queued
                     self._enqueue(number, now)
         log.log(
             f"In LM [hard] backoff, target num states was {self.num_basic} + "
@@ -192,7 +192,7 @@ class _Estimator:
         )
 
     def _enqueue(self, number: int, change: float) -> None:
-        """The next to be taken is the one with the least loss, and of equals the last one."""
+        """Queue a state: the smallest loss is taken first, of equal losses the latest entry."""
         heapq.heappush(self._queue, (-change, -number))
 
     def _fill_queue(self) -> None:
@@ -243,7 +243,7 @@ class _Estimator:
 def estimate_phone_lm(
     sentences: Iterable[tuple[str, NDArray[np.int32]]], options: LanguageModelOptions
 ) -> Fst:
-    """A deterministic epsilon-free acceptor, estimated of keys and sequences of phones."""
+    """The phone language model of (key, phones) pairs, a deterministic epsilon-free acceptor."""
     options.check()
     counts = _count_ngrams(sentences, options.ngram_order)
     log.log("Estimating phone LM")

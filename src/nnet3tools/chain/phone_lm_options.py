@@ -11,7 +11,7 @@ __all__ = ["LanguageModelOptions"]
 
 
 _HIGHEST_ORDER = 100
-"""Beyond it nobody estimates a phone language model; an n-gram takes 4 bytes a phone."""
+"""The highest order allowed; an n-gram takes 4 bytes per phone."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class LanguageModelOptions:
     )
 
     def check(self) -> None:
-        """OptionError for orders that make no sense."""
+        """OptionError if the orders are out of range or do not match."""
         if not 2 <= self.ngram_order <= _HIGHEST_ORDER:
             raise OptionError(
                 f"invalid --ngram-order={self.ngram_order}: expected 2 to {_HIGHEST_ORDER}"

@@ -21,9 +21,9 @@ def denominator_posteriors(
 ) -> tuple[float, NDArray[np.float32] | None]:
     """Log-probability and posteriors (frames, pdfs) of one utterance's output, on the host.
 
-    The posteriors are None if the sums are not what they should be.
+    The posteriors are None if a check sum is wrong.
     """
-    rand_int(0, 99)  # whether Kaldi looks at the range of outputs
+    rand_int(0, 99)  # Kaldi draws whether to check the range of outputs
     results, posteriors = np.zeros(3), np.zeros_like(output)
     run_compiled(leaky_hmm, results, output, graph.hmm, 1, leak, posteriors)
     log_prob = float(results[LOG_PROB])

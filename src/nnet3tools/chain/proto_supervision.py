@@ -1,6 +1,7 @@
-"""Which phones an utterance may have, and when: from alignments and phone lattices.
+"""Proto-supervisions: the allowed phones of an utterance, by frame.
 
-The times are those of the alignment or lattice, widened by the tolerances and then subsampled.
+The times come from an alignment or phone lattice and are widened
+by the tolerances and then subsampled.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class ProtoSupervision:
 def _allowed(
     phones: list[int], begins: list[int], ends: list[int], num_frames: int, o: SupervisionOptions
 ) -> list[set[int]]:
-    """The phones of each frame, given the frames before subsampling of each."""
+    """The set of phones of each frame, from the frame range of each phone before subsampling."""
     factor = o.frame_subsampling_factor
     allowed: list[set[int]] = [set() for _ in range(-(-num_frames // factor))]
     for phone, begin, end in zip(phones, begins, ends, strict=True):
@@ -44,7 +45,7 @@ def _allowed(
 
 
 def of_alignment(pairs: NDArray[np.int32], options: SupervisionOptions) -> ProtoSupervision:
-    """Of phones and their durations in frames, (N, 2); DataError if one is not positive."""
+    """The proto-supervision of phones and durations (N, 2); DataError if one is not positive."""
     if not len(pairs):
         raise DataError("expected phones with durations, found none")
     if pairs.min() <= 0:
@@ -60,9 +61,9 @@ def of_alignment(pairs: NDArray[np.int32], options: SupervisionOptions) -> Proto
 
 
 def of_lattice(lattice: PhoneLattice, options: SupervisionOptions) -> ProtoSupervision:
-    """Of a lattice of phones; its graph costs are kept, scaled by --lm-scale.
+    """The proto-supervision of a phone lattice, its graph costs scaled by --lm-scale.
 
-    DataError if it is not in order of time, or its paths differ in length.
+    DataError if the lattice is not ordered by time or its paths differ in length.
     """
     times, num_frames = lattice.times()
     fst = lattice.fst

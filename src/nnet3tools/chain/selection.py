@@ -1,4 +1,4 @@
-"""What copying does to chain examples: shifts in time, less context, weights, new names."""
+"""Changes of chain examples by copying: shifts in time, less context, weights, new names."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _shifted(indexes: IndexArray, frame_skip: int, offset: int) -> IndexArray:
 
 @dataclass
 class ChainSelection:
-    """A shift in time, and less context around the frames of the supervision."""
+    """Shifts examples in time and removes context around the frames of the supervision."""
 
     frame_shift: int
     contexts: ContextCutter

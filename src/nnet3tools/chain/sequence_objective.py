@@ -1,4 +1,4 @@
-"""What chain's objective and the discriminative ones have in common: outputs of sequences."""
+"""The base class of the chain and discriminative objectives."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class SequenceObjective(Objective):
         """
 
     def names_of(self, supervision: Any) -> tuple[str, ...]:
-        """The output, and its -xent."""
+        """The names of an output and of its -xent output."""
         name = self.sequences_of(supervision).name
         return (name, f"{name}-xent") if self._has_xent else (name,)
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """Each output, followed by its -xent."""
+        """Each output followed by its -xent output."""
         found = []
         for supervision in example.supervisions:
             indexes = self.sequences_of(supervision).indexes
@@ -71,7 +71,7 @@ class SequenceObjective(Objective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One for each output, together with its -xent."""
+        """One evaluation per output together with its -xent output."""
         found = []
         for supervision in example.supervisions:
             names = self.names_of(supervision)
@@ -84,7 +84,7 @@ class SequenceObjective(Objective):
         return found
 
     def weight_frames(self, supervision: Any, deriv: Array) -> None:
-        """Scale the rows of a derivative by the weights of frames, if they are wanted."""
+        """Scale rows of a derivative by the weights of frames, if `apply_deriv_weights` is set."""
         weights = self.sequences_of(supervision).deriv_weights
         if self._apply_deriv_weights and len(weights):
             _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])

@@ -1,4 +1,4 @@
-"""What examples of chain and of discriminative training have in common: outputs of sequences."""
+"""The base classes of chain and discriminative examples and their outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ S = TypeVar("S", bound=SequenceSupervision)
 def output_indexes(
     num_sequences: int, frames_per_sequence: int, first_frame: int, frame_skip: int
 ) -> IndexArray:
-    """Frame after frame the sequences n = 0, 1, ..., (num_sequences * frames_per_sequence, 3)."""
+    """The indexes of an output, (num_sequences * frames_per_sequence, 3).
+
+    They run frame by frame, and within a frame over the sequences n = 0, 1, ...
+    """
     indexes = np.zeros((frames_per_sequence, num_sequences, 3), np.int32)
     indexes[..., 0] = np.arange(num_sequences)
     indexes[..., 1] = (first_frame + frame_skip * np.arange(frames_per_sequence))[:, None]
@@ -51,7 +54,7 @@ class SequenceOutput(RecordObject, Generic[S]):
 
     @property
     def frame_skip(self) -> int:
-        """By how much t grows from row to row of a sequence: the frame subsampling factor."""
+        """The increment of t between rows of a sequence: the frame subsampling factor."""
         return int(self.indexes[self.supervision.num_sequences, 1]) - self.first_frame
 
     def check(self) -> None:
@@ -78,7 +81,7 @@ O = TypeVar("O", bound=SequenceOutput[Any])  # noqa: E741
 
 @dataclass
 class SequenceExample(RecordObject, Generic[O]):
-    """Inputs and supervisions that belong together: of a chunk, or a merged minibatch."""
+    """The inputs and supervisions of a chunk, or of a minibatch."""
 
     inputs: list[NnetIo] = field(default_factory=list)
     outputs: list[O] = field(default_factory=list)

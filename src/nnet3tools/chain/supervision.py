@@ -1,4 +1,4 @@
-"""Supervision of chain training: what sequences may look like (chain-supervision.h)."""
+"""Supervision of chain training: acceptors of the allowed sequences (chain-supervision.h)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Supervision(SequenceSupervision):
     """Acceptors of pdfs plus one (or transition ids) for `num_sequences` sequences of one length.
 
     Plain supervision is one acyclic epsilon-free acceptor `fst`, all of whose paths have
-    `num_sequences` x `frames_per_sequence` arcs: the sequences follow one another. End-to-end
-    supervision is an acceptor a sequence in `e2e_fsts`, with cycles, and `fst` is empty.
-    `label_dim` is the largest label. `alignment_pdfs`, if there, are the pdfs of one path, for LDA.
+    `num_sequences` x `frames_per_sequence` arcs: the sequences follow one another. In end-to-end
+    supervision `e2e_fsts` has one acceptor per sequence, with cycles, and `fst` is empty.
+    `label_dim` is the largest label. `alignment_pdfs`, if not None, are the pdfs of one path, for
+    LDA.
     """
 
     label_dim: int
@@ -57,13 +58,13 @@ class Supervision(SequenceSupervision):
     def check(self) -> None:
         """DataError unless all acceptors have labels from 1 to `label_dim`.
 
-        Epsilons may be there: cutting a supervision to a range makes some at its start.
+        Epsilon arcs are allowed: cutting a supervision to a range adds some at its start.
         """
         for fst in self.e2e_fsts or (self.fst,):
             fst.check_labels(self.label_dim, "the supervision's FST", allow_epsilon=True)
 
     def state_times(self) -> NDArray[np.int32]:
-        """The frame of each state of `fst`, (N,), frames counting through all sequences.
+        """The frame of each state of `fst`, (N,), counted over all sequences.
 
         DataError if paths to a state differ in length, or a final state's time is not the number of
         frames, or there are epsilons, or states are not in order of time.
@@ -78,7 +79,7 @@ class Supervision(SequenceSupervision):
 
 
 def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
-    """The number of arcs before each state, (N,), and before final states (ComputeFstStateTimes).
+    """The number of arcs from the start to each state, (N,), and to the end (ComputeFstStateTimes).
 
     DataError unless the FST has no epsilons, no cycles, states in order of time from state 0 on,
     and one length for all paths to a state, and to final ones.
@@ -109,13 +110,13 @@ def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
 
 
 def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
-    """Times if the states are in order of time, as they should be; -1 where a state is not met.
+    """The state times if the states are ordered by time; -1 for states that were not reached.
 
-    A frame's states are those that arcs from the frame before lead to, which lie together.
+    The states of a frame are successive: the targets of the arcs of the frame before.
     """
     times = np.full(fst.num_states, -1, np.int32)
     times[0] = 0
-    # The last state that any of the states up to s leads to.
+    # furthest[s] is the largest target of the arcs of states 0 to s.
     furthest = np.full(fst.num_states, 0, np.int64)
     np.maximum.at(furthest, fst.sources, fst.nextstates)
     np.maximum.accumulate(furthest, out=furthest)

@@ -12,7 +12,7 @@ __all__ = ["SupervisionOptions"]
 
 @dataclass(frozen=True)
 class SupervisionOptions:
-    """How phones and times become supervisions."""
+    """Options of converting phones and their times to supervisions."""
 
     left_tolerance: int = option(
         5, "Left tolerance for shift in phone position relative to the alignment"
@@ -39,7 +39,7 @@ class SupervisionOptions:
     )
 
     def check(self) -> None:
-        """OptionError for values that make no sense."""
+        """OptionError if a value is out of its range."""
         factor, left, right = (
             self.frame_subsampling_factor,
             self.left_tolerance,

@@ -1,4 +1,4 @@
-"""How probable each pdf is in each frame of a supervision, its weights alone considered."""
+"""Posteriors of pdfs in each frame of a supervision, from its weights alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["supervision_posteriors"]
 
 
 def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
-    """A row a frame, a column a pdf; of end-to-end supervision those of its one alignment.
+    """The posteriors (frames, pdfs); for end-to-end supervision, those of its alignment.
 
     DataError for supervision of several sequences, or without the alignment.
     """
@@ -40,7 +40,7 @@ def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
         frames, pdfs, weights = times[fst.sources], fst.ilabels - 1, _arc_posteriors(fst, times)
     if pdfs.min() < 0 or pdfs.max() >= num_pdfs:
         raise DataError(f"the supervision has pdf {pdfs.max()}: expected 0 to {num_pdfs - 1}")
-    # Not through a dense matrix: how wide it is nothing but the header says.
+    # A dense matrix could be huge: only the file's header gives its width.
     cells, cell = np.unique(frames.astype(np.int64) * num_pdfs + pdfs, return_inverse=True)
     sums = np.bincount(cell, weights).astype(np.float32)
     rows, columns = np.divmod(cells[sums != 0], num_pdfs)

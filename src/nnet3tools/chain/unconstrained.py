@@ -1,7 +1,6 @@
-"""Supervisions without times inside: the phones of a chunk in order, whenever they may be.
+"""Converts supervisions to end-to-end ones, which keep the phones of a chunk without their times.
 
-Made of supervisions whose labels are transition ids; they come out as end-to-end ones
-(Kaldi's ConvertSupervisionToUnconstrained).
+The labels of the given supervisions are transition ids (Kaldi's ConvertSupervisionToUnconstrained).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class UnconstrainedConverter:
             log.warning("Supervision FST became empty.")
             return None
         path = _random_path(fst)
-        # Phones may be cut in half where the chunk begins, so self-loops may be first.
+        # The chunk may begin within a phone, and so with a self-loop.
         loops = self._transitions.is_self_loop[fst.ilabels] & (fst.sources != fst.start)
         entering = fst.relabelled(np.where(loops, np.int32(EPSILON), fst.ilabels))
         phones = minimize_acyclic(determinize(remove_epsilons(entering)))

@@ -29,7 +29,7 @@ class DiscriminativeComputeObjf(NnetComputeProb):
         model: AmNnet,
         like: Array | None = None,
     ) -> None:
-        """`like` is any array of the device to compute on."""
+        """The objective is computed on the device of the array `like`."""
         self._criterion = discriminative.criterion
         self._judge = DiscriminativeOutputObjective(discriminative, model, for_training=False)
         super().__init__(
@@ -40,7 +40,7 @@ class DiscriminativeComputeObjf(NnetComputeProb):
         )
 
     def print_objective(self, name: str) -> None:
-        """In Kaldi's words."""
+        """Log the objective of one output with Kaldi's words."""
         totals, tally = self.totals[name], self._judge.tallies.get(name)
         l2 = ""
         if tally is not None:

@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
-    """The supervision of one output, which has sequence after sequence; weights are from 0 to 1."""
+    """The supervision of one output, sequence after sequence; weights are from 0 to 1."""
 
     RECORD = DISCRIMINATIVE_OUTPUT_RECORD
 
@@ -48,7 +48,7 @@ class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
 
 @dataclass
 class NnetDiscriminativeExample(SequenceExample[NnetDiscriminativeSupervision]):
-    """Inputs and supervisions that belong together."""
+    """The inputs and supervisions of a chunk, or of a minibatch."""
 
     RECORD = DISCRIMINATIVE_EXAMPLE_RECORD
 
@@ -80,9 +80,9 @@ def _write_minibatch(writer: Writer, example: NnetExample) -> None:
 DISCRIMINATIVE_MINIBATCH: Holder[NnetExample] = Holder(
     "a discriminative example", _read_minibatch, _write_minibatch
 )
-"""The same in the form that trainers and diagnostics take, to be read only."""
+"""The holder for reading examples as NnetExamples, for trainers and diagnostics."""
 
 DISCRIMINATIVE_FRAMES: Holder[NnetExample] = Holder(
     "a discriminative example", _read_frames, _write_minibatch
 )
-"""The same without supervision: outputs are there for their frames only."""
+"""The holder for reading examples without supervision: outputs have only their indexes."""

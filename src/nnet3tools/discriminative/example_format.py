@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _DIGITS = 7
-"""Of costs in text, as of all floating-point numbers in a file that says whether it is binary."""
+"""The digits of costs in text."""
 
 
 def _sizes_problem(values: Values) -> str:
@@ -50,7 +50,7 @@ DISCRIMINATIVE_SUPERVISION_RECORD = Record(
     ),
     ("discriminative.supervision", "DiscriminativeSupervision"),
 )
-"""The numerator's alignment and the denominator's lattice."""
+"""The supervision: the numerator's alignment and the denominator's lattice."""
 
 DISCRIMINATIVE_OUTPUT_RECORD = Record(
     "NnetDiscriminativeSup",

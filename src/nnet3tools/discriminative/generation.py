@@ -1,4 +1,4 @@
-"""Making discriminative examples of features, lattices and alignments."""
+"""Makes discriminative examples of features, lattices and alignments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["DiscriminativeExampleMaker", "make_discriminative_examples"]
 
 @dataclass(frozen=True)
 class DiscriminativeExampleMaker:
-    """How the examples of an utterance are made."""
+    """Makes the examples of utterances."""
 
     splitter: UtteranceSplitter
     options: SplitOptions
@@ -44,7 +44,7 @@ class DiscriminativeExampleMaker:
         supervision: DiscriminativeSupervision,
         ivectors: NDArray[np.float32] | None,
     ) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
-        """Keys and examples of the chunks of an utterance; none, with a warning, if too short."""
+        """The key and example of each chunk of an utterance; warns if it is too short."""
         num_frames = features.shape[0]
         chunks = self.splitter.split(num_frames)
         if not chunks:
@@ -56,7 +56,7 @@ class DiscriminativeExampleMaker:
         cutter = SupervisionSplitter(self.options, self.model, supervision)
         for number, chunk in enumerate(chunks):
             output = self._output(chunk, cutter, normalize=number > 0)
-            draws.rand_int(0, 5)  # whether Kaldi checks the supervision: sizes drawn later differ
+            draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
             example = NnetDiscriminativeExample(
                 list(self._inputs(features, chunk, num_frames, ivectors)), [output]
             )
@@ -94,7 +94,7 @@ def make_discriminative_examples(
 ) -> None:
     """Write the examples of all utterances.
 
-    `find(utterance)` gives what belongs to the features, or None after a warning. Utterances whose
+    `find(utterance)` returns the utterance's data, or None after a warning. Utterances whose
     features are not finite, or whose supervision does not fit them, are left out with a warning.
     """
     num_errors = 0

@@ -23,20 +23,20 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Arcs in the order of the levels of one of their ends, and in each level of that end."""
+    """Arcs sorted by the level of one of their end states, and within a level by the state."""
 
     order: _Ints
-    """The arcs."""
+    """The sorted arc numbers."""
     ends: list[int]
     """Level i has `order[ends[i]:ends[i + 1]]`."""
     firsts: list[_Ints]
-    """Where, in each level, the arcs of a state begin."""
+    """For each level, the offsets in it at which the arcs of a state begin."""
     states: list[_Ints]
-    """Which states these are."""
+    """For each level, the states of `firsts`."""
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
-        """Of the states at one end of each arc, and the levels of all states."""
+        """Groups by `states`, the end state of each arc; `levels` has the level of each state."""
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
@@ -52,7 +52,7 @@ class _Groups:
 
 @dataclass(frozen=True)
 class Probabilities:
-    """Logarithms: `alpha` and `beta` (N,) of states, within their pieces; `totals` of pieces."""
+    """Log-probabilities: `alpha`, `beta` (N,) of states within their parts; `totals` of parts."""
 
     alpha: _Doubles
     beta: _Doubles
@@ -60,12 +60,12 @@ class Probabilities:
 
 
 class LevelledLattice:
-    """A lattice, in topological order, made of `num_sequences` pieces of one length.
+    """A lattice, in topological order, made of `num_sequences` parts of one length.
 
-    Pieces are independent where all paths go through one state between them, as in merged
-    supervisions: then they are gone through at the same time. Otherwise all is one piece.
-    `arcs` are the places of those arcs that are not just joints between pieces; `frames`, `sources`
-    and `labels` describe them, a label being a transition id or 0.
+    Parts are independent if all paths pass one state between them, as in merged supervisions. Then
+    they are processed side by side. Otherwise the lattice is one part. `arcs` are the numbers of
+    the arcs that do not join parts; `frames`, `sources` and `labels` (transition ids or 0)
+    describe them.
     """
 
     def __init__(self, lattice: Lattice, num_sequences: int = 1) -> None:
@@ -87,7 +87,7 @@ class LevelledLattice:
         self._by_source = _Groups.of(self.sources, levels, count)
 
     def _levels(self) -> _Ints:
-        """A number for each state, which rises along arcs."""
+        """The level of each state, which increases along arcs."""
         if (self.labels != 0).all():
             return self._times - self._times[self._starts][self._pieces]
         levels = [0] * len(self._times)  # the states are in topological order
@@ -96,7 +96,7 @@ class LevelledLattice:
         return np.array(levels)
 
     def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
-        """Of a lattice of the same shape: the costs of `arcs`, and of the ends of pieces."""
+        """The costs of `arcs` and the final costs of parts in a lattice of the same shape."""
         fst = lattice.fst
         graph, final_graph = fst.weights.astype(np.float64), fst.finals[fst.is_final]
         of_arcs = graph + lattice.acoustic
@@ -104,8 +104,8 @@ class LevelledLattice:
         return of_arcs[self.arcs], np.concatenate([of_finals, of_arcs[self._joints]])
 
     def probabilities(self, costs: _Doubles, final_costs: _Doubles) -> Probabilities:
-        """Forwards and backwards, given the costs of `arcs` and of ends of pieces."""
-        with np.errstate(invalid="ignore"):  # of costs that are no numbers
+        """Forward and backward probabilities for costs of `arcs` and final costs of parts."""
+        with np.errstate(invalid="ignore"):  # costs may be NaN
             return Probabilities(*self._both_ways(costs, final_costs))
 
     def _both_ways(
@@ -136,17 +136,17 @@ class LevelledLattice:
         return alpha, beta, totals
 
     def posteriors(self, costs: _Doubles, found: Probabilities) -> _Doubles:
-        """How probable each of `arcs` is."""
+        """The posterior of each of `arcs`."""
         totals = found.totals[self._pieces[self.sources]]
         return np.exp(found.alpha[self.sources] - costs + found.beta[self._targets] - totals)
 
     def expected(
         self, values: _Doubles, costs: _Doubles, final_costs: _Doubles, found: Probabilities
     ) -> tuple[float, _Doubles]:
-        """The expected sum of `values` of the arcs of a path, and its derivatives by minus `costs`.
+        """The expected sum of `values` over a path, and its derivatives by minus `costs`.
 
-        The derivative by an arc is its posterior times what paths through it have more than the
-        average (Povey's thesis, chapter 6).
+        The derivative by an arc is its posterior times the difference between the expectation over
+        paths through the arc and over all paths (Povey's thesis, chapter 6).
         """
         forward, backward = np.zeros(len(self._times)), np.zeros(len(self._times))
         with np.errstate(invalid="ignore"):
@@ -174,7 +174,7 @@ class LevelledLattice:
 
 @dataclass(frozen=True)
 class _Joints:
-    """Where pieces begin, which piece each state is of, and which arcs join pieces."""
+    """The first state of each part, the part of each state, and the arcs that join parts."""
 
     starts: _Ints
     pieces: _Ints
@@ -198,7 +198,7 @@ def _joints(lattice: Lattice, times: _Ints, num_sequences: int, num_frames: int)
         return whole
     is_start = np.zeros(fst.num_states, bool)
     is_start[starts] = True
-    # Every way from one piece into the next goes by a joint to its start.
+    # Each path enters a part by an arc to its start.
     leaves, enters = between[fst.sources] & ~is_start[fst.sources], is_start[fst.nextstates]
     if (leaves != arcs).any() or (enters & ~arcs).any():
         return whole

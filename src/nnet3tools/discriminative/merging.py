@@ -1,4 +1,4 @@
-"""Discriminative examples merged into minibatches."""
+"""Merges discriminative examples into minibatches."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["MERGEABLE_DISCRIMINATIVE", "merge_discriminative_examples"]
 def merge_discriminative_examples(
     examples: Sequence[NnetDiscriminativeExample], compress_features: bool
 ) -> NnetDiscriminativeExample:
-    """One example of many: inputs example by example, outputs frame by frame.
+    """The examples merged into one: inputs example by example, outputs frame by frame.
 
-    DataError if the examples do not fit together, or one is a merged one already.
+    DataError if the examples do not match, or one of them is already a minibatch.
     """
     counts = {len(example.outputs) for example in examples}
     if len(counts) > 1:
@@ -46,4 +46,4 @@ MERGEABLE_DISCRIMINATIVE: Mergeable[NnetDiscriminativeExample] = Mergeable(
     lambda example: example.size,
     merge_discriminative_examples,
 )
-"""Discriminative examples."""
+"""How discriminative examples are merged."""

@@ -23,15 +23,15 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 __all__ = ["DiscriminativeObjective", "Elements", "Judged"]
 
 _FLOOR = np.float32(-20 * math.log(10.0))
-"""Outputs below this are taken for this."""
+"""The lower limit that outputs are clipped to."""
 
 _NOT_FINITE = -10.0
-"""What an objective that is not a number counts, a frame."""
+"""The objective per frame of a minibatch whose objective is not finite."""
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Elements of a matrix: each place is there once."""
+    """Elements of a matrix, at distinct places."""
 
     rows: NDArray[np.int32]
     cols: NDArray[np.int32]
@@ -40,7 +40,7 @@ class Elements:
 
 @dataclass(frozen=True)
 class Judged:
-    """Of one minibatch: the objective, what it was made of, and its derivative by the output.
+    """The objective of one minibatch, its parts and its derivative by the output.
 
     `objective` is weighted; with mmi it is `numerator` - `denominator`, which are 0 otherwise.
     `positive` and `negative` are the sizes of the unweighted derivative's elements of either sign.
@@ -60,7 +60,7 @@ class Judged:
 class DiscriminativeObjective:
     """One criterion, for the pdfs of one transition model.
 
-    `priors` (pdfs,) are divided out of the output's probabilities; there may be none.
+    The output's probabilities are divided by `priors` (pdfs,), unless that is None.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class DiscriminativeObjective:
         return found * np.float32(self._options.acoustic_scale)
 
     def _boosted(self, supervision: DiscriminativeSupervision, levels: LevelledLattice) -> Lattice:
-        """With --boost, arcs whose phone is wrong cost less, unless it is silence."""
+        """The lattice after --boost: arcs with a wrong phone that is not silence cost less."""
         lattice, boost = supervision.den_lat, np.float32(self._options.boost)
         if self._options.criterion != "mmi" or boost == 0.0:
             return lattice
@@ -179,7 +179,7 @@ class DiscriminativeObjective:
         reference: Elements,
         output: NDArray[np.float32],
     ) -> Elements:
-        """Arcs' derivatives summed by place; with mmi the alignment has a 1 in each row."""
+        """The arcs' derivatives by row and pdf; mmi adds 1 at the alignment's pdf of each row."""
         places = rows.astype(np.int64) * output.shape[1] + cols
         if self._options.criterion == "mmi":
             of_reference = reference.rows.astype(np.int64) * output.shape[1] + reference.cols
@@ -198,7 +198,7 @@ class DiscriminativeObjective:
 
 
 def _rows(supervision: DiscriminativeSupervision, frames: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The output's rows of frames, which are counted sequence after sequence."""
+    """The output's row of each frame; `frames` count sequence after sequence."""
     sequence, frame = np.divmod(frames, supervision.frames_per_sequence)
     return frame * supervision.num_sequences + sequence
 
@@ -210,7 +210,7 @@ def _alignment(supervision: DiscriminativeSupervision, pdfs: NDArray[np.int32]) 
 
 
 def _rescored(lattice: Lattice, levels: LevelledLattice, likes: NDArray[np.float32]) -> Lattice:
-    """The lattice with these scaled log-likelihoods of `levels.arcs`, and no others."""
+    """The lattice with acoustic costs minus `likes`, one of each of `levels.arcs`."""
     acoustic = lattice.acoustic.copy()
     frames = levels.labels != 0
     acoustic[levels.arcs[frames]] = -likes[frames]
@@ -225,7 +225,7 @@ def _judged(
     deriv: Elements,
     reference: Elements,
 ) -> Judged:
-    """With the weight; nothing is learnt from what is not a number."""
+    """The weighted result; the derivative is zero if the objective is not finite."""
     scale = supervision.weight
     weight = supervision.num_frames * scale
     objective = scale * total

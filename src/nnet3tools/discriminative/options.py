@@ -58,7 +58,7 @@ class DiscriminativeOptions:
     )
 
     def check(self) -> None:
-        """OptionError for values that make no sense."""
+        """OptionError if a value is out of its range."""
         if self.criterion not in CRITERIA:
             raise OptionError(
                 f"invalid --criterion={self.criterion}: expected one of {', '.join(CRITERIA)}"

@@ -26,12 +26,12 @@ from nnet3tools.training.objective import Measured
 __all__ = ["DiscriminativeOutputObjective", "Tally"]
 
 _NOT_FINITE = -10.0
-"""What a cross-entropy that is not a number counts."""
+"""The cross-entropy of a minibatch if it is NaN."""
 
 
 @dataclass
 class Tally:
-    """What is counted of one output, over all minibatches, beside its objective."""
+    """Sums over minibatches for one output, except its objective."""
 
     num_frames: int = 0
     weight: float = 0.0
@@ -44,7 +44,7 @@ class Tally:
     output: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def add(self, judged: Judged, num_frames: int, l2_term: float) -> None:
-        """Count one minibatch."""
+        """Add one minibatch to the sums."""
         self.num_frames += num_frames
         self.weight += judged.weight
         self.numerator += judged.numerator
@@ -69,7 +69,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         apply_deriv_weights: bool = True,
         for_training: bool = True,
     ) -> None:
-        """OptionError for options that make no sense."""
+        """OptionError if an option has an invalid value."""
         has_xent = options.xent_regularize != 0.0
         super().__init__(has_xent, for_training, apply_deriv_weights and for_training)
         self._options = options
@@ -82,7 +82,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         computer: NnetComputer,
         derivs: tuple[Array, ...],
     ) -> list[Measured]:
-        """The criterion, counted in `tallies` too, and cross-entropy with the alignment."""
+        """The criterion, which is also added to `tallies`, and cross-entropy with the alignment."""
         name = supervision.name
         output = computer.get_output(name)
         on_host = tensor.to_host(output)
@@ -118,7 +118,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         return _NOT_FINITE if math.isnan(total) else total
 
     def _accumulate(self, tally: Tally, deriv: Elements, output: NDArray[np.float32]) -> None:
-        """Sums over frames by pdf, for debugging."""
+        """Add the derivatives and outputs of each pdf to the sums, for debugging."""
         options, size = self._options, output.shape[1]
         if (options.accumulate_gradients or options.accumulate_output) and options.num_pdfs != size:
             raise DataError(f"--num-pdfs={options.num_pdfs}: the output has {size} columns")

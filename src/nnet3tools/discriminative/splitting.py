@@ -1,4 +1,4 @@
-"""Cutting the supervision of an utterance into pieces (discriminative-supervision.cc)."""
+"""Cuts the supervision of an utterance to chunks (discriminative-supervision.cc)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SplitOptions:
     )
 
     def check(self) -> None:
-        """OptionError for values that make no sense."""
+        """OptionError if a value is out of its range."""
         if self.acoustic_scale == 0.0:
             raise OptionError("invalid --acoustic-scale=0: expected another number")
 
@@ -66,8 +66,8 @@ class SplitOptions:
 class SupervisionSplitter:
     """Cuts ranges of frames out of the supervision of one utterance.
 
-    The lattice of a range has the paths that the whole lattice has there. What comes before and
-    after them is in their costs, as forward and backward probabilities.
+    The lattice of a range has the paths of the whole lattice in the range. Their costs include the
+    forward and backward probabilities at the ends of the range.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SupervisionSplitter:
         model: TransitionModel,
         supervision: DiscriminativeSupervision,
     ) -> None:
-        """DataError for a merged supervision, or transition ids that the model lacks."""
+        """DataError if the supervision is merged or has transition ids that the model lacks."""
         if supervision.num_sequences != 1:
             raise DataError("a supervision of several sequences cannot be split")
         labels = supervision.den_lat.fst.ilabels
@@ -144,7 +144,7 @@ class SupervisionSplitter:
         return as_acceptor(Lattice(cut, acoustic, np.zeros(final + 1, np.float32)))
 
     def _collapsed(self, acceptor: CompactLattice) -> CompactLattice:
-        """Of the transition ids of one pdf at one time the first one, for all of them.
+        """The acceptor with all transition ids of one pdf at one time replaced by the first.
 
         As in Kaldi, the time of a state is that of the state with its number in the whole lattice:
         ids of one pdf may stay different, or be made alike over a few frames.
@@ -162,7 +162,7 @@ class SupervisionSplitter:
         return lattice_without_epsilons(determinized_lattice(reversed_lattice(backwards)))
 
     def _said_of(self, lattice: Lattice) -> int:
-        """What Kaldi's files say of a piece, given what its algorithms know, in OpenFst's bits."""
+        """The OpenFst property bits that Kaldi's algorithms know, and write, for a cut lattice."""
         if self._unscale != 1.0:
             return linear_properties(lattice.fst)
         said = Property.ACCEPTOR | _NO_EPSILONS | Property(lattice.fst.properties)

@@ -1,4 +1,4 @@
-"""Supervision of discriminative training: what was said, and what else might have been.
+"""Supervision of discriminative training: an alignment, and a lattice of competing paths.
 
 Files are those of Kaldi's discriminative-supervision.cc.
 """
@@ -23,10 +23,10 @@ __all__ = ["DiscriminativeSupervision", "merge_supervisions"]
 
 @dataclass(frozen=True)
 class DiscriminativeSupervision(SequenceSupervision):
-    """The alignment of what was said, and a lattice of that and its rivals.
+    """The alignment of the transcript (numerator) and a lattice of all hypotheses (denominator).
 
-    `num_ali` are the transition ids of all frames, the numerator; `den_lat`, the denominator, is a
-    lattice in topological order, all of whose paths have as many. The sequences follow one another.
+    `num_ali` has the transition id of each frame. `den_lat` is in topological order, and all its
+    paths have one id per frame. The sequences follow one another.
     """
 
     num_ali: NDArray[np.int32]
@@ -38,7 +38,7 @@ class DiscriminativeSupervision(SequenceSupervision):
     def of(
         cls, alignment: NDArray[np.int32], lattice: Lattice, weight: float
     ) -> DiscriminativeSupervision:
-        """Of one utterance; DataError if its alignment and lattice do not go together."""
+        """The supervision of one utterance; DataError if alignment and lattice do not match."""
         if not len(alignment):
             raise DataError("the alignment is empty")
         if not lattice.fst.num_states:
@@ -64,7 +64,7 @@ class DiscriminativeSupervision(SequenceSupervision):
 
 
 def merge_supervisions(parts: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
-    """One supervision of many single sequences; DataError unless of one length and weight."""
+    """Single-sequence supervisions merged into one; DataError unless lengths and weights agree."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -19,10 +19,10 @@ __all__ = ["NnetDiscriminativeTrainer"]
 
 
 class NnetDiscriminativeTrainer(NnetTrainer):
-    """Trains by a discriminative criterion, as Kaldi does: more plainly than by others.
+    """Trains by a discriminative criterion, as Kaldi does.
 
-    The change is limited as a whole only, and there are neither l2 regularization of parameters,
-    constraints to orthonormal matrices, backstitch nor forgetting of batch norm's statistics.
+    Only the parameter change as a whole is limited. There is no l2 regularization of parameters, no
+    orthonormal constraint, no backstitch, and batch-norm statistics are not scaled.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class NnetDiscriminativeTrainer(NnetTrainer):
         scale_change(self._delta, momentum)
 
     def _print_total(self, name: str, totals: ObjectiveTotals) -> bool:
-        """Log what there is to say of one output; whether it had any data."""
+        """Log the totals of one output; returns whether it had data."""
         weight = totals.all.weight
         if (tally := self._judge.tallies.get(name)) is not None:
             counts = ratio(tally.positive + tally.negative, weight)

@@ -31,7 +31,7 @@ _MAX_ROW_MAPS = 1000
 
 
 class Selection(Protocol[E]):
-    """The part of each example that a copying program keeps."""
+    """Chooses the part of each example that a copying program keeps."""
 
     @property
     def does_nothing(self) -> bool:
@@ -41,10 +41,10 @@ class Selection(Protocol[E]):
         """The selected part of an example; None if it has none."""
 
     def bounds(self, example: E, key: str) -> tuple[int, ...]:
-        """The range to choose from, which depends on the layout of the example only."""
+        """The range of parts that `choose` takes; it depends only on the example's layout."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The chosen part, perhaps drawn at random; None if there is nothing to keep."""
+        """One part of the range, perhaps drawn at random; None if no part is to be kept."""
 
     def cut(self, example: E, key: str, chosen: tuple[int, ...]) -> E:
         """The chosen part of an example."""
@@ -52,9 +52,9 @@ class Selection(Protocol[E]):
 
 @dataclass(frozen=True)
 class ChangesOfKind(Generic[E]):
-    """The changes of one kind of examples.
+    """The functions that change one kind of examples.
 
-    `ios` returns the inputs and outputs that have matrices, `with_ios` a copy with others.
+    `ios` returns the inputs and outputs that have matrices; `with_ios` returns a copy with others.
     """
 
     layouts: LayoutTable
@@ -165,7 +165,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """The pending example after one more change, which `what` tells from others."""
+        """The pending example after one more change; `what` identifies the change."""
         place = pending.row_map, what
         if place not in self._row_maps:
             self._row_maps[place] = self._mapped(
@@ -193,10 +193,10 @@ class BatchedChanges(Generic[E]):
     def _rows(self, dummy: E) -> list[NDArray[np.intp]]:
         return [to_dense(io.features)[:, 0].astype(np.intp) for io in self._kind.ios(dummy)]
 
-    # -- making them
+    # -- applying the changes
 
     def num_bytes(self, example: Any) -> int:
-        """The memory, roughly, of an example that waits to be finished."""
+        """The approximate memory in bytes of an example that waits for `finish`."""
         if isinstance(example, PendingChange):
             return len(example.example.data)
         ios = self._kind.ios(example)
@@ -247,7 +247,7 @@ def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:
 def _changed_matrices(
     matrices: SameLayoutMatrices, rows: NDArray, weights: NDArray[np.float32] | None = None
 ) -> Sequence[bytes]:
-    """These rows of each matrix, times its weight, as bytes."""
+    """The bytes of each matrix reduced to `rows` and multiplied by its weight."""
     form = matrices.form
     if len(rows) == form.num_rows:
         if weights is None:

@@ -1,4 +1,4 @@
-"""The average of the last models that is best on some examples (Kaldi's nnet3-combine)."""
+"""Finds the average of models with the best objective on examples (Kaldi's nnet3-combine)."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = ["Diagnostics", "FrameDiagnostics", "combine_models"]
 
 
 class Diagnostics(Protocol):
-    """Makes what computes objectives, of whatever kind the examples are for."""
+    """Makes the NnetComputeProb of a network for one kind of examples."""
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> NnetComputeProb:
-        """For a network's objective; `compiler` has programs of networks of its structure."""
+        """Computes the objective of `nnet`; `compiler` caches programs of its structure."""
 
     def storing_stats(self, nnet: Nnet) -> NnetComputeProb:
-        """The same, and the statistics of its components go into the network."""
+        """Computes the objective of `nnet` and stores component statistics in it."""
 
 
 @dataclass(frozen=True)
 class FrameDiagnostics:
-    """Of frames' targets; `like` is any array of the device to compute on."""
+    """Diagnostics of frame-level examples, computed on the device of the array `like`."""
 
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> NnetComputeProb:
-        """Without accuracies."""
+        """Computes the objective of `nnet` without accuracies."""
         options = ComputeProbOptions(compute_accuracy=False)
         return NnetComputeProb(options, nnet, like=self.like, compiler=compiler)
 
     def storing_stats(self, nnet: Nnet) -> NnetComputeProb:
-        """Accuracies are logged with the rest."""
+        """Computes objective, accuracies and component statistics of `nnet`."""
         return NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True, like=self.like)
 
 
@@ -101,7 +101,7 @@ class _Judge:
         self._compiler = CachingOptimizingCompiler(nnet.copy())
 
     def objective(self, nnet: Nnet) -> float:
-        """The mean over the examples and all outputs; -inf if it is not finite."""
+        """The mean objective over the examples and all outputs; -inf if it is not finite."""
         nnet = nnet.copy()
         self._prepare(nnet)
         prob = self._diagnostics.judging(nnet, self._compiler)

@@ -1,8 +1,8 @@
 """Sending minibatches to a GPU: packed into pinned memory, copied by a second stream.
 
-Of each minibatch all arrays go into one piece of page-locked memory, by whatever thread reads them,
-and from there in one copy into a buffer on the device. Several such pairs of buffers take turns, so
-that the copy for the next minibatch runs while the device works on the present one.
+The reading thread packs all arrays of a minibatch into one block of page-locked memory. One copy
+moves them to a buffer on the device. Several such pairs of buffers are used in turn, so that the
+copy for the next minibatch runs while the device works on the present one.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["DeviceInputs", "Packed"]
 
 _ALIGNMENT = 256
-"""Bytes: what CUDA's own allocations have, so that loads of any width are aligned."""
+"""Alignment in bytes, that of CUDA's own allocations."""
 _GRAIN = 1 << 16
-"""Buffers are made in multiples of this, as minibatches differ a little in size."""
+"""Buffer sizes are multiples of this number of bytes, since minibatches differ a little in size."""
 _NUM_BUFFERS = 2
-"""Pairs that are made before one is used again; more only if more minibatches wait at a time."""
+"""The number of pairs made before one is reused; more are made if more minibatches wait."""
 
 
 _numbers = itertools.count(1)
 _MOST_LAYOUTS = 64
-"""Of minibatches, that a pair of buffers keeps views for."""
+"""The most minibatch layouts whose views a pair of buffers keeps."""
 _layouts: dict[Hashable, int] = {}
 
 
 class _Buffers:
-    """A pair: pinned memory on the host, and its copy on the device."""
+    """A pair of buffers: pinned memory on the host, and device memory."""
 
     def __init__(self) -> None:
         self.pinned = np.empty(0, np.uint8)
@@ -47,15 +47,15 @@ class _Buffers:
         self.copied: Event | None = None
         """The last copy between the two is done."""
         self.number = 0
-        """Of the memory on the device; no two have the same."""
+        """A unique number of the device memory."""
         self.used: Event | None = None
-        """The device has finished with what was copied before."""
+        """The event after the device's last use of the copied arrays."""
         self.views: dict[int, list[Array]] = {}
-        """Arrays on the device, by their layout."""
+        """The device arrays of each layout."""
 
 
 class Packed:
-    """Arrays of one minibatch in a pair of buffers: where each of them lies."""
+    """The arrays of one minibatch in a pair of buffers, with the place of each."""
 
     def __init__(self, buffers: _Buffers, arrays: Sequence[np.ndarray]) -> None:
         self.buffers = buffers
@@ -67,11 +67,11 @@ class Packed:
             end += rounded_up(array.nbytes, _ALIGNMENT)
         self.num_bytes = max(end, 1)
         self.layout = _layouts.setdefault(tuple(self.places), len(_layouts))
-        """Equal where places are; a number is cheaper to look up."""
+        """A number that is equal for equal places; it is cheaper to look up."""
 
     @property
     def place(self) -> Hashable:
-        """Equal for arrays that lie in the same memory of the device, with the same shapes."""
+        """A key that is equal for arrays at the same device memory and with the same shapes."""
         return self.buffers.number, self.layout
 
     def views(self, memory: Array) -> list[Array]:
@@ -112,7 +112,7 @@ class DeviceInputs:
         return buffers
 
     def send(self, packed: Packed) -> None:
-        """Begin the copy, unless that was done."""
+        """Start the copy to the device unless it was started before."""
         if packed.sent:
             return
         packed.sent = True
@@ -130,7 +130,7 @@ class DeviceInputs:
         )
 
     def arrays(self, packed: Packed) -> list[Array]:
-        """The arrays on the device; work from here on begins when they are there."""
+        """The arrays on the device; later work on the main stream waits for the copy."""
         self.send(packed)
         copied = packed.buffers.copied
         assert copied is not None
@@ -143,7 +143,7 @@ class DeviceInputs:
         return found
 
     def release(self, packed: Packed) -> None:
-        """All work with the arrays has been given to the device: the buffers are free after it."""
+        """Free the buffers for reuse after the device work submitted so far."""
         packed.buffers.used = self._device.record()
         self._free.append(packed.buffers)
 

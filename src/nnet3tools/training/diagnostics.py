@@ -30,14 +30,14 @@ __all__ = ["Accuracy", "NnetComputeProb", "compute_accuracy"]
 
 
 class Accuracy(NamedTuple):
-    """Weights of rows, all and correctly classified, by the class of the supervision, (dim,)."""
+    """Weight of all rows, and of correctly classified ones, by class of the supervision, (dim,)."""
 
     weight: np.ndarray
     correct: np.ndarray
 
 
 def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
-    """Count rows whose largest output is where the supervision is largest.
+    """Count rows whose largest output has the column of the largest supervision.
 
     A row's weight is the sum of its supervision. Float64 arrays of the outputs' dimension.
     """
@@ -51,7 +51,7 @@ def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
 
 
 def _row_labels(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and first largest column of each row."""
+    """For each row, the sum and the first column with the largest value."""
     if not isinstance(supervision, SparseMatrix):
         dense = to_dense(supervision)
         return dense.sum(axis=1, dtype=np.float64), dense.argmax(axis=1)
@@ -74,7 +74,7 @@ class OutputTotals(Sums):
 
 
 class NnetComputeProb:
-    """Accumulates objective and accuracy, and if asked the derivative, over examples.
+    """Accumulates objective, accuracy and optionally the derivative over examples.
 
     With `compute_deriv` the derivative of the total objective is accumulated in `deriv_nnet`, a
     gradient copy of the network; with `store_stats_in_nnet` component statistics go into `nnet`.
@@ -90,10 +90,10 @@ class NnetComputeProb:
         compiler: CachingOptimizingCompiler | None = None,
         objective: Objective | None = None,
     ) -> None:
-        """`like` is any array of the device to compute on (default: the host).
+        """The network is computed on the device of the array `like` (default: the host).
 
-        `compiler` may hold programs already, of a network of the same structure. `objective` is
-        that of frames' targets, unless given.
+        `compiler` may contain programs of a network of the same structure. The default of
+        `objective` is FrameObjective.
         """
         self.options = options
         self.nnet = nnet
@@ -127,7 +127,7 @@ class NnetComputeProb:
             self._compute(example, ready)
 
     def _compute(self, example: NnetExample, ready: NnetExample) -> None:
-        """Accuracy goes by the targets as they were read, the rest by what is on the device."""
+        """Add one minibatch: accuracy from `example` as it was read, the rest from `ready`."""
         computer = self._runner.forward(ready)
         if self._watch is not None:
             again = partial(self._runner.forward, ready)
@@ -151,7 +151,7 @@ class NnetComputeProb:
             computer.run()
 
     def print_total_stats(self) -> bool:
-        """Log objectives, then accuracies, in Kaldi's lines; whether there was any weight."""
+        """Log objectives, then accuracies, in Kaldi's lines; returns whether there was weight."""
         order = HashOrder()
         for name in self.totals:
             order.insert(name, string_hash(name))
@@ -197,7 +197,7 @@ def recompute_stats(
 ) -> None:
     """Compute component statistics (those of batch normalisation) afresh on these examples.
 
-    `make` gives what computes the network's outputs, leaving the statistics in it.
+    `make` returns a NnetComputeProb that stores statistics in the network.
     """
     log.log("Recomputing stats on nnet (affects batch-norm)")
     zero_stats(nnet)

@@ -1,4 +1,4 @@
-"""Tables of frame-level examples that pass as bytes. Without NumPy."""
+"""Tables of encoded frame-level examples. This module does not load NumPy."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ EXAMPLE_LAYOUTS = LayoutTable(EXAMPLE_RECORD)
 ENCODED_EXAMPLES: Holder[NnetExample | EncodedExample] = encoded_holder(
     "an example", EXAMPLE_LAYOUTS, EXAMPLE_RECORD
 )
-"""The holder of tables of frame-level examples that are not looked into."""
+"""The holder of tables of frame-level examples that are encoded where that is possible."""

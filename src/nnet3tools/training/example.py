@@ -41,8 +41,8 @@ E = TypeVar("E")
 class NnetIo(RecordObject):
     """One input or output of an example.
 
-    `name` is the node's name, `indexes` (N, 3) says what each row of `features` (N, dim) is. The
-    features may be a full matrix, a compressed one, or a sparse one (posteriors).
+    `name` is the node's name; `indexes` (N, 3) has n, t and x of each row of `features` (N, dim), a
+    full, compressed or sparse matrix.
     """
 
     name: str
@@ -68,10 +68,10 @@ class NnetIo(RecordObject):
 
 @dataclass
 class NnetExample(RecordObject):
-    """Inputs and outputs that belong together: a chunk of an utterance, or a merged minibatch.
+    """The inputs and outputs of a chunk of an utterance, or of a minibatch.
 
-    `supervisions` is for objectives whose supervision is no matrix (chain/): then `io` has the
-    inputs alone.
+    If an objective's supervision is not a matrix (chain/), it is in `supervisions`, and `io` has
+    the inputs only.
     """
 
     io: list[NnetIo] = field(default_factory=list)
@@ -80,7 +80,7 @@ class NnetExample(RecordObject):
     RECORD = EXAMPLE_RECORD
 
     def check_finite(self) -> None:
-        """NotFiniteError if something in it is NaN or infinite."""
+        """NotFiniteError if a matrix or supervision has a NaN or infinite number."""
         for io in self.io:
             check_finite(f"'{io.name}'", io.features)
         for supervision in self.supervisions:
@@ -106,13 +106,13 @@ EXAMPLE: Holder[NnetExample] = Holder(
 
 
 class Ahead(Protocol[E]):
-    """Work on an example before its turn (training/running.py)."""
+    """Prepares examples ahead of their use (training/running.py)."""
 
     def prepare(self, example: E) -> E:
-        """Called by the reading thread; it may draw no random numbers, as their order matters."""
+        """Prepare an example, in the reading thread; must not draw random numbers."""
 
     def send(self, example: E) -> None:
-        """Called by the main thread if the example after the present one is prepared by then."""
+        """Start copying the next example, in the main thread, if it is already prepared."""
 
 
 def _prepared(
@@ -143,14 +143,12 @@ def for_each_of_kind(
     ahead: Ahead[E] | None = None,
     adapt: Callable[[str, E], E] | None = None,
 ) -> int:
-    """Call `work` on the keys and examples of a table; how many there were.
+    """Call `work` with each key and example of a table; returns the number of examples.
 
-    `adapt`, if given, makes of a key and an example what is worked on.
-
-    An example for which `work` raises NotFiniteError is reported and does not count; at the end a
-    warning says how many there were. Other
-    DataErrors and RequestErrors of `work` get the table's and the example's name. With `ahead`, a
-    thread reads and prepares examples while others are worked on; all else is the same.
+    `adapt(key, example)`, if given, returns the example that `work` gets. If `work` raises
+    NotFiniteError, the example is reported and not counted. Other DataErrors and RequestErrors get
+    the names of the table and the example. With `ahead`, a thread reads and prepares examples while
+    `work` runs; the results are the same.
     """
     tally = ExampleTally(rspecifier)
     items = _prepared(rspecifier, holder, ahead, adapt)
@@ -163,14 +161,14 @@ def for_each_of_kind(
 
 
 class ExampleTally:
-    """Counts the examples of a table that are worked on, and those that are left out."""
+    """Counts the processed and the skipped examples of a table."""
 
     def __init__(self, rspecifier: str) -> None:
         self._rspecifier = rspecifier
         self.count = self._num_skipped = 0
 
     def work(self, examples: Iterable[tuple[str, E]], work: Callable[[str, E], None]) -> None:
-        """Call `work` on keys and examples; errors as `for_each_of_kind` says."""
+        """Call `work` with each key and example; errors are those of `for_each_of_kind`."""
         for key, example in examples:
             try:
                 work(key, example)
@@ -183,7 +181,7 @@ class ExampleTally:
             self.count += 1
 
     def report(self) -> None:
-        """Warn of what was left out."""
+        """Warn if examples were skipped."""
         if self._num_skipped:
             total = self.count + self._num_skipped
             log.warning(
@@ -193,17 +191,17 @@ class ExampleTally:
 
 
 def frames_io(name: str, t_begin: int, features: GeneralMatrix, t_stride: int = 1) -> NnetIo:
-    """Rows of one sequence (n = x = 0) at t_begin, t_begin + t_stride, ..."""
+    """An input or output of one sequence (n = x = 0) at t_begin, t_begin + t_stride, ..."""
     indexes = np.zeros((features.shape[0], 3), np.int32)
     indexes[:, 1] = np.arange(t_begin, t_begin + t_stride * len(indexes), t_stride)
     return NnetIo(name, indexes, features)
 
 
-# -- structure: what must agree for examples to be merged into one minibatch
+# -- structure: names, dimensions and indexes, which agree within a minibatch
 
 
 def structure_key(example: NnetExample) -> tuple:
-    """Hashable; equal for examples with the same names, dimensions and indexes."""
+    """A key that is equal for examples with the same names, dimensions and indexes."""
     return tuple((io.name, io.dim, io.indexes.tobytes()) for io in example.io)
 
 

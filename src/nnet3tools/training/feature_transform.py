@@ -23,9 +23,9 @@ _SMOOTHING = 1.0e-3
 
 @dataclass(frozen=True)
 class FeatureTransform:
-    """`matrix` (rows, D), or (rows, D + 1) with the offset; lower triangle `cholesky` (D, D).
+    """A transform `matrix` (rows, D), or (rows, D + 1) with the offset in the last column.
 
-    The latter is the Cholesky factor of the within-class covariance.
+    `cholesky` (D, D), a lower triangle, is the Cholesky factor of the within-class covariance.
     """
 
     matrix: NDArray[np.float32]

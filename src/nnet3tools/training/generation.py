@@ -1,4 +1,4 @@
-"""Making examples of features and targets: nnet3-get-egs and nnet3-get-egs-dense-targets."""
+"""Makes examples of features and targets (nnet3-get-egs, nnet3-get-egs-dense-targets)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class InputOptions:
-    """Options on the inputs of examples, which all programs that make examples have."""
+    """Options for the inputs of examples, common to all programs that make examples."""
 
     compress: bool = option(
         True,
@@ -55,13 +55,13 @@ class InputOptions:
 
     @property
     def ivector_rspecifier(self) -> str:
-        """Whichever of the two options is given."""
+        """The value of --online-ivectors, or else of its alias."""
         return self.online_ivectors or self.ivectors
 
 
 @dataclass(frozen=True)
 class GetEgsOptions(InputOptions):
-    """Options that both frame-level programs share beside the chunk options."""
+    """Options, except chunk options, of both programs that make frame-level examples."""
 
     targets_length_tolerance: int = option(
         2, "Tolerance for the difference in frames (after subsampling) of features and targets"
@@ -69,7 +69,7 @@ class GetEgsOptions(InputOptions):
 
 
 Matrices = Sequence[GeneralMatrix] | np.ndarray
-"""One matrix for each of some chunks; those of one array are compressed together."""
+"""One matrix per chunk; the matrices of one array are compressed together."""
 
 
 class Targets(Protocol):
@@ -79,7 +79,7 @@ class Targets(Protocol):
         """Number of output frames."""
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> Matrices:
-        """The 'output' of each of some chunks of one size.
+        """The matrix of 'output' for each of several chunks of one size.
 
         `factor` is the frame subsampling factor.
         """
@@ -99,7 +99,7 @@ class PosteriorTargets:
         check_finite(f"posterior of utterance '{utterance}'", posterior.weights)
         self._num_frames = posterior.num_frames
         sparse = posterior.to_sparse(num_pdfs)
-        # An empty row at the end stands for all frames that there are not.
+        # All frames beyond the end use an empty last row.
         offsets = np.append(sparse.row_offsets, sparse.row_offsets[-1:])
         self._rows = replace(sparse, row_offsets=offsets)
 
@@ -108,7 +108,7 @@ class PosteriorTargets:
         return self._num_frames
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> list[SparseMatrix]:
-        """Sparse rows for every `factor`-th frame; empty past the end of the posterior."""
+        """Sparse rows for every `factor`-th frame; rows beyond the end are empty."""
         frames = _output_frames(chunks, factor).ravel()
         rows = self._rows.select_rows(np.minimum(frames * factor, self._num_frames))
         weights = np.concatenate([chunk.output_weights for chunk in chunks])[rows.row_numbers]
@@ -135,7 +135,7 @@ class MatrixTargets:
         return len(self._targets)
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-        """Rows of the chunks; the last row again where the targets are a little too short."""
+        """The target rows of each chunk; beyond the end, the last row is repeated."""
         return self._targets[np.minimum(_output_frames(chunks, factor), len(self._targets) - 1)]
 
 
@@ -187,10 +187,10 @@ def examples_of_utterance(
     compress: bool,
     ivectors: Callable[[int], NnetIo] | None = None,
 ) -> Iterator[tuple[str, NnetExample]]:
-    """Keys and examples of the chunks of one utterance.
+    """The key and example of each chunk of one utterance.
 
-    `ivectors`, if given, gives the iVector of a chunk whose input starts at that frame. At its
-    ends an utterance is padded with its first and last frame.
+    `ivectors(frame)`, if given, returns the iVector of a chunk whose input starts at that frame.
+    The first and the last frame of the utterance are repeated beyond its ends.
     """
     factor = splitter.options.frame_subsampling_factor
     chunks = splitter.split(features.shape[0])
@@ -201,7 +201,7 @@ def examples_of_utterance(
         )
     drawn = [ivectors(chunk.first_frame - chunk.left_context) for chunk in chunks if ivectors]
     examples: dict[int, NnetExample] = {}
-    for places in _alike(chunks):
+    for places in _by_shape(chunks):
         some = [chunks[i] for i in places]
         ios = [_inputs(features, some, compress)]
         if drawn:
@@ -221,8 +221,8 @@ def examples_of_utterance(
         yield f"{utterance}-{chunk.first_frame}", examples[i]
 
 
-def _alike(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
-    """The places of chunks that have one size and one context."""
+def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
+    """Groups of indexes of chunks with the same size and context."""
     groups: dict[tuple[int, int, int], list[int]] = {}
     for i, chunk in enumerate(chunks):
         size = chunk.left_context, chunk.num_frames, chunk.right_context
@@ -231,7 +231,7 @@ def _alike(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
 
 
 def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk], compress: bool) -> list[NnetIo]:
-    """The 'input' of each of some chunks of one size."""
+    """The 'input' of each of several chunks of one size."""
     left = chunks[0].left_context
     num_rows = left + chunks[0].num_frames + chunks[0].right_context
     starts = [chunk.first_frame - left for chunk in chunks]
@@ -247,7 +247,7 @@ def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk], compress: bool) ->
 def _ios(
     name: str, t_begin: int, t_stride: int, matrices: Matrices, compress: bool
 ) -> list[NnetIo]:
-    """An input or output of each of some like examples."""
+    """An input or output for each matrix, all with the same indexes."""
     if compress:
         if isinstance(matrices, np.ndarray) and matrices.size:
             matrices = compress_all(matrices.astype(np.float32, copy=False))
@@ -265,10 +265,10 @@ def make_examples(
     ivectors: IvectorSource | None,
     write: Callable[[str, NnetExample], None],
 ) -> int:
-    """Write the examples of all utterances; how many utterances had to be left out.
+    """Write the examples of all utterances; returns the number of skipped utterances.
 
-    `find_targets` gives an utterance's targets, or None, after a warning. Utterances with features,
-    targets or i-vectors that are not finite are left out.
+    `find_targets` returns an utterance's targets, or None after a warning. Utterances are skipped
+    if features, targets or i-vectors are not finite.
     """
     num_errors = 0
     for utterance, matrix in features:

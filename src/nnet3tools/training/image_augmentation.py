@@ -19,12 +19,12 @@ __all__ = ["ImageAugmentation", "augment_example"]
 
 _F = np.float32
 _SAME = 1.0e-5
-"""A transform as near to the identity is none."""
+"""A transform that differs less from the identity is skipped."""
 
 
 @dataclass(frozen=True)
 class ImageAugmentation:
-    """Shifts as parts of width and height, rotation in degrees: the most that is drawn."""
+    """The largest random shifts, as fractions of width and height, and rotation in degrees."""
 
     num_channels: int = 1
     horizontal_flip_prob: float = 0.0
@@ -33,7 +33,7 @@ class ImageAugmentation:
     rotation_degree: float = 0.0
     rotation_prob: float = 0.0
     reflect: bool = False
-    """Beyond the edges the image is mirrored, instead of its nearest pixel repeated."""
+    """Whether the image is mirrored beyond its edges; else the nearest pixel is repeated."""
 
     def apply(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
         """An image changed at random; DataError if its columns are not whole pixels."""
@@ -73,7 +73,7 @@ class ImageAugmentation:
     def _sample(
         self, image: NDArray[np.float32], transform: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Each pixel (r, c) is interpolated about (r_old, c_old) = transform (r, c)."""
+        """The image whose pixel (r, c) is interpolated at (r_old, c_old) = transform (r, c)."""
         width, height = len(image), image.shape[1] // self.num_channels
         pixels = image.reshape(width, height, self.num_channels)
         r, c = np.arange(width, dtype=_F)[:, None], np.arange(height, dtype=_F)
@@ -89,7 +89,7 @@ class ImageAugmentation:
         return out.reshape(image.shape)
 
     def _inside(self, at: NDArray[np.float32], size: int) -> NDArray[np.intp]:
-        """Rows or columns of the image, for some that may be outside."""
+        """Row or column numbers mapped into the image, by mirroring or clipping."""
         index = at.astype(np.intp)
         if not self.reflect or size == 1:
             return index.clip(0, size - 1)
@@ -98,7 +98,7 @@ class ImageAugmentation:
 
 
 def augment_example(example: NnetExample, augmentation: ImageAugmentation) -> NnetExample:
-    """The example with its images 'input' changed; DataError if there is none."""
+    """The example with a random change of each image of 'input'; DataError without 'input'."""
     if all(io.name != "input" for io in example.io):
         raise DataError("the example has no input named 'input'")
     return NnetExample(

@@ -1,4 +1,4 @@
-"""Statistics of classes' means and of the total covariance (transform/lda-estimate.cc)."""
+"""LDA statistics: class means and total covariance (transform/lda-estimate.cc)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["LdaStats", "sum_stats"]
 
 @dataclass
 class LdaStats:
-    """Weights (C,), weighted sums (C, D) and weighted sum of squares (D, D) of C classes' data.
+    """Weights (C,), weighted sums (C, D) and weighted sum of squares (D, D) of data in C classes.
 
-    Files hold the sum of squares about the classes' means, in single precision.
+    Files contain the sum of squares about the classes' means, in single precision.
     """
 
     zero: NDArray[np.float64]
@@ -29,12 +29,12 @@ class LdaStats:
 
     @classmethod
     def empty(cls, num_classes: int, dim: int) -> LdaStats:
-        """Without data."""
+        """Statistics without data."""
         return cls(np.zeros(num_classes), np.zeros((num_classes, dim)), np.zeros((dim, dim)))
 
     @property
     def total(self) -> float:
-        """The weight of all data."""
+        """The total weight of the data."""
         return float(self.zero.sum())
 
     def accumulate(
@@ -55,7 +55,7 @@ class LdaStats:
         self.second += (wide * row_weights[:, None]).T @ wide
 
     def add(self, other: LdaStats) -> None:
-        """Add statistics of the same classes and dimension; DataError for any others."""
+        """Add other statistics; DataError unless they have the same classes and dimension."""
         if self.first.shape != other.first.shape:
             (classes, dim), (other_classes, other_dim) = self.first.shape, other.first.shape
             raise DataError(
@@ -78,7 +78,7 @@ class LdaStats:
 
     @classmethod
     def read(cls, reader: Reader) -> LdaStats:
-        """Read in Kaldi's form; DataError for parts that do not fit each other."""
+        """Read in Kaldi's form; DataError if sizes do not match."""
         reader.expect_token("<LDAACCS>", "<VECSIZE>")
         dim = reader.read_int32()
         reader.expect_token("<NUMCLASSES>")

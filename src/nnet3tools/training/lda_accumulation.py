@@ -26,37 +26,37 @@ from nnet3tools.training.same_layout import DECODABLE_EXAMPLES, prototype
 
 __all__ = ["LdaAccumulator", "accumulate_examples"]
 
-# There is a row of statistics for each class that an example claims to choose from.
+# The statistics have a row for each class of an example's supervision.
 _MAX_CLASSES = 1_000_000
 
 _MOST_ROWS = 4096
-"""Rows of examples that are taken together."""
+"""The largest number of rows in examples that are computed together."""
 
 
 class LdaAccumulator:
-    """Accumulates over examples, each element of the supervision of 'output' with its weight.
+    """Accumulates LDA statistics over examples, weighted by the supervision of 'output'.
 
-    Weights below `rand_prune` become it or zero, at random, so that they are right on average.
+    A weight below `rand_prune` becomes `rand_prune` or 0 at random; its mean is kept.
     """
 
     def __init__(self, nnet: Nnet, rand_prune: float = 0.0) -> None:
         self._rand_prune = np.float32(rand_prune)
         self._runner = ExampleRunner(nnet)
-        # Kaldi's compiler draws from the numbers that decide on the pruning.
+        # Kaldi's compiler draws from the same random numbers as the pruning.
         self._drawing = CachingOptimizingCompiler(nnet, after_exploring=draw_graph_checks)
         self.stats: LdaStats | None = None
 
     @property
     def may_merge(self) -> bool:
-        """Whether the network computes the same for an example whatever others are beside it."""
+        """Whether the output for an example is independent of other examples in the minibatch."""
         components = self._runner.nnet.components
         return not any(c.couples_rows or c.properties & Properties.RANDOM for c in components)
 
     def accumulate(self, example: NnetExample, single: NnetExample | None = None) -> None:
-        """Add an example, or several merged into one, of which `single` is one.
+        """Add an example, or several merged ones, of which `single` is one.
 
-        DataError for one that fits neither the network nor those before it, and NotFiniteError for
-        one with NaN or infinity, before anything is changed or drawn.
+        DataError if it does not fit the network or earlier examples, NotFiniteError if it has NaN
+        or infinity. Errors occur before statistics are changed or random numbers drawn.
         """
         example.check_finite()
         supervision = next((io.features for io in example.io if io.name == "output"), None)
@@ -93,10 +93,9 @@ class LdaAccumulator:
 
 
 def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
-    """Add the examples of a table; how many there were. Errors as `for_each_example`'s.
+    """Add the examples of a table; returns their number. Errors are those of `for_each_example`.
 
-    Those of one structure that follow one another are computed together (15,485 of 7 frames, by a
-    network that splices: 0.7 s instead of 4.0), unless that would change what the network computes.
+    Successive examples of one structure are computed together unless that changes the result.
     """
     tally = ExampleTally(rspecifier)
     most_rows = _MOST_ROWS if accumulator.may_merge else 0
@@ -107,7 +106,7 @@ def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
                 accumulator.accumulate(merged, prototype(run[0][1]))
                 tally.count += len(run)
             except (DataError, RequestError):
-                # None of them was added: one by one they tell which it is.
+                # No example of the run was added. Adding them one by one finds the faulty one.
                 single = ((key, _whole(example)) for key, example in run)
                 tally.work(single, lambda _, example: accumulator.accumulate(example))
     tally.report()
@@ -121,7 +120,7 @@ def _whole(example: NnetExample | EncodedExample) -> NnetExample:
 def _runs(
     examples: Iterable[tuple[str, NnetExample | EncodedExample]], most_rows: int
 ) -> Iterator[list[tuple[str, NnetExample | EncodedExample]]]:
-    """Examples of one structure that follow one another, with so many rows; or each by itself."""
+    """Runs of successive examples of one structure, with up to `most_rows` rows per run."""
     for _, some in itertools.groupby(examples, lambda item: MERGEABLE_FRAMES.structure(item[1])):
         left = iter(some)
         for first in left:

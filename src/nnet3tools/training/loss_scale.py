@@ -5,7 +5,7 @@ multiplied by a power of two and the parameter change is divided by it. Where th
 finite the factor was too large: that minibatch's change is not applied and the factor is halved;
 after a thousand good minibatches it is doubled (Micikevicius et al. 2018, "Mixed precision
 training").
-All that is decided on the device by formulas over a few numbers there; the host waits for nothing.
+Formulas on the device decide this; the host does not wait.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _START = 256.0
 """Kaldi's objective is a sum over frames, so that derivatives at the output are about 1 already."""
 _LARGEST, _SMALLEST = 2.0**24, 2.0**-14
 _PATIENCE = 1000
-"""Good minibatches until the factor is doubled."""
+"""The number of successive good minibatches after which the factor is doubled."""
 
 _times = tensor.element("_1 *= _2")
 _divided = tensor.element("_1 = _1 / _2")
@@ -46,7 +46,7 @@ _adjust = tensor.element(
 
 
 class LossScale:
-    """The factor of one trainer, on the device."""
+    """The loss-scaling factor of one trainer, on the device."""
 
     def __init__(self, like: Array, start: float = _START, patience: int = _PATIENCE) -> None:
         """`like` is an array of the device."""
@@ -62,10 +62,10 @@ class LossScale:
 
     @contextmanager
     def backward(self, delta: Nnet, keeps_change: bool, run: Run = just_do) -> Iterator[None]:
-        """For the backward pass: its changes of the parameters come out in `delta` unscaled.
+        """Scope of a backward pass, after which `delta` has the parameter change unscaled.
 
-        With `keeps_change` there is something in `delta` already, as with momentum. `run` does the
-        work, given a key of it.
+        `keeps_change` says that `delta` has a change before, as with momentum. `run(key, work)`
+        does the work.
         """
         if keeps_change:
             run("scale parameters", partial(self._for_parameters, delta, _times))
@@ -79,11 +79,11 @@ class LossScale:
                 formula(array, self._number)
 
     def adjust(self, factor: Array) -> None:
-        """After an update by `factor` (1,), on the device: 0 if its change was not finite."""
+        """Adapt to an update; its `factor` (1,), on the device, is 0 if it was not finite."""
         _adjust(self._scale, self._good, self._left_out, factor, float(self._patience))
 
     def print(self) -> None:
-        """Log what it came to; waits for the device."""
+        """Log the final factor and counts; waits for the device."""
         scale, left_out = (float(tensor.to_host(a)[0]) for a in (self._scale, self._left_out))
         log.log(
             f"Loss scaling: the factor is {scale:g}; {left_out:g} parameter changes were not "

@@ -1,4 +1,4 @@
-"""Merging examples of the same structure into minibatches, by Kaldi's --minibatch-size rules."""
+"""Merges examples of the same structure into minibatches by Kaldi's --minibatch-size rules."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ E = TypeVar("E")
 
 
 def merge_examples(examples: Sequence[DecodableExample], compress_features: bool) -> NnetExample:
-    """One example of many: rows one after another, sequence numbers n told apart.
+    """The examples merged into one: rows example by example, with distinct sequence numbers n.
 
-    Inputs and outputs come out sorted by name. Examples that are minibatches already keep the
-    sequences they have. DataError if a name's dimension differs between examples.
+    Inputs and outputs are sorted by name. Examples may be minibatches. DataError if the dimension
+    of a name differs between examples.
     """
     stride = int(prototype(examples[0]).io[0].indexes[:, 0].max(initial=0)) + 1
     return NnetExample(
@@ -87,15 +87,16 @@ def _merge_io(
     return NnetIo(name, indexes, compress(features) if compress_features else features)
 
 
-# -- merging a stream
+# -- merging a table
 
 
 @dataclass(frozen=True)
 class Mergeable(Generic[E]):
-    """What merging must know of a kind of examples.
+    """How one kind of examples is merged.
 
-    `structure` is equal for examples that can be merged, `structure_hash` is Kaldi's hash of that,
-    `size` is what --minibatch-size rules go by, `merge(examples, compress)` makes one of many.
+    `structure` returns a key that is equal for examples that can be merged, `structure_hash` its
+    hash in Kaldi, `size` the number that --minibatch-size rules use. `merge(examples, compress)`
+    returns one example.
     """
 
     structure: Callable[[E], Hashable]
@@ -103,19 +104,19 @@ class Mergeable(Generic[E]):
     size: Callable[[E], int]
     merge: Callable[[Sequence[E], bool], E]
     count: Callable[[E], int] = lambda example: 1
-    """How many examples this is: several, if they come as one."""
+    """The number of examples that an item, such as a SameLayoutBatch, stands for."""
     part: Callable[[E, int, int], E] = lambda example, begin, end: example
-    """Those of them from `begin` to `end`."""
+    """The examples of an item from number `begin` to number `end`."""
 
 
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
-    """A function of examples, computed once for each layout from the prototype."""
+    """The function `of_prototype` for all examples, computed once per layout."""
     of_layout = functools.lru_cache(maxsize=64)(lambda layout: of_prototype(layout.prototype()))
 
     def structure(example: Any) -> Hashable:
         if (layout := getattr(example, "layout", None)) is None:
             return of_prototype(example)
-        example.prototype()  # which the layout keeps
+        example.prototype()  # the layout keeps it
         return of_layout(layout)
 
     return structure
@@ -133,14 +134,14 @@ MERGEABLE_FRAMES: Mergeable[DecodableExample] = Mergeable(
     lambda example: len(example) if isinstance(example, SameLayoutBatch) else 1,
     _part,
 )
-"""Frame-level examples."""
+"""How frame-level examples are merged."""
 
 
 _ANY_NUMBER = 1 << 62
 
 
 class ExampleMerger(Generic[E]):
-    """Collects examples by structure and hands each full minibatch to `write(key, example)`."""
+    """Collects examples by structure and calls `write(key, minibatch)` for full minibatches."""
 
     def __init__(
         self,
@@ -158,10 +159,10 @@ class ExampleMerger(Generic[E]):
         self._order = HashOrder()
         self._stats = MergingStats()
         self.num_accepted = self.num_written = 0
-        """Examples taken, and minibatches written."""
+        """The number of examples accepted, and of minibatches written."""
 
     def accept(self, example: E) -> None:
-        """Take an example, or several that come as one; write the minibatches that are complete."""
+        """Take one item, which may stand for several examples; write complete minibatches."""
         key = self._kind.structure(example)
         wanted = self._wanted(example, key)
         begin, count = 0, self._kind.count(example)
@@ -177,7 +178,7 @@ class ExampleMerger(Generic[E]):
                 self._write_minibatch(waiting.take(waiting.count), self._hashes[key])
 
     def _begin(self, key: Hashable, example: E) -> _Waiting[E]:
-        """Examples of this structure begin to wait."""
+        """An empty list of waiting examples of a structure."""
         if key not in self._hashes:
             self._hashes[key] = self._kind.structure_hash(example)
         self._order.insert(key, self._hashes[key])
@@ -185,14 +186,14 @@ class ExampleMerger(Generic[E]):
         return waiting
 
     def _wanted(self, example: E, key: Hashable) -> int:
-        """How many examples of this structure a minibatch has before the input has ended."""
+        """The number of examples in a minibatch of this structure before the input has ended."""
         if (wanted := self._sizes.get(key)) is None:
             size = self._kind.size(example)
             wanted = self._sizes[key] = self._rules.minibatch_size(size, _ANY_NUMBER, False)
         return wanted
 
     def finish(self) -> None:
-        """Write the rest as far as the rules allow, and log statistics."""
+        """Write the remaining examples as far as the rules allow, and log statistics."""
         for key in self._order:
             waiting, hash_value = self._waiting[key], self._hashes[key]
             size = self._kind.size(waiting.examples[0])
@@ -212,7 +213,7 @@ class ExampleMerger(Generic[E]):
 
 
 class _Waiting(Generic[E]):
-    """Examples of one structure that wait for others, some of them several in one."""
+    """Items of one structure that wait for a full minibatch."""
 
     def __init__(self, kind: Mergeable[E]) -> None:
         self._kind = kind
@@ -220,13 +221,13 @@ class _Waiting(Generic[E]):
         self.count = 0
 
     def add(self, example: E, begin: int, end: int) -> None:
-        """Add those of `example` from `begin` to `end`."""
+        """Add the examples of an item from number `begin` to number `end`."""
         whole = begin == 0 and end == self._kind.count(example)
         self.examples.append(example if whole else self._kind.part(example, begin, end))
         self.count += end - begin
 
     def take(self, count: int) -> list[E]:
-        """The first ones, which are not here any more."""
+        """Remove and return the first `count` examples."""
         if count == self.count:
             taken, self.examples, self.count = self.examples, [], 0
             return taken

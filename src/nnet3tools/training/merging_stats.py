@@ -1,4 +1,4 @@
-"""What was merged into minibatches and what was left over, as Kaldi logs it."""
+"""Counts merged and discarded examples and logs them as Kaldi does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MergingStats:
         self._written.setdefault((size, hash_value), Counter())[minibatch_size] += 1
 
     def discarded(self, size: int, hash_value: int, count: int) -> None:
-        """Count examples that no rule could place."""
+        """Count examples that no rule allowed to merge."""
         if count:
             self._written.setdefault((size, hash_value), Counter())
             self._discarded[size, hash_value] += count

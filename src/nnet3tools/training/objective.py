@@ -1,6 +1,6 @@
 """Objective functions of a network's output and their derivatives (Kaldi's nnet-training.cc).
 
-`Objective` is what a trainer asks of any kind of them, chain's included; here are those of frames:
+`Objective` is the interface to trainers. FrameObjective implements the frame-level objectives:
 
 linear: sum of output * supervision, which for log-softmax outputs and posteriors is the
 log-likelihood; quadratic: -0.5 * |supervision - output|^2. Beyond Kaldi, expression: the sum of a
@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one output on one minibatch: total weight, total objective, and a regularizer's part.
+    """Total weight, objective and regularizer's part of one output on one minibatch.
 
     On a device all three may be Numbers.
     """
@@ -59,12 +59,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Work on one output, or on a few that belong together.
+    """The objective of one output, or of an output and its -xent output.
 
-    `run` measures the outputs of these `names` and writes `derivs`. `weight` is that of each, as
-    far as the host knows it before. `is_alike` says that `run` does the same for all examples that
-    lie in the same memory and have equal `facts`, so that it can be replayed. `has_auxiliary`: a
-    regularizer's part of the objective is measured on a device, too.
+    `run` measures the outputs `names` and writes `derivs`. `weight` has their weights if the host
+    knows them before. `is_alike` says that `run` does the same for all examples in the same memory
+    with equal `facts`, so that it can be replayed. `has_auxiliary` says that a regularizer's part
+    is also measured on a device.
     """
 
     names: tuple[str, ...]
@@ -78,50 +78,49 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What an objective has prepared of an example: `arrays`, which go to the device with it."""
+    """Arrays that an objective prepared for an example, which are sent to the device with it."""
 
     arrays: list[Array]
     facts: Hashable
-    """What else it will have to know."""
+    """Properties on the host that `evaluations` needs."""
 
 
 class Objective(ABC):
-    """What training and diagnostics ask of an objective function."""
+    """The interface of objective functions for training and diagnostics."""
 
     @abstractmethod
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
         """The outputs to compute for an example; DataError if the network lacks one.
 
-        `need_deriv` says whether a derivative of the model will be asked for.
+        `need_deriv` says whether a derivative of the model is needed.
         """
 
     @abstractmethod
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """The work to do with the outputs in `computer`, which has run forward.
+        """The evaluations of the outputs in `computer`, which has run the forward pass.
 
-        With `need_deriv` the derivatives are written to its `input_buffer` of each output that was
-        asked for with one.
+        With `need_deriv` they write derivatives to the computer's `input_buffer` of each output.
         """
 
     def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
-        """What can be done before the example's turn, for training on a GPU; any thread may ask.
+        """Prepare an example ahead of its use on a GPU, in any thread.
 
-        `evaluations` finds it as the example's `ahead`, with the device's copies of the arrays.
+        `evaluations` finds the result in the example's `ahead`, with device copies of the arrays.
         DataError if the example does not fit the network.
         """
         return None
 
-    def report(self) -> None:  # noqa: B027 (most have nothing to say)
-        """Warn of what was put off for that; waits for the device."""
+    def report(self) -> None:  # noqa: B027 (optional)
+        """Log delayed warnings; waits for the device."""
 
 
 class FrameObjective(Objective):
-    """The objectives of output nodes, given targets by row: linear, quadratic or a formula."""
+    """The objectives of output nodes with a target per row: linear, quadratic or a formula."""
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """Those that the example has targets for."""
+        """The outputs for which the example has targets."""
         return [
             IoSpecification(io.name, io.indexes, need_deriv)
             for io, _ in self.targets(nnet, example)
@@ -130,7 +129,7 @@ class FrameObjective(Objective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One for each output."""
+        """One evaluation per output."""
         found = []
         for io, node in self.targets(nnet, example):
             output = computer.get_output(io.name)
@@ -143,7 +142,7 @@ class FrameObjective(Objective):
 
     @staticmethod
     def targets(nnet: Nnet, example: NnetExample) -> list[tuple[NnetIo, OutputNode]]:
-        """Targets and output nodes."""
+        """The targets of an example, each with its output node."""
         nodes = [(io, nnet.nodes[nnet.node_index(io.name)]) for io in example.io]
         return [(io, node) for io, node in nodes if isinstance(node, OutputNode)]
 
@@ -155,9 +154,9 @@ def _measure(criterion: str, io: NnetIo, output: Array, deriv: Array | None) -> 
 
 @dataclass(frozen=True, eq=False)
 class SparseTargets:
-    """A sparse matrix by its elements, which may lie on a device: what the linear objective needs.
+    """The elements of a sparse matrix, perhaps on a device, for the linear objective.
 
-    No place is given twice. `weight` is the sum of the values.
+    No element occurs twice. `weight` is the sum of the values.
     """
 
     rows: Array
@@ -174,7 +173,7 @@ class SparseTargets:
 
 
 Supervision = GeneralMatrix | SparseTargets | Array
-"""As an example has it, or prepared (running.py): dense, perhaps on a device, or SparseTargets."""
+"""Supervision of an example, or the same prepared (running.py): dense, or SparseTargets."""
 
 
 def compute_objective(
@@ -186,10 +185,10 @@ def compute_objective(
 ) -> tuple[float, float]:
     """Total weight and total objective of `output` (N, dim) given supervision of the same shape.
 
-    `objective` is what the output node's config line says: linear, quadratic or expression=FORMULA
-    (OutputNode.criterion); `name` is the node, for messages. The derivative is written to `deriv`
-    (N, dim), if given. On a device the total, and the weight of dense targets, are Numbers:
-    they stay there until somebody looks at them.
+    `objective` is linear, quadratic or expression=FORMULA, as in the output node's config line
+    (OutputNode.criterion); `name` is the node's name for messages. The derivative is written to
+    `deriv` (N, dim), if given. On a device the total, and the weight of dense targets, are Numbers,
+    which stay on the device until their value is read.
     """
     if supervision.shape[1] != output.shape[1]:
         raise DataError(
@@ -211,7 +210,7 @@ def compute_objective(
 
 
 def host_weight(objective: str, supervision: Supervision, num_rows: int) -> float | None:
-    """The total weight as far as the host knows it; None for dense targets of a linear one."""
+    """The total weight; None for dense targets of a linear objective, computed on the device."""
     if objective != "linear":
         return float(num_rows)
     if isinstance(supervision, SparseMatrix):
@@ -220,7 +219,7 @@ def host_weight(objective: str, supervision: Supervision, num_rows: int) -> floa
 
 
 def _dense(supervision: Supervision, like: Array) -> Array:
-    """Dense, where `like` is."""
+    """The supervision as a dense array on the device of `like`."""
     if isinstance(supervision, SparseTargets):
         raise ProgramError("targets for another objective were prepared as sparse ones")
     if isinstance(supervision, (CompressedMatrix, SparseMatrix)):

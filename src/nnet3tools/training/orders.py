@@ -1,6 +1,6 @@
-"""Orders and subsets of examples, drawn as Kaldi draws them.
+"""Random orders and subsets of examples, drawn as Kaldi draws them.
 
-They deal with anything, without NumPy: programs that pass examples on as bytes load nothing else.
+This module does not load NumPy: programs that pass encoded examples start faster without it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def draw_count(expected: float) -> int:
-    """Floor or ceiling of `expected` at random, so that it is the mean."""
+    """The floor or ceiling of `expected`, drawn so that `expected` is the mean."""
     if expected == 1.0:
-        return 1  # as mostly
+        return 1  # the usual case
     if expected < 0.0:
         raise OptionError(f"invalid --keep-proportion={expected:g}: must not be negative")
     count = math.floor(expected)
@@ -36,7 +36,7 @@ def shuffled(examples: Iterable[T], seed: int) -> list[T]:
 
 
 def shuffle_in_buffer(examples: Iterable[T], buffer_size: int) -> Iterator[T]:
-    """A partial shuffle: each example waits in a random place until another takes it."""
+    """A partial shuffle: each example waits at a random buffer place until another replaces it."""
     if buffer_size < 0:
         raise OptionError(f"invalid --buffer-size={buffer_size}: must not be negative")
     buffer: list[T | None] = [None] * buffer_size
@@ -51,10 +51,9 @@ def shuffle_in_buffer(examples: Iterable[T], buffer_size: int) -> Iterator[T]:
 def random_subset(
     examples: Iterable[T], size: int, seed: int, randomize_order: bool
 ) -> tuple[list[T], int]:
-    """Up to `size` examples, drawn as Kaldi draws them, and how many there were.
+    """Up to `size` examples, drawn as Kaldi draws them, and the number of all examples.
 
-    The first `size` are taken; a later one, number k, replaces a random one with probability
-    size / k.
+    Example number k > `size` replaces a random one with probability size / k.
     """
     if size < 0:
         raise OptionError(f"invalid --n={size}: must not be negative")

@@ -1,4 +1,4 @@
-"""Objective functions summed over minibatches, logged in the lines that Kaldi's scripts parse."""
+"""Sums objectives over minibatches and logs them in the lines that Kaldi's scripts parse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _zeroed(total: Any) -> Any:
 
 
 def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
-    """Both with a value added: in place if they are a device's."""
+    """Both sums with a value added, in place if they are on a device."""
     if isinstance(total, Number):
         if value.__class__ is not float or value != 0.0:
             _add_to_both(total.array, this_phase.array, value)
@@ -57,7 +57,7 @@ class Sums:
         self.auxiliary += measured.auxiliary
 
     def average(self) -> str:
-        """`objective`, or `objective + auxiliary = sum` if there is such a part, by weight."""
+        """The text `objective`, or `objective + auxiliary = sum`, each divided by the weight."""
         objective = ratio(self.objective, self.weight)
         if self.auxiliary == 0.0:
             return f"{objective:g}"
@@ -67,7 +67,7 @@ class Sums:
 
 @dataclass
 class ObjectiveTotals:
-    """Totals of one output: over everything, and over the current phase of minibatches."""
+    """Totals of one output over all minibatches and over the current phase of minibatches."""
 
     current_phase: int = 0
     minibatches_this_phase: int = 0
@@ -76,9 +76,9 @@ class ObjectiveTotals:
 
     @classmethod
     def on(cls, device: Any, dense: bool, auxiliary: bool = False) -> ObjectiveTotals:
-        """For the objectives that a GPU holds, the weights if targets are `dense`, `auxiliary`.
+        """Totals on the device of the array `device`, added up in place, which may be recorded.
 
-        They are added up in place there, which may be recorded. `device` is an array of it.
+        The weights are on the device if targets are `dense`; `auxiliary` adds a regularizer's sum.
         """
 
         def number() -> Number:
@@ -91,7 +91,7 @@ class ObjectiveTotals:
         return cls(0, 0, *sums)
 
     def begin(self, output_name: str, minibatches_per_phase: int, minibatch: int) -> None:
-        """Count one minibatch, to be added; log the phase that has just ended, if one has."""
+        """Start a minibatch; log the phase before if it has ended."""
         phase = minibatch // minibatches_per_phase
         if phase != self.current_phase:
             self._print_phase(output_name, minibatches_per_phase, phase)
@@ -103,12 +103,12 @@ class ObjectiveTotals:
         self.minibatches_this_phase += 1
 
     def add_weight(self, weight: float) -> None:
-        """Of this minibatch, or of a part of it."""
+        """Add the weight of this minibatch, or of a part of it."""
         whole, phase = self.all, self.this_phase
         whole.weight, phase.weight = _sums(whole.weight, phase.weight, weight)
 
     def add_objective(self, objective: float, auxiliary: float = 0.0) -> None:
-        """Of this minibatch, or of a part of it; `auxiliary` is a regularizer's part of it."""
+        """Add the objective and the regularizer's part of this minibatch, or of a part of it."""
         whole, phase = self.all, self.this_phase
         whole.objective, phase.objective = _sums(whole.objective, phase.objective, objective)
         whole.auxiliary, phase.auxiliary = _sums(whole.auxiliary, phase.auxiliary, auxiliary)
@@ -131,7 +131,7 @@ class ObjectiveTotals:
         )
 
     def print_total(self, output_name: str) -> bool:
-        """Log the overall average; whether there was any weight."""
+        """Log the overall average; returns whether there was any weight."""
         log.log(
             f"Overall average objective function for '{output_name}' is {self.all.average()} over "
             f"{self.all.weight:g} frames."

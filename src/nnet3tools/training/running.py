@@ -1,8 +1,8 @@
-"""Running a network on an example: the request, the program, the inputs.
+"""Runs a network on examples.
 
 A program is compiled and lowered once for each structure of example; after that a minibatch only
-fills the inputs and runs the flat list of calls again. What an example needs before that, which is
-to be decompressed, checked and sent to the device, may be done ahead by the thread that reads.
+fills the inputs and runs the flat list of calls again. The reading thread may decompress and check
+an example and send it to the device ahead of its use.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["ExampleRunner", "PreparedExample", "ReadyExample", "computation_requ
 
 _OF_FRAMES = FrameObjective()
 _MOST_REQUESTS = 64
-"""Different ones that are kept."""
+"""The number of different requests that are kept."""
 
 
 def computation_request(
@@ -78,36 +78,36 @@ def computation_request(
 
 @dataclass
 class PreparedExample(NnetExample):
-    """An example as it was read, and what has been done for it ahead."""
+    """An example as it was read, with the results of preparing it."""
 
     arrays: list[np.ndarray] = field(default_factory=list)
-    """The features of each io: dense, or the values, rows and columns of SparseTargets."""
+    """The arrays of each io: dense features, or values, rows and columns of SparseTargets."""
     packed: Packed | None = None
-    """The same on its way to the device, and what the objective has prepared."""
+    """The arrays and those that the objective prepared, in buffers for the device."""
     ahead: Ahead | None = None
     request: ComputationRequest | None = None
-    """What is to be computed, for a GPU; equal ones are the same object, as a rule."""
+    """The computation request, for a GPU; equal requests are mostly the same object."""
     weights: dict[str, float] = field(default_factory=dict)
-    """Sums of the sparse targets' values, by name."""
+    """The sum of the sparse targets' values of each output, by name."""
 
 
 @dataclass
 class ReadyExample(NnetExample):
-    """An example whose features are dense, or SparseTargets; checked, and where they are needed."""
+    """An example with checked features on the right device, dense or SparseTargets."""
 
     place: Hashable = None
-    """Equal for examples whose features lie in the same memory of a GPU, and are alike."""
+    """A key that is equal for examples at the same GPU memory with the same shapes."""
     ahead: Ahead | None = None
-    """What the objective has prepared."""
+    """The arrays and facts that the objective prepared."""
     request: ComputationRequest | None = None
-    """What is to be computed, if it is known."""
+    """The computation request, if it is known."""
 
 
 class ExampleRunner:
-    """Computers for examples of any structure, lowered once each.
+    """Runs a network on examples; each structure of examples is compiled and lowered once.
 
     `nnet_to_update`, unless None, receives the model derivative; component statistics go into
-    `nnet` itself. `like` is any array of the device to run on (default: the host).
+    `nnet` itself. The network runs on the device of the array `like` (default: the host).
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ExampleRunner:
         self._flags = need_model_derivative, store_component_stats
         self._computers: dict[int, NnetComputer] = {}
         self._num_bound, self._num_runs = 0, 0
-        """Programs, and examples they have run on."""
+        """The number of lowered programs, and of examples run."""
         self._arena = Arena(like)
         self._latest: Computation | None = None
         self._device_inputs: DeviceInputs | None = None
@@ -141,25 +141,24 @@ class ExampleRunner:
 
     @property
     def workspace(self) -> Workspace:
-        """Scratch memory for what is recorded and never runs while a program does."""
+        """Scratch memory for recorded work that never runs at the same time as a program."""
         return self._arena.workspace
 
     @property
     def ahead(self) -> ExampleRunner | None:
-        """The preparer of examples for a thread of `for_each_example`: this, on a GPU; or None.
+        """This object on a GPU, to prepare examples for `for_each_example`; None on a CPU.
 
-        On the CPU it would not pay: of nnet3-train on 46 minibatches of the tdnn of benchmarks/
-        (15 s) reading, decompressing and checking take 0.02 s, and threads have to share the
-        interpreter.
+        On a CPU reading, decompressing and checking take so little time that a thread does not pay.
         """
         return None if self._device_inputs is None else self
 
-    # -- what can be done ahead
+    # -- preparing ahead
 
     def prepare(self, example: NnetExample) -> NnetExample:
-        """Decompress, check and, for a GPU, put into pinned memory; any one thread may do this.
+        """Decompress and check an example and, for a GPU, pack it into pinned memory.
 
-        An example that does not fit comes back as it is, for `forward` to complain about.
+        Any single thread may call this. An example that does not fit is returned unchanged, and
+        `forward` raises the error.
         """
         arrays: list[np.ndarray] = []
         weights: dict[str, float] = {}
@@ -195,20 +194,20 @@ class ExampleRunner:
         return computation_request(self.nnet, example, *self._flags, self._objective)
 
     def _known(self, request: ComputationRequest) -> ComputationRequest:
-        """The same object as before for an equal request."""
+        """The first object that was equal to the request."""
         if len(self._requests) >= _MOST_REQUESTS:
             self._requests.clear()
         return self._requests.setdefault(request, request)
 
     def send(self, example: NnetExample) -> None:
-        """Begin to copy a prepared example to the GPU, ahead of its turn."""
+        """Start copying a prepared example to the GPU ahead of its use."""
         if isinstance(example, PreparedExample) and example.packed is not None:
             assert self._device_inputs is not None
             self._device_inputs.send(example.packed)
 
     @contextmanager
     def ready(self, example: NnetExample) -> Iterator[NnetExample]:
-        """An example, prepared or not, in the form that takes least work in the `with` block.
+        """Scope with the example, prepared before or not, as a ReadyExample.
 
         NotFiniteError, before anything is changed, for one with NaN or infinity.
         """
@@ -230,7 +229,7 @@ class ExampleRunner:
         self._device_inputs.release(example.packed)
 
     def _explained(self, error: MemoryError) -> Exception:
-        """Lack of a GPU's memory, wherever it was noticed: what takes it, and what would help."""
+        """A user error for lack of GPU memory, with its uses and possible remedies."""
         from nnet3tools.tensor.cuda.device import get_device
 
         if self._latest is None:
@@ -267,7 +266,7 @@ class ExampleRunner:
         return self._compiler.compile(request or self._request(example))
 
     def forward(self, example: NnetExample) -> NnetComputer:
-        """Run the forward part on an example; the computer then has the outputs.
+        """Run the forward pass on an example; returns the computer, which has the outputs.
 
         DataError for an example that does not fit the network, or whose inputs are not finite.
         """
@@ -286,7 +285,7 @@ class ExampleRunner:
             )
             self._num_bound += 1
             if self._arena.moves > moves:
-                # They would keep the memory before alive; binding them again takes 10 to 30 ms.
+                # They would keep the old memory alive. Binding them again takes 10 to 30 ms.
                 self._computers.clear()
             self._keep(computer)
         else:
@@ -311,7 +310,7 @@ class ExampleRunner:
         return need_model_derivative and few_programs
 
     def _keep(self, computer: NnetComputer) -> None:
-        """Keep a lowered program as long as the compiler keeps it, more or less."""
+        """Keep a lowered program about as long as the compiler keeps the compiled one."""
         while len(self._computers) >= max(1, self._compiler.options.cache_capacity):
             del self._computers[next(iter(self._computers))]
         self._computers[id(computer.computation)] = computer
@@ -325,15 +324,15 @@ class ExampleRunner:
         return [io for io in example.io if self.nnet.is_input(self.nnet.node_index(io.name))]
 
     def evaluations(self, example: NnetExample, computer: NnetComputer) -> list[Evaluation]:
-        """The objectives on an example that `computer` has run forward on.
+        """The evaluations of objectives for an example whose forward pass `computer` has run.
 
-        Where the model's derivative is wanted, those of the outputs are given to the computer.
+        If the model's derivative is needed, they pass the outputs' derivatives to the computer.
         """
         need_deriv, _ = self._flags
         return self._objective.evaluations(self.nnet, example, computer, need_deriv)
 
     def report(self) -> None:
-        """Let the objective warn of what it has put off."""
+        """Let the objective log its delayed warnings."""
         self._objective.report()
 
     def _input_matrix(self, io: NnetIo) -> np.ndarray:

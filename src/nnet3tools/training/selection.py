@@ -1,4 +1,4 @@
-"""Cutting examples down, and changing their outputs: one frame, less context, weights, names."""
+"""Changes of examples by copying: one frame, less context, weights, names of outputs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def scale_supervision(example: NnetExample, key: str, weight: float) -> NnetExam
 
 @dataclass
 class ContextCutter:
-    """Less context around the frames of the supervision; contexts of -1 stay whole."""
+    """Removes context around the frames of the supervision; a context of -1 is kept."""
 
     left_context: int = -1
     right_context: int = -1
@@ -71,14 +71,14 @@ class ContextCutter:
 
     @property
     def does_nothing(self) -> bool:
-        """Whether all context stays."""
+        """Whether all context is kept."""
         return (self.left_context, self.right_context) == (-1, -1)
 
     def cut(self, ios: list[NnetIo], key: str, first: int, last: int) -> list[NnetIo]:
-        """The inputs, 'input' without what it has too much before `first` and after `last`.
+        """The inputs, with the context of 'input' before `first` and after `last` reduced.
 
-        It warns, once for each side, where there is less than was asked for. DataError if there is
-        no 'input'.
+        Warns once for each side if 'input' has less context than requested. DataError without
+        'input'.
         """
         first_input, last_input = _time_range(ios, "input", key)
         if self.left_context != -1:
@@ -106,9 +106,9 @@ class ContextCutter:
 
 @dataclass
 class FrameSelection:
-    """One labelled frame of each example, and less context around it.
+    """Selects one labelled frame of each example and removes context around it.
 
-    `frame` is "" (keep all), "random", or the t of the frame to keep; contexts of -1 stay whole.
+    `frame` is "" (keep all), "random", or the t of the frame to keep; a context of -1 is kept.
     """
 
     frame: str = ""

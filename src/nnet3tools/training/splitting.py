@@ -1,4 +1,4 @@
-"""How an utterance is split into chunks of frames (facts: Kaldi's nnet-example-utils.h).
+"""Splits utterances into chunks of frames (Kaldi's nnet-example-utils.h).
 
 A *split* is a sorted list of chunk sizes: any number of the principal size and at most two of the
 alternative sizes. One is drawn at random for each utterance from those whose total duration comes
@@ -98,9 +98,9 @@ class ExampleGenerationOptions:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One example's place in its utterance, in input frames.
+    """The position of one example in its utterance, in input frames.
 
-    `output_weights` has one entry an output frame: 1 / (chunks that frame is in).
+    `output_weights` has for each output frame 1 / (number of chunks with the frame).
     """
 
     first_frame: int
@@ -111,7 +111,7 @@ class Chunk:
 
 
 class UtteranceSplitter:
-    """Draws the chunks of one utterance after another, and keeps count of them.
+    """Draws the chunks of utterances and counts them.
 
     Kaldi shuffles the gaps between chunks with a generator seeded by the hardware; here it has a
     fixed seed, so that the same features give the same examples.
@@ -141,7 +141,7 @@ class UtteranceSplitter:
         return self._sizes[0] - self.options.num_frames_overlap
 
     def _duration(self, split: Split) -> np.float32:
-        """Frames that a split covers when adjacent chunks overlap as advised."""
+        """The frames that a split covers if adjacent chunks overlap by --num-frames-overlap."""
         duration = np.float32(sum(split))
         if self.options.num_frames_overlap == 0:
             return duration
@@ -316,6 +316,6 @@ class UtteranceSplitter:
             log.log(f"Output frames are distributed among chunk-sizes as follows: {shares}")
 
     def check_any(self, features: str) -> None:
-        """EmptyError unless some chunk was made: an empty archive is not worth keeping."""
+        """EmptyError if there was no chunk, since an empty archive is useless."""
         if self.total_frames == 0:
             raise EmptyError(f"{features}: no examples could be made of it")

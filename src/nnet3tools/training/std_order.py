@@ -1,7 +1,7 @@
-"""Orders that Kaldi takes from the C++ standard library (libstdc++), so that ours are the same.
+"""The shuffle and hash orders of the C++ standard library (libstdc++), which Kaldi uses.
 
-Which minibatch comes first decides what a trained model looks like to the last digit. Kaldi's egs
-programs shuffle with std::shuffle over std::mt19937, and its merger flushes what is left over in
+The order of minibatches affects the last digits of a trained model. Kaldi's egs
+programs shuffle with std::shuffle over std::mt19937, and its merger writes the remaining examples in
 the order of a std::unordered_map; both are fixed by libstdc++'s documented ABI.
 """
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _WORD = 0xFFFFFFFF
 _STATE = 624
-"""Words of mt19937's state."""
+"""The number of words in mt19937's state."""
 
 
 class MersenneTwister:
@@ -28,7 +28,7 @@ class MersenneTwister:
         words = [seed & _WORD]
         for i in range(1, _STATE):
             words.append((1812433253 * (words[-1] ^ words[-1] >> 30) + i) & _WORD)
-        # Python's generator is the same one, but seeds it otherwise.
+        # Python's generator is the same, with another seeding.
         self._generator = random.Random()
         self._generator.setstate((3, (*words, _STATE), None))
 
@@ -81,8 +81,8 @@ _BUCKET_COUNTS = (
 class HashOrder:
     """Iteration order of a std::unordered_map, given its keys' hash values.
 
-    libstdc++ keeps one linked list; a new key goes to the front of its bucket's stretch, or, if
-    the bucket is empty, to the front of the list. Only the order is kept here, as a list of keys.
+    libstdc++ keeps one linked list; a new key is inserted before the other keys of its bucket, or,
+    if the bucket is empty, at the front of the list. This class keeps the list of keys only.
     """
 
     def __init__(self) -> None:
@@ -90,13 +90,13 @@ class HashOrder:
         self._order: list[tuple[int, object]] = []
 
     def insert(self, key: object, hash_value: int) -> None:
-        """Add a key that is not yet there."""
+        """Add a new key."""
         if len(self._order) + 1 > (self._num_buckets if self._num_buckets > 1 else 0):
             self._grow()
         self._place((hash_value, key))
 
     def erase(self, key: object) -> None:
-        """Remove a key that is there."""
+        """Remove an existing key."""
         del self._order[next(i for i, (_, k) in enumerate(self._order) if k == key)]
 
     def __iter__(self) -> Iterator[object]:

@@ -47,7 +47,7 @@ from nnet3tools.training.update import (
 __all__ = ["NnetTrainer", "NnetTrainerOptions"]
 
 _NO_LIMIT = 3e38
-"""A limit that every finite change keeps."""
+"""A limit above every finite change."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class NnetTrainerOptions:
     computation: ComputeOptions = field(default_factory=ComputeOptions)
 
     def check(self) -> None:
-        """OptionError for values that make no sense."""
+        """OptionError if a value is out of its range."""
         for name, low, high in (
             ("momentum", 0.0, 1.0),
             ("max_param_change", 0.0, float("inf")),
@@ -128,10 +128,10 @@ class NnetTrainer:
         loss_scaling: bool = False,
         objective: Objective | None = None,
     ) -> None:
-        """Zero the statistics if asked to; `like` is any array of the device to train on.
+        """Train on the device of the array `like`; the statistics are zeroed if the options say so.
 
-        With `loss_scaling`, on a GPU, derivatives are scaled for products in half precision.
-        `objective` is that of frames' targets, unless given.
+        With `loss_scaling`, on a GPU, derivatives are scaled for products in half precision. The
+        default of `objective` is FrameObjective.
         """
         options.check()
         self.options = options
@@ -173,11 +173,11 @@ class NnetTrainer:
             self._run = Replayer(self._runner.workspace, capture, repeats=True).run
 
     def _draw_seed(self) -> int:
-        """What backstitch training starts its random numbers from."""
+        """The random seed of backstitch training."""
         return tensor.random.rand_int(0, 100000)
 
     def train(self, example: NnetExample) -> None:
-        """Train on one minibatch, perhaps prepared by `ahead`."""
+        """Train on one minibatch, which `ahead` may have prepared."""
         interval = self.options.backstitch_training_interval
         due = self._num_minibatches % interval == self._seed % interval
         with self._runner.ready(example) as ready:
@@ -201,7 +201,7 @@ class NnetTrainer:
         return self._runner.ahead
 
     def print_total_stats(self) -> bool:
-        """Log the overall objectives and max-change statistics; whether there was any data."""
+        """Log the overall objectives and max-change statistics; returns whether there was data."""
         results = [self._print_total(name, self._totals[name]) for name in sorted(self._totals)]
         if self._loss_scale is not None:
             self._loss_scale.print()
@@ -211,7 +211,7 @@ class NnetTrainer:
         return any(results)
 
     def _print_total(self, name: str, totals: ObjectiveTotals) -> bool:
-        """Log the overall objective of one output; whether it had any data."""
+        """Log the overall objective of one output; returns whether it had data."""
         return totals.print_total(name)
 
     def _check_natural_gradient(self) -> None:
@@ -245,7 +245,7 @@ class NnetTrainer:
         self._constrain_orthonormal()
 
     def _apply_change(self) -> None:
-        """The change with l2, limited, to the model; momentum is left of it."""
+        """Add the limited change with l2 to the model; the delta keeps the momentum."""
         o = self.options
         self._l2.apply(self.nnet, self._delta)
         self._update(1.0, 1.0 - o.momentum)
@@ -255,7 +255,7 @@ class NnetTrainer:
         scale_change(self._delta, o.momentum)
 
     def _update(self, max_change_scale: float, scale: float, is_last: bool = True) -> None:
-        """From the change to the model."""
+        """Add the change, limited by max-change, to the model."""
         limit = self.options.max_param_change
         if self._loss_scale is not None and limit == 0.0:
             limit = _NO_LIMIT  # changes that are not finite are left out all the same
@@ -331,7 +331,7 @@ class NnetTrainer:
                     self._totals[name].add_weight(weight)
 
     def _evaluate(self, evaluation: Evaluation, suffix: str) -> None:
-        """Objectives and derivatives."""
+        """Measure objectives, add them to the totals, and write derivatives."""
         for measured in evaluation.run():
             totals = self._totals[measured.name + suffix]
             if evaluation.weight is None:
@@ -348,7 +348,7 @@ class NnetTrainer:
         return ObjectiveTotals.on(self._gpu, dense, auxiliary)
 
     def require_finite(self) -> None:
-        """DataError if the model, which is on the host again, holds NaN or infinity."""
+        """DataError if the model, now on the host, has NaN or infinite parameters."""
         if not (bad := components_not_finite(self.nnet)):
             return
         number, names = self._max_change.first_infinite(self.nnet)

@@ -1,9 +1,9 @@
-"""From a minibatch's parameter change to the model: l2, maximum change, statistics.
+"""Applies a minibatch's parameter change to the model: l2, maximum change, statistics.
 
-The formulas and their order are those of Kaldi's nnet-utils.cc, in single precision, so that what
-is logged and what is written agree with Kaldi's to the digits printed. Norms, factors and counts
-are vectors with an entry for each component, on the device that the parameters are on: nothing
-waits for a GPU, and all of it can be recorded.
+The formulas and their order are those of Kaldi's nnet-utils.cc, in single precision, so that
+logs and models agree with Kaldi's to the printed digits. Norms, factors and counts are vectors with
+an entry per component on the device of the parameters: the host does not wait for a GPU, and all
+operations can be recorded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")
 
 
 class MaxChange:
-    """Adds changes to a model with each component's and the whole change limited; counts how often.
+    """Adds changes to a model, limited per component and as a whole, and counts the limited ones.
 
     Limits are Euclidean norms, 0 for none.
     """
@@ -60,9 +60,9 @@ class MaxChange:
     def __init__(
         self, num_components: int, like: Array | None = None, limit_components: bool = True
     ) -> None:
-        """`num_components` are updatable; `like` is any array of the device they are on.
+        """The model has `num_components` updatable components on the device of the array `like`.
 
-        Without `limit_components` those of components are left aside.
+        Without `limit_components` only the whole change is limited.
         """
         self._limit_components = limit_components
         self.num_minibatches = 0
@@ -83,7 +83,7 @@ class MaxChange:
 
     @property
     def factor(self) -> Array:
-        """(1,): what the last change was multiplied with as a whole; 0 if it was not applied."""
+        """The factor (1,) of the last change as a whole; 0 if the change was not applied."""
         return self._whole
 
     def apply(
@@ -141,22 +141,22 @@ class MaxChange:
         return self._limits[1]
 
     def _add(self, delta: Nnet, nnet: Nnet) -> None:
-        """Components without parameters have nothing in a change (`scale_change`)."""
+        """Add the changes of components with parameters (see `scale_change`)."""
         _products(self._scales, self._factors, self._whole)
         pairs = zip(delta.updatable_components(), nnet.updatable_components(), strict=True)
         for place, ((_, source), (_, dest)) in enumerate(pairs):
             dest.add(Number(self._scales[place : place + 1]), source)  # type: ignore[arg-type]
 
     def drop_if_not_applied(self, delta: Nnet) -> None:
-        """Forget the last change for good, as momentum must, if it was not finite."""
+        """Zero `delta`, which momentum keeps, if the last change was not finite."""
         for _, component in delta.updatable_components():
             for array in component.parameters().values():
                 _kept_if(array, self._whole)
 
     def first_infinite(self, nnet: Nnet) -> tuple[int, list[str]]:
-        """The first minibatch (from 1) with a change that was not finite, and of which components.
+        """The number (from 1) of the first minibatch with an infinite change, and its components.
 
-        0 and none if all were finite.
+        0 and no components if all changes were finite.
         """
         firsts = tensor.to_host(self._first_infinite)
         if not firsts.any():
@@ -168,7 +168,7 @@ class MaxChange:
     # -- what is logged
 
     def print(self, nnet: Nnet, warn: bool = True) -> None:
-        """Log the percentages that are not zero; `warn` of a GPU's changes that were not finite."""
+        """Log the percentages above 0; `warn` also of changes on a GPU that were not finite."""
         counts = (tensor.to_host(a) for a in (self._counts, self._num_limited, self._num_infinite))
         each, (whole,), (infinite,) = counts
         for (name, _), count in zip(nnet.updatable_components(), each, strict=True):
@@ -188,7 +188,7 @@ class MaxChange:
     def _log(
         self, names: list[str], limits: list[float], limit: float, limit_scale: Any, scale: float
     ) -> None:
-        """Log the limits that the last change met, on the host: nobody has to wait for a device."""
+        """Log the limits that applied to the last change; only on the host, where it is not slow."""
         active = [i for i, factor in enumerate(self._factors) if factor != 1.0]
         for i in active:
             log.vlog(
@@ -226,9 +226,9 @@ class MaxChange:
 
 
 def scale_change(delta: Nnet, scale: float) -> None:
-    """Multiply a change of the parameters, and the statistics of components that have some.
+    """Multiply a parameter change, and the statistics of components with parameters, by `scale`.
 
-    Those of others go into the model as they come, never into a change: there they are zero.
+    Components without parameters store statistics directly in the model, never in a change.
     """
     if scale != 1.0:
         for _, component in delta.updatable_components():
@@ -238,17 +238,17 @@ def scale_change(delta: Nnet, scale: float) -> None:
 class L2Regularization:
     """Adds the gradient of -scale * l2_regularize * |parameters|^2 (times the learning rate).
 
-    The scale is the number of sequences, which minibatches differ in: factors are numbers in
-    memory, so that one recording does for all.
+    The scale is the number of sequences of a minibatch. Factors are numbers in memory, so that one
+    recording serves all minibatches.
     """
 
     def __init__(self, num_components: int, like: Array | None = None) -> None:
-        """`num_components` are updatable; `like` is any array of the device they are on."""
+        """The model has `num_components` updatable components on the device of the array `like`."""
         self._on_device = tensor.zeros((num_components,), like, np.float64)
         self._alphas: list[float] = []
 
     def prepare(self, scale: float, delta: Nnet) -> bool:
-        """Have the factors of a minibatch where `apply` finds them; whether there are any."""
+        """Store the factors of a minibatch for `apply`; returns whether any factor is not 0."""
         components = [component for _, component in delta.updatable_components()]
         alphas = [-2.0 * scale * c.learning_rate * c.l2_regularize for c in components]
         if alphas != self._alphas:
@@ -268,8 +268,8 @@ class L2Regularization:
 def num_sequences(ios: Sequence[NnetIo]) -> int:
     """The number of sequences (values of n) of a minibatch: l2 is counted per sequence.
 
-    Taken from each last index, since n runs from 0 in an example; checked in full now and then,
-    as Kaldi does. DataError if inputs and outputs disagree.
+    It is read from each last index, since n starts at 0; sometimes, as in Kaldi, all indexes are
+    checked. DataError if inputs and outputs disagree.
     """
     counts = {int(io.indexes[-1, 0]) + 1 for io in ios}
     if tensor.random.rand_int(0, 100) == 0:

@@ -1,6 +1,6 @@
-"""Examples of speakers: chunks of features, each with the label of who speaks.
+"""Makes examples for speaker recognition: chunks of features with speaker labels.
 
-As Kaldi's nnet3-xvector-get-egs. A ranges file says which chunks; a line of it is
+This is Kaldi's nnet3-xvector-get-egs. A ranges file lists the chunks, one per line:
 `<utterance> <archive> <absolute-archive> <first-frame> <num-frames> <label>`.
 """
 
@@ -25,18 +25,18 @@ _NUM_FIELDS = 6
 
 @dataclass(frozen=True)
 class ChunkInfo:
-    """A chunk that becomes an example."""
+    """A chunk of which an example is made."""
 
     key: str
     archive: int
-    """Which of the output archives it goes to, from 0."""
+    """The number of its output archive, from 0."""
     first_frame: int
     num_frames: int
     label: int
 
 
 def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str, list[ChunkInfo]]:
-    """The chunks of each utterance; DataError, naming the line, for what is no such file."""
+    """The chunks of each utterance; DataError with the number of an invalid line."""
     chunks: dict[str, list[ChunkInfo]] = {}
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         fields = line.split()
@@ -66,8 +66,8 @@ def examples_of_utterance(
 ) -> Iterator[tuple[ChunkInfo, NnetExample]]:
     """The example of each chunk.
 
-    Chunks that reach beyond the utterance are shifted back; those longer than it are left out, with
-    a warning. NotFiniteError, before the first one, for features with NaN or infinity.
+    A chunk that ends beyond the utterance is shifted back. A chunk longer than the utterance is
+    skipped with a warning. NotFiniteError if the features have NaN or infinity.
     """
     check_finite(f"features of utterance '{utterance}'", features)
     for chunk in chunks:
