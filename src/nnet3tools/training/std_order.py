@@ -1,8 +1,8 @@
 """The shuffle and hash orders of the C++ standard library (libstdc++), which Kaldi uses.
 
-The order of minibatches affects the last digits of a trained model. Kaldi's egs
-programs shuffle with std::shuffle over std::mt19937, and its merger writes the remaining examples in
-the order of a std::unordered_map; both are fixed by libstdc++'s documented ABI.
+The order of minibatches affects the last digits of a trained model. Kaldi's egs programs shuffle
+with std::shuffle over std::mt19937, and its merger writes the remaining examples in the order of a
+std::unordered_map. Both orders are fixed by libstdc++'s documented ABI.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class MaxChange:
     def _log(
         self, names: list[str], limits: list[float], limit: float, limit_scale: Any, scale: float
     ) -> None:
-        """Log the limits that applied to the last change; only on the host, where it is not slow."""
+        """Log the limits that applied to the last change, if it is on the host."""
         active = [i for i, factor in enumerate(self._factors) if factor != 1.0]
         for i in active:
             log.vlog(
