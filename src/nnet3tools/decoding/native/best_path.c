@@ -1,5 +1,5 @@
-/* The best path through a lattice, as traceback.py finds it: weights are added up in single precision,
-   and of equal ways into a state the first stays. */
+/* The best path through a lattice, as in traceback.py: weights are summed in single precision, and the
+   first of equal paths to a state is kept. */
 
 typedef struct { float graph, acoustic; } weight;
 
@@ -12,9 +12,9 @@ static int is_less(weight one, weight other) {
   return total < other_total || (total == other_total && one.graph < other.graph);
 }
 
-/* The arc by which the best way enters each state goes into `entered` (N), -1 for none; `costs` (2 N)
-   is scratch memory. Returns the state in which the best path ends, or -1 where a loop makes paths
-   cheaper and cheaper. States need not be in order. */
+/* `entered` (N) gets the last arc of the best path to each state, -1 for none; `costs` (2 N) is scratch
+   memory. Returns the state in which the best path ends, or -1 if a loop makes paths cheaper. States
+   need not be in order. */
 int64_t nn_best_path(int64_t num_states, const int64_t *offsets, const int32_t *targets, const float *graph,
                      const float *acoustic, const float *finals, weight *costs, int64_t *entered) {
   weight best = {INFINITY, INFINITY};
@@ -25,7 +25,7 @@ int64_t nn_best_path(int64_t num_states, const int64_t *offsets, const int32_t *
   }
   costs[0] = (weight){0.0f, 0.0f};
   int64_t passes = 0;
-  for (int again = YES; again; passes++) { /* once if states are in order */
+  for (int again = YES; again; passes++) { /* one pass suffices if states are in order */
     if (passes > num_states) return -1;
     again = NO;
     for (int64_t s = 0; s < num_states; s++) {

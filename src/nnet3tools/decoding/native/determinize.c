@@ -1,16 +1,16 @@
-/* Determinization of lattices with pruning, as determinization.py does it and says why: the same
-   decisions, additions and order, weights in single precision and costs of paths in double, so that
-   the lattices are the same.
+/* Determinization of lattices with pruning. It gives the same lattices as determinization.py, which
+   explains the algorithm: with the same decisions and additions in the same order, weights in single
+   precision and costs of paths in double precision.
 
-   A subset is one block of memory, which belongs to the queue, then to the table of subsets before
-   closure, or to an output state. */
+   A subset is one block of memory. The queue owns it first, then the table of subsets before closure
+   or an output state. */
 
 typedef struct {
   int64_t num_states, num_arcs;
   int64_t *first;                /* (N + 1) the arcs of state s are first[s] to first[s + 1] - 1 */
   int32_t *labels, *targets;     /* (A) */
   float *graph, *acoustic;       /* (A) */
-  float *final_graph, *final_acoustic; /* (N) infinite where a state is not final */
+  float *final_graph, *final_acoustic; /* (N) infinite for a state that is not final */
   int64_t *string_first;         /* (A + N + 1) the ids of arcs, then those of final weights */
   int32_t *ids;
 } lattice;
@@ -37,7 +37,7 @@ static uint64_t hash_of(const subset *s) {
 
 static double cost_of(float graph, float acoustic) { return (double)graph + (double)acoustic; }
 
-/* More than 0 if the first weight is the better one (Kaldi's Compare of lattice weights). */
+/* Positive if the first weight is better (Kaldi's Compare of lattice weights). */
 static int better(float graph, float acoustic, const element *other) {
   float total = graph + acoustic, other_total = other->graph + other->acoustic;
   if (total != other_total) return total < other_total ? 1 : -1;
@@ -49,7 +49,7 @@ static int is_close(const element *one, const element *other, double delta) {
   return fabsf((one->graph + one->acoustic) - (other->graph + other->acoustic)) <= (float)delta;
 }
 
-/* Whether states and sequences are equal and total costs nearly so. */
+/* Whether states and sequences are equal, and total costs equal up to the tolerance. */
 static int is_equal(const subset *one, const subset *other, double delta) {
   if (one->size != other->size) return NO;
   for (int64_t i = 0; i < one->size; i++)
@@ -72,7 +72,7 @@ typedef struct {
   int32_t num_ids, label, target;
 } arc;
 
-typedef struct { subset *members; uint64_t hash; } hashed; /* as both of the next two begin */
+typedef struct { subset *members; uint64_t hash; } hashed; /* common head of the next two structs */
 
 typedef struct {
   subset *members;
@@ -86,32 +86,32 @@ typedef struct { float graph, acoustic; int32_t source, label, target, string; }
 typedef struct { subset *members; uint64_t hash; element rest; int32_t state; } initial_subset;
 typedef struct { double cost; subset *members; int32_t state, label; } task;
 
-/* What an arc with a label makes of an element, and the cost of the best path through any that led to
-   the same state; its sequence is made when it is known to be wanted. */
+/* The element after an arc with a label, and the cost of the best path through all elements that lead to
+   the same state. Its sequence is computed only when it is needed. */
 typedef struct { element made; const arc *by; double cost; int64_t place; int32_t before, label; } candidate;
 
-/* Entries by their hash: in each chain the latest comes first, and is found first of nearly equal ones. */
+/* A hash table. In each chain the latest entry comes first, so it is found first among equal ones. */
 typedef struct { growing entries, next; int32_t *table; int64_t table_size; } subset_table;
 
 typedef struct {
   const lattice *in;
   double delta, beam, best, cutoff;
   int64_t max_memory;
-  double *backward;                        /* (N) the cost of the best way to the end */
+  double *backward;                        /* (N) the cost of the best path to the end */
   arc *epsilon, *labelled;                 /* the arcs of each kind, state after state */
   int64_t *epsilon_first, *labelled_first; /* (N + 1) */
   string_tree strings;
-  growing work;          /* element: the subset that is being closed */
-  int32_t *place;        /* (N) where in `work` a state is, if its stamp is today's */
+  growing work;          /* element: the subset under closure */
+  int32_t *place;        /* (N) place of a state in `work`; valid only if its stamp equals `today` */
   uint32_t *stamp, today;
-  int32_t *waiting;      /* (N) a heap of states whose epsilon arcs are to be followed */
+  int32_t *waiting;      /* (N) a heap of states whose epsilon arcs must still be followed */
   growing candidates;    /* candidate */
   int32_t *candidate_table;
   int64_t candidate_table_size;
   subset_table minimal, initial; /* output_state; initial_subset */
   growing arcs;                  /* output_arc */
   growing queue;                 /* task: a heap by cost */
-  int64_t num_finals, num_elements, num_ids; /* what Kaldi counts for its limit of memory */
+  int64_t num_finals, num_elements, num_ids; /* counted for Kaldi's memory limit */
 } determinizer;
 
 static output_state *states_of(const determinizer *d) { return d->minimal.entries.data; }
@@ -125,8 +125,8 @@ static int is_final(const lattice *in, int32_t state) { return in->final_graph[s
 
 /* -- elements */
 
-/* Whether an arc makes a better element of `from` than `other` (which may be NULL) is; if so, it is
-   put into `out`, which may be `other`. */
+/* Whether the element after an arc from `from` is better than `other` (which may be NULL). If so, `out`,
+   which may be `other`, gets it. */
 static int followed(string_tree *t, const element *from, const arc *by, const element *other, element *out) {
   float graph = from->graph + by->graph, acoustic = from->acoustic + by->acoustic;
   int by_weight = other ? better(graph, acoustic, other) : 1;
@@ -176,8 +176,8 @@ static int add_to_work(determinizer *d, const element *e, int64_t *num_waiting) 
   return YES;
 }
 
-/* Put into `work` the subset and the states that epsilon arcs lead to. States come out of the heap
-   in order, which is topological, so each is final when its arcs are followed. */
+/* Put the subset and all states reachable by epsilon arcs into `work`. States leave the heap in
+   topological order, so the element of each is final when its arcs are followed. */
 static int closure(determinizer *d, const subset *s) {
   int64_t num_waiting = 0;
   begin_work(d);
@@ -200,7 +200,7 @@ static int closure(determinizer *d, const subset *s) {
   return YES;
 }
 
-/* Of `work`, only the states that are final or have arcs with labels, in order. */
+/* The states of `work` that are final or have arcs with labels, in order. */
 static subset *minimal_form(determinizer *d) {
   element *work = d->work.data;
   int64_t size = 0;
@@ -210,12 +210,12 @@ static subset *minimal_form(determinizer *d) {
       work[size++] = work[i];
   }
   qsort(work, (size_t)size, sizeof *work, by_state);
-  subset *s = size ? new_subset(size) : NULL; /* a subset on a path to an end has some */
+  subset *s = size ? new_subset(size) : NULL; /* a subset on a path to the end is not empty */
   if (s) memcpy(s->of, work, (size_t)size * sizeof *work);
   return s;
 }
 
-/* Take the best weight and the common beginning of all sequences out of a subset, into `rest`. */
+/* Divide a subset by its best weight and the common prefix of its sequences, which go to `rest`. */
 static int normalize(determinizer *d, subset *s, element *rest) {
   string_tree *t = &d->strings;
   *rest = s->of[0];
@@ -251,7 +251,7 @@ static void enter(subset_table *t, int32_t entry, uint64_t hash) {
   *head = entry;
 }
 
-/* Enter the latest entry, in a larger table if need be. */
+/* Add the latest entry to the table, and enlarge the table if necessary. */
 static int enter_latest(subset_table *t) {
   int32_t latest = (int32_t)(t->entries.size - 1);
   if (!added(&t->next, 1)) return FAILED;
@@ -284,7 +284,7 @@ static int start_table(subset_table *t, size_t each) {
 
 /* -- output states and their arcs */
 
-/* The best final weight of the subset, if it is within the beam. */
+/* Set the final weight to the best of the subset, if that is within the beam. */
 static int set_final(determinizer *d, output_state *state) {
   const lattice *in = d->in;
   element best;
@@ -314,7 +314,7 @@ static int resolve(string_tree *t, candidate *c) {
   return c->made.string < 0 ? FAILED : YES;
 }
 
-/* Take up what an arc makes of an element: of those with a label and next state only the best stays. */
+/* Add the candidate of an element and an arc. For each label and target only the best is kept. */
 static int add_candidate(determinizer *d, const element *from, const arc *by) {
   float graph = from->graph + by->graph, acoustic = from->acoustic + by->acoustic;
   double cost = cost_of(graph, acoustic) + d->backward[by->target];
@@ -338,7 +338,7 @@ static int add_candidate(determinizer *d, const element *from, const arc *by) {
   }
   made.place = place;
   d->candidate_table[place] = (int32_t)d->candidates.size;
-  all[d->candidates.size++] = made; /* there is room for all */
+  all[d->candidates.size++] = made; /* memory was reserved before */
   return YES;
 }
 
@@ -348,7 +348,7 @@ static int by_label(const void *one, const void *other) {
   return by_state(&a->made, &b->made);
 }
 
-/* What all arcs with labels make of a subset, by label and next state. */
+/* The candidates of a subset and all arcs with labels, sorted by label and target. */
 static int find_candidates(determinizer *d, const subset *members) {
   int64_t count = 0;
   for (int64_t i = 0; i < members->size; i++) {
@@ -375,8 +375,8 @@ static int find_candidates(determinizer *d, const subset *members) {
   return YES;
 }
 
-/* Tasks are compared by cost alone. Of equal ones the heap, which moves as Python's heapq does,
-   takes the same first as C++'s priority_queue, so that states have Kaldi's numbers. */
+/* Tasks are compared by cost only. The heap works as Python's heapq and pops equal tasks in the same
+   order as C++'s priority_queue, so states get Kaldi's numbers. */
 static void move_up(task *heap, int64_t at, task moved) {
   for (; at > 0 && moved.cost < heap[(at - 1) >> 1].cost; at = (at - 1) >> 1)
     heap[at] = heap[(at - 1) >> 1];
@@ -403,7 +403,7 @@ static int plan_arc(determinizer *d, int32_t number, int64_t begin, int64_t end)
   for (int64_t i = begin; i < end; i++)
     if (all[i].cost < cost) cost = all[i].cost;
   cost += states_of(d)[number].forward_cost;
-  if (!(cost <= d->cutoff && cost < INFINITY)) return YES; /* with an endless beam, dead ends */
+  if (!(cost <= d->cutoff && cost < INFINITY)) return YES; /* dead ends, with an infinite beam */
   subset *members = new_subset(end - begin);
   task *place = room(&d->queue, 1);
   if (!members || !place) {
@@ -429,7 +429,7 @@ static int plan_arcs(determinizer *d, int32_t number) {
   return YES;
 }
 
-/* The output state of a subset in minimal form, which is taken over; FAILED if there is none. */
+/* The output state of a subset in minimal form. It takes ownership of the subset. FAILED: no memory. */
 static int32_t state_of_minimal(determinizer *d, subset *members, double forward_cost) {
   subset_table *t = &d->minimal;
   uint64_t hash = hash_of(members);
@@ -452,8 +452,8 @@ static int32_t state_of_minimal(determinizer *d, subset *members, double forward
   return plan_arcs(d, number) < 0 ? FAILED : number;
 }
 
-/* The output state of a normalized subset before closure, which is taken over; what its weight
-   leaves goes into `rest`. */
+/* The output state of a normalized subset before closure, of which it takes ownership. `rest` gets the
+   remaining weight. */
 static int32_t state_of_initial(determinizer *d, subset *s, double forward_cost, element *rest) {
   subset_table *t = &d->initial;
   uint64_t hash = hash_of(s);
@@ -485,7 +485,7 @@ static int32_t state_of_initial(determinizer *d, subset *s, double forward_cost,
 
 /* -- running */
 
-/* Make the arc of a task, and the state that it leads to if there is none yet. */
+/* Add the output arc of a task, and its target state if it is new. */
 static int do_task(determinizer *d, task t) {
   element weight, rest;
   if (normalize(d, t.members, &weight) < 0) {
@@ -506,13 +506,13 @@ static int do_task(determinizer *d, task t) {
   return YES;
 }
 
-/* Whether the limit is reached, with what Kaldi counts for an arc, an element and an id. */
+/* Whether the memory limit is reached, with Kaldi's sizes of an arc, an element and an id. */
 static int is_out_of_memory(const determinizer *d) {
   int64_t used = 32 * (d->arcs.size + d->num_finals) + 24 * d->num_elements + 48 * d->num_ids;
   return 0 < d->max_memory && d->max_memory < used;
 }
 
-/* Determinize; the beam that was reached goes into `reached`. */
+/* Determinize; `reached` gets the beam that was reached. */
 static int run_all(determinizer *d, double *reached) {
   *reached = d->beam;
   if (!d->in->num_states || d->best == INFINITY) return YES;
@@ -532,7 +532,7 @@ static int run_all(determinizer *d, double *reached) {
   return YES;
 }
 
-/* The cost of the best way from each state to the end. */
+/* Compute the cost of the best path from each state to the end. */
 static void find_backward_costs(determinizer *d) {
   const lattice *in = d->in;
   for (int64_t s = in->num_states - 1; s >= 0; s--) {
@@ -547,7 +547,7 @@ static void find_backward_costs(determinizer *d) {
   d->cutoff = d->best + d->beam;
 }
 
-/* The arcs with and without labels apart, in order. */
+/* Separate the arcs with labels from those without, in order. */
 static void split_arcs(determinizer *d) {
   const lattice *in = d->in;
   int64_t num_epsilon = 0, num_labelled = 0;
@@ -632,14 +632,14 @@ static int room_for_result(const determinizer *d, lattice *out) {
              ? YES : FAILED;
 }
 
-/* Write a sequence after the ones before it. */
+/* Append a sequence to the result. */
 static void put_string(const string_tree *t, lattice *out, int64_t number, int32_t string) {
   int64_t at = out->string_first[number] + nodes_of(t)[string].length;
   out->string_first[number + 1] = at;
   for (; string; string = nodes_of(t)[string].parent) out->ids[--at] = nodes_of(t)[string].id;
 }
 
-/* The arcs by state, those of a state in the order in which they were made. */
+/* Sort the arcs by state; a state's arcs stay in order of creation. */
 static int copy_result(const determinizer *d, lattice *out) {
   const output_arc *arcs = d->arcs.data;
   out->num_states = d->minimal.entries.size;
@@ -671,8 +671,8 @@ static int copy_result(const determinizer *d, lattice *out) {
   return YES;
 }
 
-/* Determinize `in`, whose states are in topological order, into `out`, which nn_free_lattice frees;
-   the beam that was reached before max_memory was used up goes into `reached`. */
+/* Determinize `in`, whose states are in topological order, into `out`, which nn_free_lattice frees.
+   `reached` gets the beam that was reached before max_memory was used up. */
 int nn_determinize(const lattice *in, double beam, double delta, int64_t max_memory, lattice *out, double *reached) {
   determinizer *d = calloc(1, sizeof *d);
   if (!d) return FAILED;
@@ -690,8 +690,8 @@ int nn_determinize(const lattice *in, double beam, double delta, int64_t max_mem
   return result < 0 ? FAILED : YES;
 }
 
-/* The states so that arcs lead forwards, as fst.depth_first.top_order has them, into `order` (N);
-   `next` (N) and `way` (N) are scratch memory. NO if there is a cycle. */
+/* `order` (N) gets the states in the topological order of fst.depth_first.top_order; `next` (N) and
+   `way` (N) are scratch memory. NO if there is a cycle. */
 int nn_top_order(int64_t num_states, const int64_t *first, const int32_t *targets, int64_t *next, int32_t *way,
                  int32_t *order) {
   int64_t left = num_states; /* states come off the way last to first */
@@ -705,7 +705,7 @@ int nn_top_order(int64_t num_states, const int64_t *first, const int32_t *target
       int32_t state = way[depth];
       if (next[state] == first[state + 1]) {
         order[--left] = state;
-        next[state] = INT64_MAX; /* done with */
+        next[state] = INT64_MAX; /* finished */
         depth--;
         continue;
       }

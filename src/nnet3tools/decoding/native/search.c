@@ -1,14 +1,14 @@
-/* Viterbi search with beams, as decoder.py and pruning.py do it and say why: the same tokens, links
-   and costs in the same order. */
+/* Viterbi search with beams. It creates the same tokens, links and costs, in the same order, as
+   decoder.py and pruning.py, which explain the algorithm. */
 
 typedef struct {
   int64_t num_states, start;
-  const float *finals;    /* (N) infinite where a state is not final */
+  const float *finals;    /* (N) infinite for a state that is not final */
   const int64_t *offsets; /* (N + 1) the arcs of state s are offsets[s] to offsets[s + 1] - 1 */
   const int32_t *ilabels, *nextstates; /* (A) a label of 0 reads no frame */
   const float *weights;
   const int32_t *pdfs;          /* by label */
-  const uint8_t *has_epsilon;   /* (N) whether some arc reads no frame */
+  const uint8_t *has_epsilon;   /* (N) whether a state has epsilon arcs */
 } search_graph;
 
 /* The struct `search_options` is declared by library.py, from the fields of SearchOptions. */
@@ -16,8 +16,8 @@ typedef struct {
 typedef struct { int32_t state; float cost; } token;
 typedef struct { int64_t arc; int32_t source, target; float acoustic; } way;
 
-/* After so many frames: the tokens in the order in which they were made, the links that lead to them
-   from the frame before, those between them, and what was added to acoustic costs. */
+/* The tokens after a frame, in order of creation, the links to them from the previous frame, the links
+   between them, and the number that was added to acoustic costs. */
 typedef struct {
   token *tokens;
   way *emitting, *epsilon;
@@ -28,14 +28,14 @@ typedef struct {
 typedef struct {
   const search_graph *graph;
   search_options options;
-  int64_t hash_size; /* which never shrinks, not even between utterances */
+  int64_t hash_size; /* as in Kaldi, it never shrinks */
   growing frames;    /* frame */
-  growing tokens, emitting, epsilon; /* token, way: of the frame that is being made */
+  growing tokens, emitting, epsilon; /* token, way: of the frame under construction */
   growing chain;     /* int32_t: the next token in the order of the hash table, -1 at its end */
   int32_t first_of_chain, last_of_chain;
-  int32_t *place;    /* (N) where in the frame a state is, if that token is its */
+  int32_t *place;    /* (N) number of a state's token; valid only if that token has this state */
   growing buckets;   /* int32_t: the last token of each bucket, or -1 */
-  growing waiting;   /* int32_t: tokens whose epsilon arcs are to be followed */
+  growing waiting;   /* int32_t: tokens whose epsilon arcs must still be followed */
   growing costs;     /* float */
   growing extra, extra_before; /* float: when pruning */
   growing numbers;   /* int32_t: when pruning */
@@ -47,14 +47,14 @@ static frame *frame_of(const search *s, int64_t number) { return (frame *)s->fra
 static frame *last_frame(const search *s) { return frame_of(s, s->frames.size - 1); }
 static token *new_tokens(const search *s) { return s->tokens.data; }
 
-/* -- tokens of the frame that is being made */
+/* -- tokens of the frame under construction */
 
 static int32_t find_token(const search *s, int32_t state) {
   int32_t at = s->place[state];
   return at < s->tokens.size && new_tokens(s)[at].state == state ? at : -1;
 }
 
-/* Put a token where Kaldi's hash list has it: after the others of its bucket, or at the end. */
+/* Insert a token where Kaldi's hash list has it: after its bucket's last token, or at the end. */
 static int chain_token(search *s, int32_t number, int32_t state) {
   int32_t *next = added(&s->chain, 1), *buckets = s->buckets.data;
   if (!next) return FAILED;
@@ -143,7 +143,7 @@ static int follow_epsilon(search *s, int32_t number, float limit) {
   return YES;
 }
 
-/* The links by epsilon arcs, with the costs of tokens as they are in the end. */
+/* Add the links by epsilon arcs, computed from the tokens' final costs. */
 static int link_epsilon(search *s, float limit) {
   const search_graph *graph = s->graph;
   for (int64_t i = 0; i < s->tokens.size; i++) {
@@ -157,7 +157,7 @@ static int link_epsilon(search *s, float limit) {
   return YES;
 }
 
-/* Add the tokens that epsilon arcs reach below the limit, the latest token's first. */
+/* Add the tokens that epsilon arcs reach below the limit; the latest token is followed first. */
 static int close_frame(search *s, float limit) {
   s->waiting.size = 0;
   for (int32_t at = s->first_of_chain; at >= 0; at = ((int32_t *)s->chain.data)[at]) {
@@ -175,7 +175,7 @@ static int close_frame(search *s, float limit) {
 
 /* -- arcs that read a frame */
 
-/* The element that would stand at `k` if the costs were sorted; they are moved about. */
+/* The k-th smallest cost (quickselect); reorders the costs. */
 static float kth_cost(float *costs, int64_t size, int64_t k) {
   for (int64_t low = 0, high = size - 1; low < high;) {
     float middle = costs[low + (high - low) / 2];
@@ -195,7 +195,7 @@ static float kth_cost(float *costs, int64_t size, int64_t k) {
   return costs[k];
 }
 
-/* The cost up to which tokens go on; the beam for what becomes of them goes into `beam`. */
+/* The cost limit for tokens of this frame; `beam` gets the beam for the next frame. */
 static float find_cutoff(search *s, const frame *f, float best, float *beam) {
   const search_options *o = &s->options;
   float *costs = s->costs.data, within = best + o->beam;
@@ -218,7 +218,7 @@ static float find_cutoff(search *s, const frame *f, float best, float *beam) {
   return within;
 }
 
-/* The order of the last frame's tokens is that of the chain, which is copied to `waiting`. */
+/* Copy the chain, which has the order of the last frame's tokens, to `waiting`. */
 static int copy_chain(search *s) {
   s->waiting.size = 0;
   int32_t *order = added(&s->waiting, s->chain.size);
@@ -227,7 +227,7 @@ static int copy_chain(search *s) {
   return YES;
 }
 
-/* The cost of the best way on from a state with this cost, added up in Kaldi's order. */
+/* The cost of the cheapest continuation from a state by one arc, summed in Kaldi's order. */
 static float first_limit(const search *s, int32_t state, float best, float beam, const float *loglikes) {
   const search_graph *graph = s->graph;
   float limit = INFINITY;
@@ -239,7 +239,7 @@ static float first_limit(const search *s, int32_t state, float best, float beam,
   return limit + beam;
 }
 
-/* Follow a token's arcs; what is too expensive by the best way so far is not. */
+/* Follow a token's arcs, except those that are too expensive compared with the best path so far. */
 static int follow_emitting(search *s, token from, int32_t number, float best, float beam, const float *loglikes, float *limit) {
   const search_graph *graph = s->graph;
   for (int64_t arc = graph->offsets[from.state]; arc < graph->offsets[from.state + 1]; arc++) {
@@ -279,23 +279,23 @@ static int next_frame(search *s, const float *loglikes) {
   return result < 0 ? result : end_frame(s, -best.cost);
 }
 
-/* -- pruning: forgetting what is on no path within a beam of the best one */
+/* -- pruning of tokens and links that are on no path within a beam of the best path */
 
 static float detour(const way *w, const token *sources, const token *targets, const float *weights) {
   return sources[w->source].cost + w->acoustic + weights[w->arc] - targets[w->target].cost;
 }
 
-/* How much more a way costs than the best path, given what its end does; infinite out of the beam, as
-   most ends are, where nobody goes. */
+/* The extra cost of a link, given the extra cost of its target: the cost of the best path through it
+   minus that of the best path. It is infinite outside the beam. */
 static float way_extra(const way *w, float after, float beam, const token *sources, const token *targets, const float *weights) {
   if (!(after <= beam)) return INFINITY;
   float extra = after + detour(w, sources, targets, weights);
   return extra < 0.0f ? 0.0f : extra <= beam ? extra : INFINITY;
 }
 
-/* Extra costs of a frame's tokens when epsilon links are ways on, too. No link makes a path cheaper than
-   the tokens' costs say, so every order ends at the same numbers. Sources are in order: from the last
-   link to the first once is enough unless links lead back to earlier tokens; then to and fro. */
+/* Update the extra costs of a frame's tokens by its epsilon links. No link makes a path cheaper than the
+   tokens' costs, so the result does not depend on the order. Links are sorted by source: one pass from
+   the last link to the first suffices, unless links lead back to earlier tokens. */
 static void lower_by_epsilon(const search *s, const frame *f, float *extra) {
   int changed = YES, leads_back = NO;
   for (int64_t pass = 0; changed && (!pass || leads_back); pass++) {
@@ -312,7 +312,7 @@ static void lower_by_epsilon(const search *s, const frame *f, float *extra) {
   }
 }
 
-/* Keep what is within the beam, and lower the extra costs of the frame before by its links. */
+/* Keep the links within the beam, and lower the extra costs of the previous frame by them. */
 static int keep_ways(const search *s, frame *f, const frame *before, const float *extra, float *extra_before) {
   const float *weights = s->graph->weights, beam = s->options.lattice_beam;
   int64_t kept = 0;
@@ -335,7 +335,7 @@ static int keep_ways(const search *s, frame *f, const frame *before, const float
   return changed;
 }
 
-/* Keep the tokens within the beam; links are renumbered, those that lead out of the frame as well. */
+/* Keep the tokens within the beam, and renumber the links from and to the frame. */
 static int keep_tokens(const search *s, frame *f, frame *later, const float *extra, int32_t *numbers) {
   int32_t kept = 0;
   for (int64_t i = 0; i < f->num_tokens; i++) {
@@ -392,7 +392,7 @@ static float *extra_of_last(search *s) {
   return extra;
 }
 
-/* -- what Python calls */
+/* -- functions that Python calls */
 
 static void forget_frames(search *s) {
   for (int64_t i = 0; i < s->frames.size; i++) {
@@ -438,7 +438,7 @@ int nn_search_start(search *s) {
   return result < 0 ? result : end_frame(s, 0.0f);
 }
 
-/* Go on by `num_frames` rows of log-likelihoods. */
+/* Decode `num_frames` further frames, given rows of log-likelihoods. */
 int nn_search_advance(search *s, const float *loglikes, int64_t num_frames, int64_t num_columns) {
   for (int64_t i = 0; i < num_frames; i++, loglikes += num_columns) {
     int64_t done = s->frames.size - 1;
@@ -457,7 +457,7 @@ static int has_final(const search *s) {
   return NO;
 }
 
-/* Prune for good, given whether paths must end in final states if some have been reached. */
+/* Prune all frames. With use_final, paths end in final states if one has been reached. */
 int nn_search_finish(search *s, int use_final) {
   const frame *f = last_frame(s);
   float *extra = extra_of_last(s), best = INFINITY;
@@ -471,7 +471,7 @@ int nn_search_finish(search *s, int use_final) {
   return prune_frames(s, 0);
 }
 
-/* The frames, all tokens and links, the last frame's tokens, and whether a final state is reached. */
+/* Numbers of frames, tokens, links of both kinds and last tokens; whether a final state is reached. */
 void nn_search_sizes(const search *s, int64_t *sizes) {
   memset(sizes, 0, 6 * sizeof *sizes);
   for (int64_t i = 0; i < s->frames.size; i++) {
@@ -496,7 +496,7 @@ static void export_ways(const way *ways, int64_t count, int64_t sources, int64_t
   }
 }
 
-/* Fill arrays of these sizes, tokens counted over all frames. */
+/* Fill arrays of these sizes; tokens are numbered over all frames. */
 void nn_search_export(const search *s, int64_t *num_tokens, int32_t *last_states, way_arrays *emitting, way_arrays *epsilon) {
   int64_t first = 0, before = 0;
   for (int64_t i = 0; i < s->frames.size; i++) {

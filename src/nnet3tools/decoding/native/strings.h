@@ -1,4 +1,4 @@
-/* Sequences of transition ids as a tree in which each occurs once: they are equal if their nodes are. */
+/* Sequences of transition ids as a tree with one node for each: equal sequences have equal nodes. */
 
 typedef struct { int32_t parent, id, length; } string_node;
 
@@ -45,7 +45,7 @@ static int start_strings(string_tree *t) {
   return YES;
 }
 
-/* The sequence with one more id, or FAILED. */
+/* The sequence followed by one id, or FAILED. */
 static int32_t with_id(string_tree *t, int32_t string, int32_t id) {
   int64_t place = string_place(t, string, id);
   if (t->table[place] >= 0) return t->table[place];
@@ -64,7 +64,7 @@ static int32_t with_ids(string_tree *t, int32_t string, const int32_t *ids, int6
   return string;
 }
 
-/* The ids after the first `begin` ones, in the tree's scratch memory. */
+/* The ids from number `begin` on, in the tree's scratch memory. */
 static const int32_t *ids_after(string_tree *t, int32_t string, int32_t begin) {
   const string_node *node = nodes_of(t) + string;
   int32_t count = node->length - begin;
@@ -79,8 +79,8 @@ static int32_t cut_to(const string_tree *t, int32_t string, int32_t length) {
   return string;
 }
 
-/* Whether of equally good ways that with the first sequence is taken: of two different ones the
-   shorter, or that with the greater id where they part. */
+/* Whether the first of two sequences with equal weights is preferred: the shorter one, or the one with the
+   greater id at the first difference. */
 static int is_preferred(const string_tree *t, int32_t one, int32_t other) {
   const string_node *nodes = nodes_of(t);
   if (nodes[one].length != nodes[other].length) return nodes[one].length < nodes[other].length;

@@ -1,17 +1,17 @@
-/* The queues of Kaldi's graph search, as queue_search.QueueSearch goes through them: how many cindexes
-   there are after each hop. What a cindex depends on comes from the builder's rows, and from Python
-   (`ask`) for cindexes that the builder had no need to look at. */
+/* A replay of Kaldi's graph search, as queue_search.QueueSearch: the number of cindexes after each hop.
+   Dependencies come from the builder's rows, and from Python (`ask`) for cindexes that the builder did
+   not explore. */
 
-enum { STOPPED = -2, DONE = 0 }; /* beside FAILED, for want of memory; STOPPED by an error in Python */
+enum { STOPPED = -2, DONE = 0 }; /* FAILED: memory ran out; STOPPED: an error in Python */
 enum { UNKNOWN, COMPUTABLE, NOT_COMPUTABLE };
-enum { INPUT, NEEDS_ALL, BY_TABLE, BY_ASKING };  /* how a node's cindexes are judged */
+enum { INPUT, NEEDS_ALL, BY_TABLE, BY_ASKING };  /* how to decide whether a node's cindexes are computable */
 
-/* Rows of dependencies of some cindexes, -1 for none; whoever asked keeps the arrays. */
+/* Dependencies of cindexes, rows padded with -1. NativeSearch keeps the arrays alive. */
 typedef struct {
   int64_t num_asked, width;
   const int32_t *asked, *rows;
-  int64_t num_cindexes;     /* there are now, those that the rows have new among them */
-  const int32_t *new_nodes; /* the nodes of these */
+  int64_t num_cindexes;     /* number of cindexes, including new ones in the rows */
+  const int32_t *new_nodes; /* nodes of the new cindexes */
 } answer;
 
 typedef struct {
@@ -20,17 +20,17 @@ typedef struct {
   const uint8_t *is_input;      /* by cindex */
   const int32_t *outputs;
   const int64_t *kinds;         /* by node */
-  const int32_t *const *rows;   /* by node its dependencies, slot by slot */
-  const int64_t *widths;        /* by node the length of its rows */
-  const uint8_t *const *tables; /* by node whether it is computable, by bits of what is available */
-  int64_t (*ask)(int32_t cindex, answer *found); /* rows of this cindex, and of others; < 0: an error */
-  /* Whether a cindex can be computed from what is available of its row; < 0: an error. */
+  const int32_t *const *rows;   /* by node, the dependencies at each slot */
+  const int64_t *widths;        /* by node, the width of its rows */
+  const uint8_t *const *tables; /* by node, whether a cindex is computable, by the bits of its available leaves */
+  int64_t (*ask)(int32_t cindex, answer *found); /* rows of this cindex and of others; < 0: an error */
+  /* Whether a cindex can be computed from the available dependencies of its row; < 0: an error. */
   int64_t (*can)(int32_t cindex, const int32_t *row, const uint8_t *available, int64_t width);
 } graph;
 
 typedef struct {
   const int32_t *row;
-  int32_t width; /* of its row; -1: not known yet */
+  int32_t width; /* width of its row; -1: not known yet */
   int32_t node, first_user, last_user, first_needed, num_needed, usable, met;
   uint8_t status, queued, known, explored;
 } cindex_facts;
@@ -40,7 +40,7 @@ typedef struct { int32_t user, next; } use;
 typedef struct {
   const graph *g;
   growing all;    /* cindex_facts by cindex */
-  growing uses;   /* lists of users, in the order in which they came */
+  growing uses;   /* lists of users in order of discovery */
   growing needed; /* rows without -1 and repetitions */
   growing queue, next, stack;
   growing available;
@@ -82,13 +82,13 @@ static int64_t discover(search *s, int32_t cindex) {
   return push(s, cindex);
 }
 
-/* -- usable counts: how many that are wanted want it. Recurrences are deep: a stack by hand. */
+/* -- usable counts: the number of usable users; with an explicit stack, because recurrences are deep */
 
 static int64_t enter_up(search *s, int32_t cindex) {
   cindex_facts *f = facts_of(s, cindex);
   if (++f->usable != 1 || f->status == NOT_COMPUTABLE) return DONE;
   TRY(add(&s->stack, cindex));
-  return add(&s->stack, 0); /* how many of its dependencies have been entered */
+  return add(&s->stack, 0); /* number of its dependencies visited so far */
 }
 
 static int64_t count_up(search *s, int32_t cindex) {
@@ -179,10 +179,10 @@ static int64_t explore(search *s, int32_t cindex) {
   return push(s, cindex);
 }
 
-/* Whether it can be computed from what is computable, and perhaps from what may still be. */
+/* Its status, given the status of its dependencies. */
 static int64_t can(search *s, int32_t cindex, int with_unknown) {
   const cindex_facts *f = facts_of(s, cindex);
-  uint8_t *available = room(&s->available, f->width); /* nothing else is in there */
+  uint8_t *available = room(&s->available, f->width); /* the buffer has no other user */
   if (!available) return FAILED;
   uint64_t bits = 0;
   for (int32_t i = 0; i < f->width; i++) {
@@ -227,7 +227,7 @@ static int64_t decide(search *s, int32_t cindex) {
   return status == NOT_COMPUTABLE ? count_needed_down(s, cindex) : DONE;
 }
 
-/* The whole queue, last in first out; cindexes queued meanwhile wait. */
+/* Process the queue, last in first out. Cindexes queued during the hop wait for the next one. */
 static int64_t hop(search *s) {
   for (int64_t i = s->queue.size - 1; i >= 0; i--) {
     int32_t cindex = at(&s->queue, i);
@@ -276,8 +276,8 @@ static int64_t run(search *s, int64_t *sizes) {
   return hops;
 }
 
-/* The number of hops until the queue is empty, or max_hops; the number of cindexes after each goes into
-   `sizes` (max_hops). FAILED or STOPPED if something went wrong. */
+/* Run hops until the queue is empty, or max_hops, and return their number; `sizes` (max_hops) gets the
+   number of cindexes after each hop. FAILED or STOPPED after an error. */
 int64_t nn_queue_search(const graph *g, int64_t *sizes) {
   search s = {.g = g, .all.each = sizeof(cindex_facts), .uses.each = sizeof(use), .available.each = 1};
   s.needed.each = s.queue.each = s.next.each = s.stack.each = sizeof(int32_t);
