@@ -47,6 +47,8 @@ class CudaFunction:
     indexes: tuple[str, ...]
     arrays: dict[str, str]
     """Name -> element type."""
+    written: tuple[str, ...]
+    """Names of the arrays whose element type is not const."""
     numbers: dict[str, str]
     """Name -> type."""
     body: str
@@ -59,16 +61,16 @@ class CudaFunction:
         """The bound kernel that runs the function for every point of a space of this shape.
 
         `operands` are arrays and numbers by their names in the function, `reads` and `writes`
-        arrays that it knows by address only.
+        arrays whose addresses the function finds in other arrays.
         """
         return grid_step(
             self.name, self._space(space), self._arrays(operands), self._text(words or {}),
-            reads=reads, writes=writes, **self._numbers(operands),
+            self.written, reads=reads, writes=writes, **self._numbers(operands),
         )  # fmt: skip
 
     def by_blocks(
-        self, space: Shape, length: int, *, writes: Sequence[Array] = (),
-        words: Mapping[str, object] | None = None, most_threads: int = 256, **operands: Any,
+        self, space: Shape, length: int, *, words: Mapping[str, object] | None = None,
+        most_threads: int = 256, **operands: Any,
     ) -> Callable[[], None]:  # fmt: skip
         """The bound kernel that runs the function by a block of threads for every point.
 
@@ -76,7 +78,7 @@ class CudaFunction:
         """
         return block_step(
             self.name, self._space(space), length, self._arrays(operands), self._text(words or {}),
-            writes=writes, most_threads=most_threads, **self._numbers(operands),
+            self.written, most_threads=most_threads, **self._numbers(operands),
         )  # fmt: skip
 
     def _space(self, shape: Shape) -> Mapping[str, int]:
@@ -112,16 +114,19 @@ def cuda_functions(module: str) -> dict[str, CudaFunction]:
         indexes: list[str] = []
         arrays: dict[str, str] = {}
         numbers: dict[str, str] = {}
+        written = []
         for parameter in re.split(r",\s*(?![^<]*>)", parameters.strip()):
             kind, _, variable = parameter.rpartition(" ")
             if array := _ARRAY.fullmatch(kind):
                 arrays[variable] = array[1] or array[2]
+                if "const " not in kind:
+                    written.append(variable)
             elif arrays:
                 numbers[variable] = kind
             else:
                 indexes.append(variable)
         found[name] = CudaFunction(
-            name, tuple(indexes), arrays, numbers, _with_brackets(body, arrays)
+            name, tuple(indexes), arrays, tuple(written), numbers, _with_brackets(body, arrays)
         )
     return found
 

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from nnet3tools.tensor.cuda.launch import THREADS, block_of, grid_for
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.operands import element_strides
 
-__all__ = ["block_step", "grid_step", "last_axis", "space_of"]
+__all__ = ["block_step", "grid_step", "last_axis"]
 
 _NAMES = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
@@ -90,37 +90,22 @@ def _source(
 _sources: dict[Any, tuple[str, str]] = {}
 
 
-_ASSIGNED = re.compile(r"\s*(?:[-+*]?=)(?!=)")
-
-
-def _accesses(body: str, name: str) -> list[tuple[str, bool]]:
-    """The index lists by which a body goes to an array, and whether it assigns there."""
-    found = []
-    for match in re.finditer(rf"\b{name}\[\[", body):
-        end, depth = match.end(), 1
-        while depth:
-            close, inner = body.index("]]", end), body.find("[[", end)
-            nested = 0 <= inner < close
-            depth, end = depth + (1 if nested else -1), (inner if nested else close) + 2
-        assigned = _ASSIGNED.match(body, end) is not None
-        found.append((body[match.end() : end - 2].replace(" ", ""), assigned))
-    return found
-
-
 @functools.cache
-def _uses(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> tuple[set[str], set[str]]:
-    """Names of the arrays that a body assigns to, and of those that it uses by `space` only."""
-    uses = {name: _accesses(body, name) for name in names}
-    own = ",".join(space)
-    return (
-        {name for name, found in uses.items() if any(assigned for _, assigned in found)},
-        {name for name, found in uses.items() if all(indexes == own for indexes, _ in found)},
-    )
+def _pointwise(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> set[str]:
+    """Names of the arrays that a body accesses at the point of the space only."""
+    own = r"\s*,\s*".join(space)
+    return {
+        name
+        for name in names
+        if len(re.findall(rf"\b{name}\[\[", body))
+        == len(re.findall(rf"\b{name}\[\[\s*{own}\s*\]\]", body))
+    }
 
 
 def _bind(
     what: str, space: Mapping[str, int], arrays: Mapping[str, Array], numbers: Mapping[str, Any],
-    body: str, threads: int, reads: Sequence[Array], writes: Sequence[Array],
+    body: str, threads: int, written: Collection[str], reads: Sequence[Array],
+    writes: Sequence[Array],
 ) -> Callable[[], None]:  # fmt: skip
     if 0 in space.values():
         return lambda: None
@@ -137,7 +122,6 @@ def _bind(
         args += [np.uint64(pointer(array)), *map(np.int64, element_strides(array))]
     args += numbers.values()
     sizes = tuple(space.values())
-    assigned, own = _uses(body, tuple(space), tuple(arrays))
     options: dict[str, Any] = {}
     if threads:
         grid, block = (min(math.prod(sizes), 1 << 20), 1, 1), (threads, 1, 1)
@@ -146,40 +130,39 @@ def _bind(
         rows = math.prod(sizes[:-1])
         grid, block = grid_for(sizes[-1], rows, device.num_processors)
         options["space"] = sizes[-1], rows, 1
+        own = _pointwise(body, tuple(space), tuple(arrays))
         elsewhere = {id(a) for n, a in arrays.items() if n not in own or a.shape != sizes}
         options["points"] = [a for a in arrays.values() if id(a) not in elsewhere]
     return Launch(
         device.kernel(*found), *found, grid, block, args, [*arrays.values(), *reads],
-        [*(arrays[name] for name in assigned), *writes], **options,
+        [*(arrays[name] for name in written), *writes], **options,
     )  # fmt: skip
 
 
 def grid_step(
-    what: str, space: Mapping[str, int], arrays: Mapping[str, Array], body: str, *,
-    reads: Sequence[Array] = (), writes: Sequence[Array] = (), **numbers: Any,
+    what: str, space: Mapping[str, int], arrays: Mapping[str, Array], body: str,
+    written: Collection[str], *, reads: Sequence[Array] = (), writes: Sequence[Array] = (),
+    **numbers: Any,
 ) -> Callable[[], None]:  # fmt: skip
     """The bound kernel that runs the body for every point of `space`, index name -> size.
 
-    The last index goes the fastest. `numbers` are NumPy scalars, known to the body by name.
-    `reads` and `writes` are arrays that the body knows by address only.
+    The last index varies fastest. The body writes to the arrays named `written`. `numbers` are
+    NumPy scalars by the names that the body uses. `reads` and `writes` are arrays whose addresses
+    the body finds in other arrays.
     """
-    return _bind(what, space, arrays, numbers, body, 0, reads, writes)
+    return _bind(what, space, arrays, numbers, body, 0, written, reads, writes)
 
 
 def block_step(
-    what: str, space: Mapping[str, int], length: int, arrays: Mapping[str, Array], body: str, *,
-    writes: Sequence[Array] = (), most_threads: int = THREADS, **numbers: Any,
+    what: str, space: Mapping[str, int], length: int, arrays: Mapping[str, Array], body: str,
+    written: Collection[str], *, most_threads: int = THREADS, **numbers: Any,
 ) -> Callable[[], None]:  # fmt: skip
     """The bound kernel that runs the body by a block of threads for every point.
 
-    `length` is the work of a block, a power of two of threads. `writes` are arrays that the body
-    knows by address only.
+    `length` is the number of elements that a block works on. The other arguments are as above.
     """
     threads = block_of(length, most_threads)
-    return _bind(what, space, arrays, numbers, body, threads, (), writes)
-
-
-_INDEXES = "abck"
+    return _bind(what, space, arrays, numbers, body, threads, written, (), ())
 
 
 def last_axis(array: Array, axis: int) -> Array:
@@ -190,8 +173,3 @@ def last_axis(array: Array, axis: int) -> Array:
     order = [*(i for i in range(array.ndim) if i != axis), axis]
     moved = array.transpose(order)
     return moved[(None,) * (4 - array.ndim)] if array.ndim < 4 else moved
-
-
-def space_of(array: Array) -> dict[str, int]:
-    """Index names of an array with four axes, and their sizes."""
-    return dict(zip(_INDEXES, array.shape, strict=True))

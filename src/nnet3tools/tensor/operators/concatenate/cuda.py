@@ -50,7 +50,10 @@ def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -
     arrays = {"whole": whole, **{f"part{i}": p for i, p in enumerate(parts)}}
     numbers: dict[str, Any] = {f"end{i}": np.int64(end) for i, end in enumerate(ends)}
     space = dict(zip(names, whole.shape, strict=True))
-    return grid_step(what, space, arrays, f"      {body}", **numbers)
+    written = (
+        ["whole"] if assign.startswith("whole") else [name for name in arrays if name != "whole"]
+    )
+    return grid_step(what, space, arrays, f"      {body}", written, **numbers)
 
 
 def _bind(what: str, whole: Array, parts: Sequence[Array], axis: int, assign: str) -> Step:

@@ -71,8 +71,8 @@ def numerator(
             "output": output, "ints": ints, "costs": costs, "alpha": both[0], "totals": totals,
             "columns": output.shape[1],
         }  # fmt: skip
-        _by_blocks("numerator", packed, writes=[both[0]], **arrays)()
+        _by_blocks("numerator", packed, **arrays)()
         if deriv is not None:
             arrays |= {"beta": both[1], "deriv": deriv, "weight": weight}
-            _by_blocks("numerator_back", packed, writes=[both[1]], **arrays)()
+            _by_blocks("numerator_back", packed, **arrays)()
         _column_sums(results, totals[:, None])
