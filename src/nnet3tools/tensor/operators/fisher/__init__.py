@@ -1,14 +1,13 @@
 """The small dense part of online natural gradient: eigenvalues, floors and the new estimate.
 
 nnet/natural_gradient.py has the paper and the notation: F = R^T D R + rho I estimates the Fisher
-matrix of D-dimensional rows, and W = E^1/2 R is kept instead of R. What is R x R or a vector of R
-elements is done here, in float64; on the host by the functions below, which are the operators'
-NumPy implementations, too, on a GPU by one block of threads for each estimate, so that nobody waits
-for the device (cuda/fisher_step.cuh states the formulas again, as there is no LAPACK).
-There the products of all estimates are one kernel, and so are all new estimates.
+matrix of D-dimensional rows, and W = E^1/2 R is stored instead of R. These operators compute the
+R x R matrices and the vectors of R elements, in float64. On a GPU one block of threads works on
+each estimate, so the host does not wait for the device (fisher_step.cuh states the formulas again,
+as there is no LAPACK). The products of all estimates are one kernel, and so are all updates.
 
 `numbers` (3,) float64 holds rho at RHO; at DOUBTFUL whether the rows of R may have lost their
-orthogonality; at DIVERGED how often there was infinity or NaN in the products.
+orthogonality; at DIVERGED the number of minibatches whose products had infinity or NaN.
 """
 
 from __future__ import annotations
@@ -61,24 +60,22 @@ _add_scaled_rows = element("_1 += _2 * _3")
 
 
 def norm_ratio(before: float, after: float) -> float:
-    """sqrt(before / after), of squared norms; 1 where there is nothing to compare.
-
-    Where they are on a device only, so is the result.
-    """
+    """sqrt(before / after) for squared norms, 1 if either is 0; a Number if they are Numbers."""
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
     return before.mapped(_ratio, after)
 
 
 _MUCH_LEFT = 0.02
-"""Where less is left of a squared norm, a difference of squared norms has not four digits."""
+"""Part of a squared norm below which a difference has fewer than four digits."""
 
 
 @operator(writes=())
 def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """The squared norm of X - H W with H = X W^T; X has the columns of `parts`, and norm `before`.
+    """The squared norm of X - H W with H = X W^T; X has the columns of `parts`, |X|^2 = before.
 
-    By |X|^2 - 2 |H|^2 + tr(H^T H W W^T), products as small as the rank, unless little is left.
+    It is |X|^2 - 2 |H|^2 + tr(H^T H W W^T), which needs small products only, unless that has lost
+    too many digits.
     """
     gram = (h.T @ h).astype(np.float64)
     after = before + float((gram * (w @ w.T)).sum()) - 2.0 * float(np.trace(gram))
@@ -86,7 +83,7 @@ def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> 
 
 
 def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> float:
-    """The same by subtraction, some rows at a time."""
+    """The squared norm of X - H W by subtraction, for blocks of rows."""
     total, begin = 0.0, 0
     for part in parts:
         end = begin + part.shape[1]
@@ -105,7 +102,7 @@ def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
 
 @operator(writes=("products",))
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """K = J J^T and L = H^T H = W J^T (2, R, R) of each estimate, with J and W (R, D)."""
+    """Set products (2, R, R) of each estimate to J J^T and H^T H = W J^T; J and W (R, D)."""
     for (k, l), one, other in zip(products, j, w, strict=True):  # noqa: E741
         prod(k, one, one, trans_b=True)
         prod(l, other, one, trans_b=True)
@@ -116,9 +113,9 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """W = A (J + diag(coefficients) W) of each estimate; J has been of use then.
+    """Set W of each estimate to A (J + diag(coefficients) W), A = transform; J is overwritten.
 
-    On a GPU W stays where the coefficients are 0, which says that the products were not finite.
+    On a GPU W stays if the coefficients are 0: the products were not finite.
     """
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         _add_scaled_rows(one, numbers, new)
@@ -135,13 +132,13 @@ def fisher_step(
     trace: Sequence[float],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:
-    """Estimates after a minibatch X (num_rows x dim) for each, in place: d (R,), numbers.
+    """Update each estimate, d (R,) and numbers, with its minibatch X (num_rows x dim).
 
     `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X X^T);
-    settings are eta (how much of the new scatter goes in), num_rows, alpha, dim. W_{t+1} =
+    settings are eta (the weight of the new scatter), num_rows, alpha, dim. W_{t+1} =
     A (J + diag(coefficients) W_t) with `transform` (R, R) = A and `coefficients` (R, 1). Where the
-    products are not finite nothing is changed but numbers[DIVERGED] (and, on a GPU, transform and
-    coefficients, which are 0 then).
+    products are not finite, only numbers[DIVERGED] changes (on a GPU also transform and
+    coefficients, which become 0).
     """
     states = zip(d, numbers, transform, coefficients, products, trace, settings, strict=True)
     for *arrays, options in states:
@@ -238,7 +235,7 @@ def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
 
 @operator(writes=(), types=("float64",))
 def check_finite(numbers: Array) -> None:
-    """DivergedError on the host if an estimate met infinity or NaN; a GPU does not wait to look."""
+    """Raise DivergedError if an estimate met infinity or NaN; on a GPU do nothing (no waiting)."""
     if numbers[DIVERGED]:
         raise DivergedError(
             "natural gradient met infinity or NaN in the derivatives or activations: the "

@@ -1,4 +1,4 @@
-"""Online natural gradient's small dense part on CUDA: see tensor/fisher.py.
+"""Online natural gradient's small dense part on CUDA (formulas: __init__.py).
 
 Each kernel works on all estimates at once; a block of threads on one, on a tile of its products or
 on some of its columns. The symmetric eigenvalue problem is solved by Jacobi's method in float64:
@@ -34,15 +34,15 @@ from nnet3tools.tensor.registry import implements
 
 _THREADS = 256
 _TILE, _CHUNK = 40, 256
-"""Rows and columns of a product that a block makes; elements of each sum (row_products.cuh)."""
+"""Rows and columns of a block's tile; elements that it adds up (row_products.cuh)."""
 _MOST_THREADS = 1024
 _MOST_COLUMNS, _COLUMN_BYTES = 32, 40 << 10
-"""Columns of a new estimate that a block makes, and their shared memory."""
+"""Limits for the columns of a new estimate in a block, and for their shared memory."""
 
 
 @functools.cache
 def _source(name: str, **words: int) -> tuple[str, str]:
-    """Source and name of the kernel in a file, in which some words stand for numbers."""
+    """Source and name of the kernel in a .cuh file, with words replaced by numbers."""
     text = (Path(__file__).parent / f"{name}.cuh").read_text()
     for word, number in words.items():
         text = text.replace(word, str(number))
@@ -50,7 +50,7 @@ def _source(name: str, **words: int) -> tuple[str, str]:
 
 
 def _rows(array: Array) -> tuple[int, int]:
-    """Where a matrix begins, and elements from row to row; its rows have no gaps."""
+    """Address and row stride (elements) of a matrix; ProgramError if its rows have gaps."""
     rows, columns = element_strides(array)
     if columns != 1 and array.shape[1] != 1:
         raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
@@ -58,7 +58,7 @@ def _rows(array: Array) -> tuple[int, int]:
 
 
 def _address(array: Array) -> int:
-    """Where an array begins that has no gaps."""
+    """The address of an array; ProgramError if it has gaps."""
     if not array.flags.c_contiguous:
         raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
     return pointer(array)
@@ -72,7 +72,7 @@ def _launch(
     kernel: tuple[str, str], grid: tuple[int, int], threads: int, tables: Sequence[Array],
     reads: Iterable[Array], writes: Iterable[Array], shared_bytes: int = 0,
 ) -> None:  # fmt: skip
-    """A kernel whose arguments are tables of addresses and numbers."""
+    """Launch a kernel whose arguments are tables of addresses and numbers."""
     written = list(writes)
     Launch(
         get_device().kernel(*kernel, shared_bytes), *kernel, (*grid, 1), (threads, 1, 1),
@@ -81,18 +81,18 @@ def _launch(
 
 
 class _Products:
-    """Products A B^T of rows, each for an estimate, as one kernel's table."""
+    """Products A B^T of the rows of matrices, one or two for each estimate, as one kernel."""
 
     def __init__(self) -> None:
         self._rows: list[list[int]] = []
         self._sums: list[int] = []
-        """For each the number of its partial sums, which the others' follow."""
+        """By product: the number of its partial sums."""
         self._tickets: list[int] = []
         self._blocks = 1
         self._arrays: list[Array] = []
 
     def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
-        """One with its result at an address, unless there is 0 at the address `wanted`."""
+        """Add a product with its result at address `out`; it is skipped if *wanted is 0."""
         (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
         (rows, dim), columns = a.shape, len(b)
         tiles = -(-rows // _TILE) * -(-columns // _TILE)
@@ -104,7 +104,7 @@ class _Products:
         self._arrays += [a, b]
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
-        """All of them; what else is read, and the results."""
+        """Launch all products; `reads` are other arrays that are read, `writes` the results."""
         partial, tickets = self._memory()
         sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
         for row, first, place in zip(self._rows, sums, places, strict=False):
@@ -115,7 +115,7 @@ class _Products:
         _launch(kernel, grid, _THREADS, tables, [*self._arrays, *reads], written)
 
     def _memory(self) -> tuple[Array, Array]:
-        """For partial sums, and tickets."""
+        """(partial sums, tickets) for all products."""
         key = tuple(map(tuple, self._rows))
         return _kept(
             ("products", *key),
@@ -127,14 +127,14 @@ class _Products:
 
 
 _memory: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
-"""Device -> what `_kept` gives; a captured graph keeps what it was captured with."""
+"""Device -> key -> memory of `_kept`. A captured graph has references of its own."""
 _MOST_MEMORY = 256
 
 
 def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Memory of an update, the same each time for the same estimates, as tables then are the same.
+    """The memory of an update by key: the same at each update, so that tables are the same, too.
 
-    Not scratch memory, which what runs beside an update may use.
+    It is not scratch memory, which work on other streams may use.
     """
     known = _memory.setdefault(get_device(), {})
     if key not in known:
@@ -146,7 +146,7 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 @implements("fisher_products", "cupy")
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """In float32, whatever --gpu-math says; sums of a tile's elements are in order."""
+    """Compute them in float32 for every --gpu-math; terms are added in a fixed order."""
     all_of_them = _Products()
     for out, one, other in zip(products, j, w, strict=True):
         all_of_them.add(_address(out), one, one)
@@ -159,7 +159,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """In float32; a column of the new estimate depends on that column of the old one only."""
+    """Compute it in float32, column by column; no column depends on another one."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
@@ -182,7 +182,7 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """The matrix whose columns become eigenvectors lies in shared memory if a block may have it."""
+    """Launch one kernel; the matrix of eigenvectors is in shared memory if it fits there."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
     columns, lanes = -(-rank // 4) * 4, _lanes(rank)
@@ -207,7 +207,7 @@ def fisher_step(
 _MOST_OF_HALF_A_WARP = 128
 """The largest rank at which half a warp has four columns in registers."""
 _SMALL_ARRAYS = 8
-"""At most so many float64 a row of the matrix are in shared memory besides."""
+"""Other float64 numbers in shared memory for each row of the matrix, at most."""
 _SMALL_TURN = 1e-10
 """Squared cosine between columns below which one more sweep would not show in float32."""
 
@@ -218,12 +218,12 @@ def _lanes(rank: int) -> int:
 
 
 def _step_threads(rank: int) -> int:
-    """Enough for each four columns to have theirs, if they can have many registers."""
+    """Threads of a block: lanes for all groups of four columns, at most 512."""
     return 32 * min(16, -(-rank // 4 * _lanes(rank) // 32))
 
 
 def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
-    """Source and name of the kernel for ranks up to this one."""
+    """Source and name of the kernel for ranks up to `rank`."""
     text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
     text = text.replace("THREADS", str(_step_threads(rank))).replace("LANES", str(_lanes(rank)))
     return text, name
@@ -231,12 +231,12 @@ def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
 
 @implements("check_finite", "cupy")
 def check_finite(numbers: Array) -> None:
-    """Nobody waits: the host looks at the numbers when it logs."""
+    """Do nothing, so that the host does not wait; it checks the numbers when it logs."""
 
 
 @implements("residual_norm", "cupy")
 def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """On the host: natural gradient asks for it on a CPU only, where it saves a pass."""
+    """Compute it on the host; natural gradient needs it on a CPU only, where it saves a pass."""
     return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
 
 
@@ -244,7 +244,7 @@ def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """Two kernels that do nothing where all is well: products of rows, and what follows of them."""
+    """Launch two kernels, products of rows and the correction; mostly they do nothing."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
         ("grams", *counts, *map(pointer, w)),

@@ -1,4 +1,4 @@
-// New estimates of online natural gradient by old ones: tensor/fisher.py. COLUMNS stands for a number.
+// New estimates of online natural gradient from old ones (__init__.py). COLUMNS: columns of a block.
 
 // table: for each estimate addresses of w, j, transform and coefficients, rank, dim, and the pitches of
 // w and j. W = A (J + diag(coefficients) W), by columns, a block so many of them; rows whose coefficient

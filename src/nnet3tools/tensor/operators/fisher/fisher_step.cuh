@@ -1,6 +1,6 @@
 // The estimates of online natural gradient, one block of threads for each. Formulas and names are
-// those of tensor/fisher.py. MOST stands for the largest rank, SHARED for 1 where the matrix is in
-// shared memory, THREADS for those of a block, LANES for those that share a column.
+// those of __init__.py. MOST stands for the largest rank, SHARED for 1 if the matrix is in shared
+// memory, THREADS for the threads of a block, LANES for the threads that share a column.
 
 // table: for each estimate its rank, addresses of d, numbers, transform, coefficients, products, trace,
 // work; factors: for each eta / num_rows, 1 - eta, alpha, dim, and the floors and limits.

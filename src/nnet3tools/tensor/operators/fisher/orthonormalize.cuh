@@ -1,4 +1,4 @@
-// The rows of R = E^-1/2 W made orthonormal again: tensor/fisher.py. MOST stands for the largest rank.
+// Make the rows of R = E^-1/2 W orthonormal again (__init__.py). MOST stands for the largest rank.
 
 // table: for each estimate addresses of w, d, numbers, the products W W^T, rank, and the pitch of w;
 // factors: alpha, dim, and the largest tolerated deviation of R R^T from I. Gram and Schmidt's
