@@ -106,3 +106,12 @@ def compress(out, src, value_range, truncate=True):
 def decompress(out, src, value_range):
     scale = 1.0 if value_range == 0.0 else value_range / np.iinfo(src.dtype).max
     out[...] = np.asarray(src, np.float64) * scale
+
+
+def csr_dot(out, values, indexes, offsets, b, trans=False, beta=0.0):
+    total = np.zeros(out.shape, np.float64)
+    for row in range(len(offsets) - 1):
+        for k in range(offsets[row], offsets[row + 1]):
+            to, source = (indexes[k], row) if trans else (row, indexes[k])
+            total[to] += values[k] * np.float64(b[source])
+    out[...] = total if beta == 0.0 else total + beta * out
