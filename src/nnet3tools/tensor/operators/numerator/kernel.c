@@ -36,7 +36,7 @@ typedef struct {
   f64 *alpha, *next_alpha;
 } num_frame;
 
-static inline num_frame num_frame_at(const numerator_arguments *a, i64 t) {
+static inline __attribute__((always_inline)) num_frame num_frame_at(const numerator_arguments *a, i64 t) {
   const i64 from = a->arc_offsets[a->which[t]];
   return (num_frame){
       a->arc_offsets[a->which[t] + 1] - from,
@@ -90,28 +90,29 @@ static inline __attribute__((always_inline)) void num_log_sums(
   for (i64 k = 0; k < f->num_arcs; ++k) sums[end[k]] += terms[k];
 }
 
-static void num_forward(const numerator_arguments *a) {
-  for (i64 s = 0; s < a->first_states[1]; ++s) a->alpha[s] = -INFINITY;
-  for (i64 p = 0; p < a->num_parts; ++p) a->alpha[a->starts[p]] = 0.0;
-  for (i64 t = 0; t < a->num_frames; ++t) {
-    const num_frame f = num_frame_at(a, t);
-    num_log_sums(&f, a->terms, f.next_alpha, a->sums, f.num_next, f.destination, f.source, f.alpha);
-    for (i64 s = 0; s < f.num_next; ++s) f.next_alpha[s] += log(a->sums[s]);
+static void num_forward(const numerator_arguments *arguments) {
+  const numerator_arguments a = *arguments; /* a copy, which no store below may change */
+  for (i64 s = 0; s < a.first_states[1]; ++s) a.alpha[s] = -INFINITY;
+  for (i64 p = 0; p < a.num_parts; ++p) a.alpha[a.starts[p]] = 0.0;
+  for (i64 t = 0; t < a.num_frames; ++t) {
+    const num_frame f = num_frame_at(&a, t);
+    num_log_sums(&f, a.terms, f.next_alpha, a.sums, f.num_next, f.destination, f.source, f.alpha);
+    for (i64 s = 0; s < f.num_next; ++s) f.next_alpha[s] += log(a.sums[s]);
   }
-  f64 *const totals = a->totals, *const sums = a->sums;
-  for (i64 p = 0; p < a->num_parts; ++p) { totals[p] = -INFINITY; sums[p] = 0.0; }
-  for (i64 i = 0; i < a->num_finals; ++i) {
-    const f64 v = a->alpha[a->finals[i]] - a->final_costs[i];
-    if (v > totals[a->final_parts[i]]) totals[a->final_parts[i]] = v;
+  f64 *const totals = a.totals, *const sums = a.sums;
+  for (i64 p = 0; p < a.num_parts; ++p) { totals[p] = -INFINITY; sums[p] = 0.0; }
+  for (i64 i = 0; i < a.num_finals; ++i) {
+    const f64 v = a.alpha[a.finals[i]] - a.final_costs[i];
+    if (v > totals[a.final_parts[i]]) totals[a.final_parts[i]] = v;
   }
-  for (i64 p = 0; p < a->num_parts; ++p) if (totals[p] == -INFINITY) totals[p] = 0.0;
-  for (i64 i = 0; i < a->num_finals; ++i) {
-    const i64 p = a->final_parts[i];
-    sums[p] += exp(a->alpha[a->finals[i]] - a->final_costs[i] - totals[p]);
+  for (i64 p = 0; p < a.num_parts; ++p) if (totals[p] == -INFINITY) totals[p] = 0.0;
+  for (i64 i = 0; i < a.num_finals; ++i) {
+    const i64 p = a.final_parts[i];
+    sums[p] += exp(a.alpha[a.finals[i]] - a.final_costs[i] - totals[p]);
   }
   f64 total = 0.0;
-  for (i64 p = 0; p < a->num_parts; ++p) total += totals[p] += log(sums[p]);
-  *a->result = total;
+  for (i64 p = 0; p < a.num_parts; ++p) total += totals[p] += log(sums[p]);
+  *a.result = total;
 }
 
 static void num_backward(const numerator_arguments *arguments) {
