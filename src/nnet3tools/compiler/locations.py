@@ -42,7 +42,7 @@ def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray
     present = submatrices >= 0
     if all_true(present):
         return submatrices, rows
-    # Often whole columns are padding: the terms of another scale, or those without a derivative.
+    # Often whole columns are padding: terms of another scale, or terms without a derivative.
     columns = np.count_nonzero(present, axis=0) > 0
     if not all_true(columns):
         present, submatrices, rows = present[:, columns], submatrices[:, columns], rows[:, columns]

@@ -101,8 +101,8 @@ def create_step_infos(
     for number, info in enumerate(infos):
         if len(info.step.ids):
             request = requests[info.step.segment]
-            # Of an output whose derivative nobody gives nothing follows (Kaldi's compiler would
-            # demand that derivative all the same where the output depends on parameters).
+            # An output without a given derivative needs none (Kaldi's compiler demands one if the
+            # output depends on parameters).
             need_deriv = _asks_for_deriv(nnet, request, info) or (
                 any_derivs
                 and not nnet.is_output(info.step.node)
@@ -211,7 +211,7 @@ def _in_order(terms: IntArray) -> IntArray:
     """Sort each row by increasing id, which is the order of cindexes, with -1 last."""
     if terms.shape[1] < 2:
         return terms
-    # Mostly one order is right for all rows.
+    # Mostly the same order sorts all rows.
     terms = terms[:, np.argsort(terms[0])]
     if terms[:, 0].min() >= 0 and all_true(terms[:, 1:] >= terms[:, :-1]):
         return terms

@@ -41,7 +41,7 @@ class AccessTimes:
         table = analysis.variable_accesses
         variable = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.offsets))
         nontrivial = ~zeroings(analysis)[table.commands]
-        # Accesses are in the order of commands, so of repeated assignments the last one stays.
+        # Accesses are sorted by command, so the last of repeated assignments stays.
         self._first = np.full(analysis.variables.num_variables, self.end)
         self._first[variable[nontrivial][::-1]] = table.commands[nontrivial][::-1]
         self._last = table.last(-1)

@@ -24,7 +24,7 @@ def allocate_from_other(computation: Computation, context: PassContext) -> Compu
     out = computation.copy()
     for shape, positions in frees.items():
         open_allocations = allocations[shape]
-        # From the last to the first: each takes the nearest allocation after it that is left.
+        # From last to first: each gets the nearest later allocation without a partner.
         for free in reversed(positions):
             following = bisect.bisect(open_allocations, free)
             if following < len(open_allocations):

@@ -34,7 +34,7 @@ __all__ = ["load_cache", "save_cache"]
 
 _SEAL, _CONTENT, _SIZES = "<NetworkStructure>", "<Content>", "<Sizes>"
 
-# What garbled numbers that are well-formed can lead the readers and the checker into.
+# Errors of readers and checker for files with damaged but well-formed numbers.
 _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, TypeError)
 
 

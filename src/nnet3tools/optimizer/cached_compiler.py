@@ -34,7 +34,7 @@ _KINDS_OF_WORK = (
     "optimization",
     "shortcut expansion",
     "checking",
-    # What Kaldi's command list precomputes for a GPU; ours is part of lowering, and takes nothing.
+    # Kaldi precomputes command lists for a GPU; here lowering does, so there is no time to report.
     "computing indexes",
 )
 
@@ -190,7 +190,7 @@ class CachingOptimizingCompiler:
         self._check(computation, request, context.analyst, check_rewrite=True)
         self._log_program("Generated", computation)
         began = time.perf_counter()
-        # Those of recurrent networks differ in their commands, too.
+        # Programs of recurrent networks differ in their commands, too.
         rewrites = None if self._compiler.plan.back_edges else self._rewrites
         optimized = optimize(computation, context, rewrites=rewrites)
         self.seconds["optimization"] += time.perf_counter() - began

@@ -39,7 +39,7 @@ def _zeros_matter(analysis: Analysis, zeroing: np.ndarray) -> BoolArray:
     counts = np.diff(table.offsets)
     used = np.flatnonzero(counts)
     starts, matrix = table.offsets[used], variables.matrix_of[used]
-    # Zeroed in part only; what is outside that part was never defined by it.
+    # The command may zero a part of the matrix only, which other variables do not need.
     here = table.commands[starts] == zeroing[matrix]
     again = counts[used] > 1
     next_type = table.types[np.where(again, starts + 1, starts)]

@@ -187,8 +187,8 @@ class _Limiter:
             here = pairs[:, 0] == s
             kept[here] &= self._kept(s)[pairs[here, 1]]
             pairs[here, 1] -= self._part(s)[0]
-            # A new submatrix can have no number that is still to come in `set(...)`: those
-            # were all made before, so replacing at once cannot mix the two up.
+            # New submatrices have numbers beyond all in `set(...)`, so that no replacement can
+            # match a new number.
             pairs[here, 0] = self.deriv_only[s]
         pairs[~kept] = -1
         if not kept.any():

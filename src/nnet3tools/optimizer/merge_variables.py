@@ -177,7 +177,7 @@ class _Round:
     """One sweep over the commands with one analysis."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
-        # Merging changes the copy; the analysis keeps the program as it was.
+        # Merging changes the copy; the analysis refers to the original program.
         self.computation = computation.copy()
         self.times = AccessTimes(context.analyst.of(computation))
         self.context = context
@@ -257,7 +257,7 @@ class _Round:
             raise ProgramError(f"m{m_keep} and m{m_discard} are merged but neither is ever freed")
         # The matrix that is an output has none; the other's must go then.
         commands[free_discard if free_discard != -1 else free_keep] = NoOperation()
-        # An AcceptInput must stay where it is, so then the other's allocation goes.
+        # An AcceptInput must not move, so the allocation of the other matrix is removed.
         allocate = self._allocate[m_discard]
         dropped = m_keep if isinstance(commands[allocate], AcceptInput) else m_discard
         commands[self._allocate[dropped]] = NoOperation()

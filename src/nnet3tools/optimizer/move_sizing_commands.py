@@ -41,6 +41,6 @@ def move_sizing_commands(computation: Computation, context: PassContext) -> Comp
         out.commands.append(commands[c])
         if zeroed_by_next[c]:
             out.commands.append(commands[c + 1])
-    # A matrix of zeros that is handed out is now made just before that, after other outputs.
+    # A matrix of zeros that is an output is now allocated just before its ProvideOutput.
     consolidate_io(out)
     return out

@@ -32,7 +32,7 @@ class Origins:
         self._merges: list[tuple[Ints, Ints]] = []
         """In order: (submatrices that stayed, matrices that became their parts)."""
 
-    # -- what happens
+    # -- recording changes
 
     def merge(self, keep: Ints, discarded: Ints) -> None:
         """Record that each matrix became the submatrix `keep` of another matrix."""
@@ -48,7 +48,7 @@ class Origins:
         """Record the index lists of one table that remain."""
         self.lists[table] = [self.lists[table][i] for i in kept]
 
-    # -- what has come of it
+    # -- results
 
     def final_places(self, table: Ints) -> tuple[Ints, Ints, Ints]:
         """For each original matrix: the one that contains it now, with first row and column there.
@@ -62,7 +62,7 @@ class Origins:
             become, by = np.arange(size), np.zeros((size, 2), np.int64)
             become[discarded] = matrix[of_keep]
             by[discarded] = table[keep, 1::2] + shift[of_keep]
-            # What became part of the discarded ones goes with them.
+            # Parts of discarded submatrices move with them.
             shift += by[matrix]
             matrix = become[matrix]
         return matrix, shift[:, 0], shift[:, 1]

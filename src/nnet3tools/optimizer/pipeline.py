@@ -74,18 +74,18 @@ def _order_io(computation: Computation, context: PassContext) -> Computation:
 
 
 PASSES: tuple[Pass, ...] = (
-    # First, and whether or not anything is optimized: rows that it drops cost the others nothing.
+    # First, also without optimization: later passes then have fewer rows.
     Pass(
         "limit-derivative-times",
         limit_derivative_times,
         lambda context: context.options.limits_deriv_times,
     ),
-    # Makes many small copies of one row operation each; all that follows may remove them again.
+    # Makes many small copies for single row operations, which later passes may remove.
     Pass("consolidate-model-update", consolidate_model_update, _if("consolidate_model_update")),
     # Relies on every matrix being zeroed at first; makes copies that merging can remove.
     Pass("convert-addition", convert_addition, _if("convert_addition")),
-    # Each of these three gives the next less to do: shorter lists split better, and what is split
-    # is more often one run of rows.
+    # Each of these three helps the next: shorter lists split better, and split lists more often
+    # have consecutive rows.
     Pass("snip-row-ops", snip_row_ops, _if("snip_row_ops")),
     Pass("split-row-ops", split_row_ops, _if("split_row_ops")),
     Pass("optimize-row-ops", optimize_row_ops, _if("optimize_row_ops")),
@@ -107,12 +107,12 @@ PASSES: tuple[Pass, ...] = (
         move_sizing_commands,
         lambda context: _if("move_sizing_commands")(context) or context.looped,
     ),
-    # Before matrices are swapped about for their memory, which would hide what is the same.
+    # Before allocate-from-other, whose swaps would hide equal matrices.
     Pass("looped-computation", looped_computation, lambda context: context.looped),
     Pass("allocate-from-other", allocate_from_other, _if("allocate_from_other", in_loops=False)),
     # Passes have moved commands about; the executor needs this order.
     Pass("consolidate-io", _order_io, _always),
-    # Last: a compressed matrix cannot be touched by anything until it is decompressed.
+    # Last: no command may access a matrix between compression and decompression.
     Pass(
         "memory-compression",
         memory_compression,

@@ -77,7 +77,7 @@ def _cut(computation: Computation, limited: dict[int, tuple[int, int]]) -> None:
             elif was_whole[s]:
                 computation.submatrices[s] = info._replace(row_offset=0, num_rows=end - begin)
             else:
-                # No command names it any more; a valid size that would not fit anywhere.
+                # No command uses this submatrix any more; it gets a valid size.
                 computation.submatrices[s] = SubMatrixInfo(m, 0, 1, 0, 1)
     for m, (begin, end) in limited.items():
         computation.matrices[m] = computation.matrices[m]._replace(num_rows=end - begin)

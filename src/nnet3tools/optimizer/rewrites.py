@@ -122,7 +122,7 @@ def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | N
     cuts = np.concatenate([begin, begin + places[:, 2]])
     ranks = np.searchsorted(sorted_unique(cuts), cuts)
     which, listed = listed_submatrices(computation.indexes_multi)
-    # Two submatrices that the passes make one have the same number here.
+    # Submatrices that the passes join have the same number here.
     numbers = first_equal_rows(places)
     multi = _equal(pairs.tobytes() for pairs in computation.indexes_multi)
     if multi != _equal(_renamed(p, numbers).tobytes() for p in computation.indexes_multi):

@@ -157,7 +157,7 @@ class Analysis:
     def matrix_accesses(self) -> AccessTable:
         """The accesses to matrices."""
         commands, submatrices, kinds = self._touches
-        # A write to a part leaves the rest as it was: for the matrix that is a read and a write.
+        # A write to a part keeps the rest, so for the matrix it is a read and a write.
         partial = ~self.variables.is_whole[submatrices] & (kinds == int(AccessType.WRITE))
         return _access_table(
             self.variables.matrix_of_submatrix[submatrices],

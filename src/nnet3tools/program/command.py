@@ -73,7 +73,7 @@ class Command:
     def _values(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.OPERANDS])
 
-    # -- what it touches
+    # -- accesses
 
     @classmethod
     def accesses_of(

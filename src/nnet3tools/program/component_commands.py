@@ -94,7 +94,7 @@ class Propagate(Command):
 class Backprop(Command):
     """Run a component backward and update its parameters (or their gradient).
 
-    0 stands for values that are not needed and for an input derivative that nobody wants.
+    0 stands for values that are not needed and for an input derivative that is not needed.
     """
 
     component: Component
@@ -209,7 +209,7 @@ def _precomputed_problem(
     data = tables.computation.component_precomputed_indexes[precomputed].data
     if data is None:
         return f"precomputed indexes {precomputed} are empty"
-    # Kaldi's names: what a component of type T precomputes is of type TPrecomputedIndexes.
+    # Kaldi's names: a component of type T precomputes a TPrecomputedIndexes.
     if data.type_name != f"{component.type_name}PrecomputedIndexes":
         return f"precomputed indexes {precomputed} are of type {data.type_name}"
     rows = tables.rows(source), tables.rows(result)

@@ -49,7 +49,7 @@ class OperandChecker:
             text = f"c{command}: {self.computation.commands[command]}"
         raise ProgramError(f"broken program: {message} in command {text}")
 
-    # -- what commands' `problem` asks (the protocol Tables)
+    # -- the protocol Tables, for commands' `problem`
 
     def rows(self, submatrix: int) -> int:
         """Rows of a submatrix."""

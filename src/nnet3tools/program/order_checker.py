@@ -82,7 +82,7 @@ class OrderChecker(PurposeChecker):
         asked: set[tuple[type[Command], int]] = set()
         worked = provided = -1
         exchanges = self.are(*_EXCHANGE)
-        # Of the work only what stands next to an exchange matters.
+        # Only work next to an input or output matters.
         work = np.flatnonzero(self.analysis.touches & ~exchanges)
         after = np.searchsorted(work, np.flatnonzero(exchanges))
         events = exchanges | self.are(NoOperationMarker)

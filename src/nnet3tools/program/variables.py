@@ -104,7 +104,7 @@ class Variables:
         height = blocks.rows.last - blocks.rows.first
         width = blocks.cols.last - blocks.cols.first
         height[:1] = 0
-        # First one entry a row of blocks, then those blocks themselves.
+        # First one entry for each row of blocks, then the blocks of each row.
         owner = np.repeat(np.arange(len(height)), height)
         row = concatenated_ranges(blocks.rows.first, height)
         start = (
