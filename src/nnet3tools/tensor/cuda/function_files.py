@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,6 @@ class CudaFunction:
     numbers: dict[str, str]
     """Name -> type."""
     body: str
-    """With accesses to arrays as tensor/cuda/strided.py reads them."""
 
     def on_grid(
         self, space: Shape, *, reads: Sequence[Array] = (), writes: Sequence[Array] = (),
@@ -125,19 +124,5 @@ def cuda_functions(module: str) -> dict[str, CudaFunction]:
                 numbers[variable] = kind
             else:
                 indexes.append(variable)
-        found[name] = CudaFunction(
-            name, tuple(indexes), arrays, tuple(written), numbers, _with_brackets(body, arrays)
-        )
+        found[name] = CudaFunction(name, tuple(indexes), arrays, tuple(written), numbers, body)
     return found
-
-
-def _with_brackets(body: str, arrays: Iterable[str]) -> str:
-    """The body with `array[[i, j]]` for `array(i, j)`."""
-    characters = list(body)
-    for access in re.finditer(rf"\b(?:{'|'.join(arrays)})\(", body):
-        end, depth = access.end(), 1
-        while depth:
-            depth += {"(": 1, ")": -1}.get(body[end], 0)
-            end += 1
-        characters[access.end() - 1], characters[end - 1] = "[[", "]]"
-    return "".join(characters)

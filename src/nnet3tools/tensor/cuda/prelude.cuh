@@ -21,6 +21,20 @@ static __device__ __forceinline__ float nn_logaddexp(float a, float b)
 { float top = nn_max(a, b); float gap = fabsf(a - b); return a == b ? top + 0.693147181f : top + log1pf(expf(-gap)); }
 static __device__ __forceinline__ double nn_logaddexp(double a, double b)
 { double top = nn_max(a, b); double gap = fabs(a - b); return a == b ? top + 0.69314718055994531 : top + log1p(exp(-gap)); }
+// An array of N axes with any strides, in elements. Where an address is expected, it is that of the
+// first element.
+template <typename T, int N> struct View {
+  T* first;
+  long long strides[N];
+  template <typename... I> __device__ __forceinline__ T& operator()(I... indexes) const {
+    const long long at[] = {(long long)indexes...};
+    long long offset = 0;
+    #pragma unroll
+    for (int k = 0; k < N; ++k) offset += at[k] * strides[k];
+    return first[offset];
+  }
+  __device__ __forceinline__ operator T*() const { return first; }
+};
 template <typename T> struct nn_Sum {
   T a;
   __device__ __forceinline__ void init() { a = T(0); }

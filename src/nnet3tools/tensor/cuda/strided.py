@@ -1,6 +1,7 @@
 """Kernels from a body in C++ that runs over an index space, with operands of any strides.
 
-In a body `src[[r, c]]` is the element of `src` at r, c; T is the first array's C++ type.
+In a body `src` is a View (prelude.cuh): `src(r, c)` is its element at r, c, and `src` its first
+element's address. T is the first array's C++ type.
 `grid_step` runs the body by one thread for every point of the space, `block_step` by a block of
 threads for every point.
 """
@@ -29,21 +30,6 @@ _NAMES = {
     "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
     "uint64": "unsigned long long", "float16": "__half", "float32": "float", "float64": "double",
 }  # fmt: skip
-_ACCESS = re.compile(r"(\w+)\[\[([^\[\]]*)\]\]")
-
-
-def _expanded(body: str) -> str:
-    """The body with every `name[[i, j]]` written out, innermost first."""
-
-    def access(found: re.Match[str]) -> str:
-        name, indexes = found.group(1), found.group(2).split(",")
-        terms = [f"({index.strip()}) * {name}_s{k}" for k, index in enumerate(indexes)]
-        # other brackets for now, so that what stands around sees no brackets inside
-        return f"{name}\x01{' + '.join(terms)}\x02"
-
-    while _ACCESS.search(body):
-        body = _ACCESS.sub(access, body)
-    return body.replace("\x01", "[").replace("\x02", "]")
 
 
 def _source(
@@ -51,12 +37,15 @@ def _source(
     body: str, threads: int,
 ) -> tuple[str, str]:  # fmt: skip
     first = next(iter(arrays.values()))
-    parameters = [f"long long n_{i}" for i in space]
+    parameters, views = [f"long long n_{i}" for i in space], list[str]()
     for name, array in arrays.items():
-        parameters.append(f"{_NAMES[array.dtype.name]}* {name}")
-        parameters += [f"long long {name}_s{k}" for k in range(array.ndim)]
+        strides = [f"{name}_s{k}" for k in range(array.ndim)]
+        parameters.append(f"{_NAMES[array.dtype.name]}* {name}_at")
+        parameters += [f"long long {stride}" for stride in strides]
+        view = f"View<{_NAMES[array.dtype.name]}, {max(array.ndim, 1)}>"
+        views.append(f"  const {view} {name} = {{{name}_at, {{{', '.join(strides)}}}}};\n")
     parameters += [f"{_NAMES[value.dtype.name]} {name}" for name, value in numbers.items()]
-    body = re.sub(r"\bT\b", _NAMES[first.dtype.name], _expanded(body)).strip("\n")
+    body = re.sub(r"\bT\b", _NAMES[first.dtype.name], body).strip("\n")
     # the last index goes along x, the others, taken together, along y
     outer, inner = (space, None) if threads else (space[:-1], space[-1])
     rows = " * ".join(f"n_{i}" for i in outer) or "1"
@@ -68,13 +57,13 @@ def _source(
     setup = "\n".join(f"    {line}" for line in lines)
     if inner is None:
         text = (
-            f"({', '.join(parameters)}) {{\n"
+            f"({', '.join(parameters)}) {{\n{''.join(views)}"
             f"  for (long long row = blockIdx.x; row < {rows}; row += gridDim.x) {{\n"
             f"{setup}\n{body}\n  }}\n}}\n"
         )
     else:
         text = (
-            f"({', '.join(parameters)}) {{\n"
+            f"({', '.join(parameters)}) {{\n{''.join(views)}"
             "  for (long long row = blockIdx.y * (long long)blockDim.y + threadIdx.y;"
             f" row < {rows}; row += (long long)gridDim.y * blockDim.y) {{\n{setup}\n"
             f"    for (long long {inner} = blockIdx.x * (long long)blockDim.x + threadIdx.x;"
@@ -97,8 +86,8 @@ def _pointwise(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> set
     return {
         name
         for name in names
-        if len(re.findall(rf"\b{name}\[\[", body))
-        == len(re.findall(rf"\b{name}\[\[\s*{own}\s*\]\]", body))
+        if len(re.findall(rf"\b{name}\(", body))
+        == len(re.findall(rf"\b{name}\(\s*{own}\s*\)", body))
     }
 
 

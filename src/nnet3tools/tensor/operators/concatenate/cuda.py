@@ -44,9 +44,9 @@ def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -
     along, ends, lines = names[axis], np.cumsum([p.shape[axis] for p in parts]), []
     for i in range(len(parts)):
         at = [f"{n} - end{i - 1}" if n == along and i else n for n in names]
-        line = assign.replace("part", f"part{i}[[{', '.join(at)}]]")
+        line = assign.replace("part", f"part{i}({', '.join(at)})")
         lines.append(f"if ({along} < end{i}) {line};")
-    body = "\n      else ".join(lines).replace("whole", f"whole[[{', '.join(names)}]]")
+    body = "\n      else ".join(lines).replace("whole", f"whole({', '.join(names)})")
     arrays = {"whole": whole, **{f"part{i}": p for i, p in enumerate(parts)}}
     numbers: dict[str, Any] = {f"end{i}": np.int64(end) for i, end in enumerate(ends)}
     space = dict(zip(names, whole.shape, strict=True))

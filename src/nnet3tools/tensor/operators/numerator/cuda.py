@@ -35,7 +35,7 @@ def _packed_arrays(body: str) -> str:
     for i, name in enumerate((*INT_PARTS, *COST_PARTS)):
         if re.search(rf"\b{name}\b", body):
             kind, of = ("int", "ints") if name in INT_PARTS else ("double", "costs")
-            lines.append(f"const {kind}* const {name} = &{of}[[ints[[{i}]]]];")
+            lines.append(f"const {kind}* const {name} = &{of}(ints({i}));")
     return "\n  ".join(lines)
 
 
