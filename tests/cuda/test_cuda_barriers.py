@@ -43,12 +43,12 @@ ORDERS = (Schedule.EARLY, Schedule.LATE, Schedule.RANDOM)
 
 Check = Callable[[EmulatedDevice], object]
 CHECKS: dict[str, tuple[Check, ...]] = {
-    "leaky_hmm.py": (partial(chain.test_denominator, num_sequences=3),),
-    "order.py": (partial(operators.test_order_and_cumulative_sums, axis=1, flag=False),),
-    "numerator.py": (
+    "leaky_hmm/kernel.cuh": (partial(chain.test_denominator, num_sequences=3),),
+    "order/kernel.cuh": (partial(operators.test_order_and_cumulative_sums, axis=1, flag=False),),
+    "numerator/kernel.cuh": (
         partial(chain.test_numerator, same=False), partial(chain.test_numerator, same=True),
     ),
-    "transpose.py": (
+    "transpose/kernel.cuh": (
         partial(operators.test_transposes, shape=(33, 9, 41), axes=(2, 1, 0), dtype="float32"),
         partial(operators.test_transposes, shape=(2, 40, 3, 33), axes=(0, 3, 2, 1), dtype="bool"),
     ),
@@ -57,14 +57,16 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         levels.test_numbers_have_no_kernels_of_their_own,
         partial(levels.test_training_is_the_same_bit_for_bit_with_and_without_graphs, dropout=True),
     ),
-    "row_products.cuh": (fisher.test_products_of_all_estimates_are_those_of_each,),
-    "fisher_replace.cuh": (fisher.test_new_estimates_come_from_old_ones_unless_those_diverged,),
-    "fisher_step.cuh": (
+    "fisher/row_products.cuh": (fisher.test_products_of_all_estimates_are_those_of_each,),
+    "fisher/fisher_replace.cuh": (
+        fisher.test_new_estimates_come_from_old_ones_unless_those_diverged,
+    ),
+    "fisher/fisher_step.cuh": (
         partial(fisher.test_estimates_are_those_of_the_host, rank=20, dim=41),
         partial(fisher.test_estimates_are_those_of_the_host, rank=97, dim=120),
         fisher.test_matrices_that_rounding_made_indefinite_are_those_of_the_host,
     ),
-    "orthonormalize.cuh": (
+    "fisher/orthonormalize.cuh": (
         partial(
             fisher.test_rows_become_orthonormal_again_where_they_are_not,
             doubtful=1.0, damage="heavy", shape=(6, 17),
@@ -104,12 +106,14 @@ class Spot(NamedTuple):
 
 def spots() -> Iterator[Spot]:
     """All barriers of the backend."""
-    for path in sorted([*BACKEND.glob("*.py"), *BACKEND.glob("*.cuh")]):
+    own = [*BACKEND.glob("*.py"), *BACKEND.glob("*.cuh")]
+    for path in sorted([*own, *BACKEND.parent.glob("operators/*/*.cuh")]):
         lines = path.read_text().splitlines()
         for i, line in enumerate(lines):
             if BARRIER in line:
                 comments = "\n".join(lines[max(0, i - 4) : i])
-                yield Spot(path.name, i + 1, _pattern(path, lines, i), "Needed" in comments)
+                name = path.name if path in own else f"{path.parent.name}/{path.name}"
+                yield Spot(name, i + 1, _pattern(path, lines, i), "Needed" in comments)
 
 
 def _pattern(path: Path, lines: list[str], i: int) -> str:
@@ -124,7 +128,7 @@ def _pattern(path: Path, lines: list[str], i: int) -> str:
 
     before, after = lines[i - 1], lines[i + 1]
     own = re.escape(lines[i].strip()[: -len(BARRIER)].strip())
-    usable = [x if not re.search(r"\[\[|\{\w|nn_do|\"\"\"", x) else "" for x in (before, after)]
+    usable = [x if not re.search(r"\bT\b|\{\w|nn_do|\"\"\"", x) else "" for x in (before, after)]
     head, tail = (literal(x) for x in usable)
     return rf"({head}\s*{own}\s*){re.escape(BARRIER)}(?=\s*{tail})"
 

@@ -17,5 +17,6 @@ __device__ void transpose(
     const long long p = p0 + k / 32, q = q0 + k % 32;
     if (q < count_q && p < count_p) out(OUTER p, q) ASSIGN tile[k % 32][k / 32];
   }
+  // Needed where a block does several tiles: the next one overwrites this one.
   __syncthreads();
 }
