@@ -37,12 +37,13 @@ SEARCHES = (
 COPY = """
 import numpy as np
 from nnet3tools import tensor
+from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.cpu.calls import jobs_of
-from nnet3tools.tensor.cpu.jobs import Series
-from nnet3tools.tensor.recording import Origin
+from nnet3tools.tensor.cpu.jobs import CompiledJobs
 out, src = np.zeros((2, 6), np.float32), np.ones((4, 6), np.float32)
 rows = np.array([1, -1], np.int32)
-Series([(jobs_of(Origin(tensor.copy_rows, (out, src, rows), {})), exit)])()
+call = Call("copy_rows", (out, src, rows), {}, tensor.copy_rows)
+CompiledJobs(jobs_of(call), exit)()
 assert out.sum() == 6
 """
 
