@@ -50,7 +50,7 @@ class _MathWithFallback(str):
 
 
 def math_if_possible(gpu_math: str) -> str:
-    """A value for `choose_device` that falls back to fp32 on devices too old for it."""
+    """Make a value of --gpu-math that `choose_device` replaces by fp32 on older devices."""
     return _MathWithFallback(gpu_math)
 
 

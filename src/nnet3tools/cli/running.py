@@ -36,7 +36,7 @@ class Usage(Nnet3Error):
 
 
 class Version(Nnet3Error):
-    """--version was given: the version is printed on standard output."""
+    """Raised for --version; its text is printed on standard output."""
 
 
 # At exit Python collects garbage among all objects, which takes 0.1 s after a training. All files

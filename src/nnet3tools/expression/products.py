@@ -72,7 +72,7 @@ class BatchedDot(Dot):
 
 
 class Affine(Dot):
-    """scalar * op(a) op(b) + bias, with the bias broadcast over rows."""
+    """A product as in Dot plus a bias, which is broadcast over rows."""
 
     type_name = "affine"
 

@@ -141,7 +141,7 @@ class RowFunction:
         self._take(out, False).run.forward(operands, out)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> object:
-        """Like `infer`; the result is a memo for `backward`, None for elementwise formulas.
+        """Compute `out` as `infer`; returns a memo for `backward`, or None (elementwise).
 
         The memo holds the values that derivatives read; delete it when it is not needed.
         """

@@ -79,7 +79,7 @@ def column_percentiles(
 def encode_columns(
     matrices: NDArray[np.float32], percentiles: NDArray, low: NDArray, extent: NDArray
 ) -> NDArray[np.uint8]:
-    """Kaldi's FloatToChar: the codes (N, columns, rows) of the format CM."""
+    """Compress columns to bytes (N, columns, rows) of format CM, as Kaldi's FloatToChar does."""
     num, rows, cols = matrices.shape
     columns = np.ascontiguousarray(matrices.transpose(0, 2, 1))
     values = _percentile_values(percentiles, low, extent)

@@ -144,7 +144,7 @@ class EncodedRecord(Generic[T]):
         return self.data[begin:end]
 
     def with_hole(self, place: int, value: bytes) -> EncodedRecord[T]:
-        """A copy whose hole number `place` of `holes` has these bytes."""
+        """A copy in which the bytes of `holes[place]` are replaced by `value`."""
         begin, end = self.holes[place]
         grown = len(value) - (end - begin)
         later = [(a + grown, b + grown) for a, b in self.holes[place + 1 :]]
@@ -345,7 +345,7 @@ def encoded_entries(
 
 
 def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:
-    """The holder of tables of records that are EncodedRecords, or objects where that cannot be."""
+    """The holder of a table that reads EncodedRecords, or objects where the layout is unknown."""
 
     def read(reader: Reader) -> Any:
         found: list[EncodedRecord[Any]] = []

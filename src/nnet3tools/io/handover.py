@@ -94,7 +94,7 @@ def offer(rxfilename: str, handed: Handed) -> None:
 
 
 def collect(wxfilename: str) -> None:
-    """Keep what is written to `wxfilename` from now on, for `collected`."""
+    """Keep what is later written to `wxfilename` in memory; `collected` returns it."""
     _collecting[wxfilename] = Handed()
 
 

@@ -205,7 +205,7 @@ class Joined(SumDescriptor):
 
     @property
     def constant(self) -> float | None:
-        """For Sum, the sum of the constants; for Failover, the constant if all terms agree."""
+        """A Sum's sum of Const() expressions, or the number on which a Failover's terms agree."""
         constants = [term.constant for term in self.terms]
         total = constants[-1]
         for constant in reversed(constants[:-1]):

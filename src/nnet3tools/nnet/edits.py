@@ -87,7 +87,7 @@ def _matching(nnet: Nnet, line: ConfigLine, kind: type[C]) -> list[C]:
 
 @_command("convert-to-fixed-affine")
 def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: [name=<pattern>]."""
+    """Make affine components constant. Keys: [name=<pattern>]."""
     affine = _matching(nnet, line, AffineComponent)
     for component in affine:
         nnet.components[nnet.components.index(component)] = FixedAffineComponent(
@@ -98,7 +98,7 @@ def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("remove-orphan-nodes")
 def _remove_orphan_nodes(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: [remove-orphan-inputs=<bool>]."""
+    """Remove unused nodes. Keys: [remove-orphan-inputs=<bool>]."""
     remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False))
 
 
@@ -109,14 +109,14 @@ def _remove_orphan_components(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("remove-orphans")
 def _remove_orphans(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: [remove-orphan-inputs=<bool>]."""
+    """Remove unused nodes and components. Keys: [remove-orphan-inputs=<bool>]."""
     remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False))
     remove_orphan_components(nnet)
 
 
 @_command("set-learning-rate")
 def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: [name=<pattern>] learning-rate=<rate before components' factors>."""
+    """Set rates. Keys: [name=<pattern>] learning-rate=<rate before components' factors>."""
     components = _matching(nnet, line, UpdatableComponent)
     rate = line.get_float("learning-rate")
     for component in components:
@@ -126,7 +126,7 @@ def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("set-learning-rate-factor")
 def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command; [name=<pattern>] learning-rate-factor=<factor>; keeps the rate."""
+    """Set factors, not rates. Keys: [name=<pattern>] learning-rate-factor=<factor>."""
     components = _matching(nnet, line, UpdatableComponent)
     factor = line.get_float("learning-rate-factor")
     for component in components:
@@ -136,7 +136,7 @@ def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("rename-node")
 def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: old-name=<name> new-name=<name>; references keep working."""
+    """Rename a node everywhere. Keys: old-name=<name> new-name=<name>."""
     old, new = line.get_string("old-name"), line.get_string("new-name")
     node = nnet.node_index(old)
     if node < 0 or nnet.is_component_input(node):
@@ -152,7 +152,7 @@ def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("remove-output-nodes")
 def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: name=<pattern>; at least one output must remain."""
+    """Remove outputs, but not all. Keys: name=<pattern>."""
     pattern = line.get_string("name")
     outputs = nnet.output_nodes()
     removed = [n for n in outputs if name_matches_pattern(nnet.node_names[n], pattern)]
@@ -164,7 +164,7 @@ def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("set-dropout-proportion")
 def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: [name=<pattern>] proportion=<p>."""
+    """Set dropout components' proportion. Keys: [name=<pattern>] proportion=<p>."""
     components = _matching(nnet, line, Component)
     proportion = line.get_float("proportion")
     if not 0.0 <= proportion <= 1.0:
@@ -175,7 +175,7 @@ def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("apply-svd")
 def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command; name=<pattern>, bottleneck-dim or energy-threshold, [shrinkage-threshold]."""
+    """Split by SVD: name=<pattern>, bottleneck-dim or energy-threshold, [shrinkage-threshold]."""
     pattern = line.get_string("name")
     bottleneck_dim = line.get_int("bottleneck-dim", -1)
     energy_threshold = line.get_float("energy-threshold", -1.0)
@@ -189,7 +189,7 @@ def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("reduce-rank")
 def _reduce_rank(nnet: Nnet, line: ConfigLine) -> None:
-    """Edit command. Keys: name=<pattern> rank=<rank>."""
+    """Reduce the rank of affine components. Keys: name=<pattern> rank=<rank>."""
     pattern, rank = line.get_string("name"), line.get_int("rank")
     if rank <= 0:
         raise line.error("rank must be positive")

@@ -58,7 +58,7 @@ class UpdateBuffers(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Input of one update: `trace`, and the products in `buffers`, of `num_rows` rows."""
+    """An estimate to update with sums over a minibatch of `num_rows` rows."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers

@@ -107,7 +107,7 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
 
 
 def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
-    """Square of a floating scale, and factor of the update, stored in `numbers`."""
+    """Compute the squared scale of a matrix and the factor of its update, stored in `numbers`."""
     trace_p, trace_pp, square, factor = (numbers[i : i + 1] for i in range(4))
     rows = float(m.shape[0])
     store(trace_p, tensor.dot(m, m))

@@ -123,7 +123,7 @@ def _maker(options: Options, normalization: list[str], stack: ExitStack) -> Chai
 
 
 class _Source:
-    """The tables of what belongs to the features, by utterance."""
+    """The tables with more data of each utterance, such as ivectors, beside its features."""
 
     def __init__(
         self, options: Options, rspecifier: str, maker: ChainExampleMaker, stack: ExitStack

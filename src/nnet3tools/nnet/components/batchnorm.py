@@ -179,7 +179,7 @@ class BatchNormComponent(BatchStatisticsComponent):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per element for mean and variance 3, then subtract and scale."""
+        """Number of operations: 5 per element, of which 3 for mean and variance."""
         return 5 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -49,7 +49,7 @@ class _ConstantOutput(UpdatableComponent):
         return int(self.output.shape[0])
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw `output` with output-mean and output-stddev."""
+        """Draw random values for `output` by the line's output-mean and output-stddev."""
         dim = get_positive(line, "output-dim")
         mean, stddev = line.get_float("output-mean", 0.0), line.get_float("output-stddev", 0.0)
         self.output = random_normal((dim,), stddev, mean)

@@ -145,7 +145,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
 
     @property
     def properties(self) -> Properties:
-        """Flags; without a bias the output is added to, because nothing initializes it."""
+        """The flags; without a bias, `propagate` adds to its output instead of setting it."""
         return _PROPERTIES if self.has_bias else _PROPERTIES_WITHOUT_BIAS
 
     # -- creation and files

@@ -239,7 +239,7 @@ class ContextDependency:
     def _pairs(
         self, phones: np.ndarray, window: Event, forward_class: int, self_loop_class: int
     ) -> set[tuple[int, int]]:
-        """Fix further phones of the window, nearest first, while both pdfs are ambiguous."""
+        """Like `pdf_pairs` for different classes and a window with some phones fixed."""
         forward = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
         if self_loop_class < 0:
             return {(pdf, -1) for pdf in forward}
