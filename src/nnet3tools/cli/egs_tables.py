@@ -1,4 +1,4 @@
-"""The bodies of the programs that copy, merge, shuffle and choose examples, whatever their kind."""
+"""Copies, merges, shuffles and chooses examples of any kind, from table to table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class DrawOptions:
-    """Which examples are copied, how often, and to which table."""
+    """Options that select the examples to copy, their number of copies and their table."""
 
     random: bool = option(
         False, "If true, will write frames to output archives randomly, not round-robin."
@@ -77,11 +77,11 @@ class CopyOptions(DrawOptions):
 
 @dataclass(frozen=True)
 class Changes(Generic[E]):
-    """What copying may do to a kind of examples, each with the example and its key first.
+    """The changes that copying makes to one kind of examples; arguments begin with example and key.
 
-    `scale` its supervision by a weight, `select` a part of it (None if there is none) for each
-    copy, `rename` its output. `finish`, if given, makes the examples that are written of some that
-    were changed, in order; `num_bytes` says how much memory one takes that waits for it.
+    `scale` multiplies the supervision by a weight, `select` returns the part for one copy (None if
+    there is none), `rename` renames the output. `finish`, if given, turns changed examples into those
+    to write; `num_bytes` is the memory of an example that waits for it.
     """
 
     scale: Callable[[E, str, float], E]
@@ -98,7 +98,7 @@ class Changes(Generic[E]):
 
 
 class _Changer(Generic[E]):
-    """Makes the changes that the options say, with weights and new names looked up by key."""
+    """Changes examples as the options say; weights and new names are looked up by key."""
 
     def __init__(self, options: CopyOptions, changes: Changes[E], stack: ExitStack) -> None:
         # Here, as they load NumPy.
@@ -136,12 +136,12 @@ class _Changer(Generic[E]):
 
 
 _FINISHED_TOGETHER = 512
-"""Examples that wait to be finished and written, at most."""
+"""The largest number of examples that wait for `finish`."""
 _MOST_BYTES = 1 << 21
 
 
 class _RoundRobin(Generic[E]):
-    """Tables that examples are written to in turns, finished some at a time."""
+    """Writes examples to several tables in turn, after finishing them in blocks."""
 
     def __init__(self, writers: list[TableWriter[E]], changes: Changes[E] | None) -> None:
         self._writers = writers
@@ -151,7 +151,7 @@ class _RoundRobin(Generic[E]):
         self._bytes_waiting = 0
 
     def write(self, place: int, key: str, example: E) -> None:
-        """Write to one of the tables, soon."""
+        """Write an example to table number `place` modulo the number of tables, now or later."""
         self._waiting.append((self._writers[place % len(self._writers)], key, example))
         if self._finish is None or self._num_bytes is None:
             self.flush()
@@ -161,7 +161,7 @@ class _RoundRobin(Generic[E]):
             self.flush()
 
     def flush(self) -> None:
-        """Write all that waits."""
+        """Finish and write all waiting examples."""
         waiting, self._waiting, self._bytes_waiting = self._waiting, [], 0
         examples: Iterable[E] = [example for _, _, example in waiting]
         if self._finish is not None:
@@ -188,7 +188,7 @@ def copy_examples(
         writers = [stack.enter_context(TableWriter(spec, holder)) for spec in args[1:]]
         tables = _RoundRobin(writers, changes)
         examples = stack.enter_context(SequentialTableReader(args[0], holder))
-        # What comes before something that cannot be read or changed is written, if to a pipe.
+        # Examples before one that cannot be read or changed are written, if to a pipe.
         stack.callback(tables.flush)
         for key, example in examples:
             num_read += 1
@@ -225,8 +225,8 @@ def merge_table(
 ) -> None:
     """Merge the examples of a table into minibatches.
 
-    `prepare(key, example)` gives the example to merge, if given, and `suffix(minibatch)` what to
-    add to a minibatch's key.
+    `prepare(key, example)`, if given, returns the example to merge; `suffix(minibatch)` is appended
+    to the minibatch's key.
     """
     from nnet3tools.io.table import TableWriter
     from nnet3tools.training.example import for_each_of_kind
@@ -303,7 +303,7 @@ class SubsetOptions:
 
 
 def subset_table(args: list[str], options: SubsetOptions, holder: Holder[E], what: str) -> None:
-    """Draw a subset of a table's examples and write it; `what` they are goes into the log."""
+    """Draw a subset of a table's examples and write it; the log calls the examples `what`."""
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.orders import random_subset
 

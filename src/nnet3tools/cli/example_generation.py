@@ -1,4 +1,4 @@
-"""Shared parts of nnet3-get-egs and nnet3-get-egs-dense-targets: options, and all but targets."""
+"""The common part of nnet3-get-egs and nnet3-get-egs-dense-targets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ExampleOptions:
-    """Options of both programs."""
+    """The options of both programs."""
 
     common: GetEgsOptions = option_group("", GetEgsOptions)
     chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)
