@@ -110,12 +110,11 @@ class BlockPlan:
         without them all values are wanted block by block. `aliases` are pairs (target, other
         operand) that have the same elements.
         """
-        lowering = Lowering(types, TARGET)
-        roots = [lowering.lower(expr) for expr in exprs]
+        roots, lowered = _lowered(tuple(exprs), tuple(types))
         self.shapes = shapes
         self.full = broadcast_shape(list(shapes.values()))
         self._value_shapes: dict[Instruction, Shape] = {}
-        self.roots, instructions = self._quotients(used(lowering.instructions, roots), roots)
+        self.roots, instructions = self._quotients(lowered, roots)
         if len(roots) > 1:  # an operand might be overwritten before it is stored elsewhere
             copies = [
                 Instruction(Kind.CAST, r.type, (r,)) if r.kind is Kind.OPERAND else r
@@ -304,6 +303,19 @@ class BlockPlan:
         if size > REGISTER_BYTES:
             return np.empty(shape, dtype)
         return register(index)[:size].view(dtype).reshape(shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _lowered(
+    exprs: tuple[Expr, ...], types: tuple[Type, ...]
+) -> tuple[Sequence[Instruction], Sequence[Instruction]]:
+    """The roots of expressions, and the instructions that they need.
+
+    Plans of all shapes share the instructions: lowering takes longer than the rest of a plan.
+    """
+    lowering = Lowering(types, TARGET)
+    roots = [lowering.lower(expr) for expr in exprs]
+    return roots, used(lowering.instructions, roots)
 
 
 def _is_number(v: Instruction) -> bool:
