@@ -80,8 +80,8 @@ class Changes(Generic[E]):
     """The changes that copying makes to one kind of examples; arguments begin with example and key.
 
     `scale` multiplies the supervision by a weight, `select` returns the part for one copy (None if
-    there is none), `rename` renames the output. `finish`, if given, turns changed examples into those
-    to write; `num_bytes` is the memory of an example that waits for it.
+    there is none), `rename` renames the output. `finish`, if given, turns changed examples into
+    those to write; `num_bytes` is the memory of an example that waits for it.
     """
 
     scale: Callable[[E, str, float], E]
