@@ -192,7 +192,7 @@ class Select(Node):
 
 
 def stop_gradient(x: Node) -> Node:
-    """x, with no gradient flowing through it."""
+    """Return x as a node that passes no gradient to x."""
     return x.graph.add(StopGradient(x)) if x.trainable else x
 
 
@@ -202,17 +202,17 @@ def clip_gradient(x: Node, limit: float) -> Node:
 
 
 def checkpoint(x: Node) -> Node:
-    """x, stored; the backward pass recomputes values between checkpoints."""
+    """Mark x as stored; the backward pass recomputes values between such checkpoints."""
     return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
 
 
 def callback(x: Node, function: Callable[[Array], object]) -> Node:
-    """x; `function` is called with the value each time it was computed."""
+    """Return x as a node that calls `function` with the value each time it was computed."""
     return x.graph.add(Callback(x, function))
 
 
 def debug(x: Node, message: str = "") -> Node:
-    """x; a line with `message` and statistics is logged each time x was computed."""
+    """Return x as a node that logs `message` and statistics each time x was computed."""
     return x.graph.add(Debug(x, message))
 
 

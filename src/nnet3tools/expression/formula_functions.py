@@ -18,7 +18,7 @@ __all__ = ["CALLABLE", "call_function"]
 
 
 def _reduction(function: Callable[..., Node], kind: str = "") -> Callable[..., Node]:
-    """A function that reduces an axis, or all elements, or applies `kind` to two operands."""
+    """Make a formula's function: f(x) or f(x, axis) reduces; f(x, y) applies `kind`, if given."""
 
     def call(x: Node, other: Any = None, axis: int | None = None) -> Node:
         if other is None or not kind:

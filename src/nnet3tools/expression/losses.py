@@ -70,7 +70,7 @@ def _labels(x: Node, labels: Node) -> Node:
 
 
 def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
-    """-log softmax(x) (.., D) at the labels (..) or (.., 1), as a column (.., 1).
+    """The loss -log softmax(x) at the labels, (.., 1), for x (.., D), labels (..) or (.., 1).
 
     Label smoothing spreads this part of the weight over all classes (Szegedy et al. 2016).
     """
@@ -82,6 +82,6 @@ def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
 
 
 def unlikelihood(x: Node, labels: Node) -> Node:
-    """-log(1 - softmax(x) at the labels), as a column (Welleck et al. 2020)."""
+    """The loss -log(1 - softmax(x)) at the labels, as a column (Welleck et al. 2020)."""
     chosen = gather(x, -1, _labels(x, labels))
     return -apply("log", 1.0 - apply("exp", chosen - logsumexp(x, -1)))

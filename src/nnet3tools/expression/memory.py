@@ -56,7 +56,7 @@ class Scratch:
         self._memory: dict[type, Array] = {}
 
     def take(self, num_bytes: int, like: Array | None) -> Array:
-        """`num_bytes` bytes on the device of `like`; contents undefined."""
+        """Allocate `num_bytes` bytes on the device of `like`; contents undefined."""
         found = self._memory.get(type(like))
         if found is None or found.size < num_bytes:
             grown = 0 if found is None else found.size + found.size // 2

@@ -118,7 +118,7 @@ class Prod(Reduce):
 
 
 class LogSumExp(Reduce):
-    """log(sum of exp) along an axis."""
+    """The logarithm of the sum of exp(x) along an axis."""
 
     type_name, reduction, derivative = "logsumexp", "logsumexp", "adj * exp(a - value)"
 

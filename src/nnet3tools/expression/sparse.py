@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 
 
 class CsrDot(Node):
-    """op(S) b with sparse S; the children are values, indexes, offsets, b."""
+    """A product S b of a sparse S (or its transpose); children: values, indexes, offsets, b."""
 
     type_name = "csr_dot"
 
@@ -104,7 +104,7 @@ _row_dots = tensor.aggregate("_1 * _2", "sum", 1)
 
 
 class DotCsr(CsrDot):
-    """b op(S), computed as the transpose of op(S)' b'."""
+    """A product b S of a sparse S (or its transpose), computed as the transpose of S' b'."""
 
     type_name = "dot_csr"
 
@@ -158,7 +158,7 @@ def _signed(indexes: Node) -> Node:
 def csr_dot(
     shape: Shape, values: Node, indexes: Node, offsets: Node, b: Node, trans: bool = False
 ) -> Node:
-    """op(S) b for a sparse S of the given shape: values, column indexes, row offsets."""
+    """S b, or S' b with `trans`, for a sparse S: shape, values, column indexes, row offsets."""
     rows, inner = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("csr_dot", shape, parts, b, inner, b.shape[0])
@@ -168,7 +168,7 @@ def csr_dot(
 def dot_csr(
     b: Node, shape: Shape, values: Node, indexes: Node, offsets: Node, trans: bool = False
 ) -> Node:
-    """b op(S) for a sparse S of the given shape: values, column indexes, row offsets."""
+    """b S, or b S' with `trans`, for a sparse S: shape, values, column indexes, row offsets."""
     inner, cols = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("dot_csr", shape, parts, b, inner, b.shape[-1])

@@ -64,7 +64,7 @@ def _final_weight(subset: Subset, finals: list[float]) -> float:
 
 
 def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[int, float, Subset]]:
-    """(label, weight, next subset) of each arc that leaves a subset, sorted by label."""
+    """The (label, weight, next subset) of each arc that leaves a subset, sorted by label."""
     if len(subset) == 1 and not subset[0][1]:
         arcs = lists[subset[0][0]]
         if len(arcs) == 1:

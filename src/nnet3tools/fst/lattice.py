@@ -154,7 +154,7 @@ class Lattice(_TwoCosts):
         ]
 
     def final_list(self) -> list[tuple[float, float] | None]:
-        """(graph, acoustic) final cost of each state, None if the state is not final."""
+        """Final (graph, acoustic) cost of each state, None if the state is not final."""
         pairs = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strict=True)
         return [None if graph == NOT_FINAL else (graph, acoustic) for graph, acoustic in pairs]
 

@@ -82,7 +82,7 @@ def determinized_lattice(acceptor: CompactLattice) -> CompactLattice:
 
 
 def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int, list[_Element]]]:
-    """(label, elements) sorted by label: the states that arcs lead to, with total costs."""
+    """For each label in order, the states that its arcs lead to, with total costs."""
     found: dict[int, list[_Element]] = {}
     for state, owed_graph, owed_acoustic in subset:
         for label, graph, acoustic, _, target in lists[state]:

@@ -23,7 +23,7 @@ def single_sum(weights: NDArray[np.float32]) -> float:
 
 
 def log_sum(first: float, second: float) -> float:
-    """-log(exp(-first) + exp(-second)) of float32 numbers, rounded to float32."""
+    """The sum -log(exp(-first) + exp(-second)) of float32 weights, rounded to float32."""
     if first == NOT_FINAL:
         return second
     if second == NOT_FINAL:

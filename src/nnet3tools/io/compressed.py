@@ -75,7 +75,7 @@ class CompressedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Number of rows and number of columns."""
         return self.num_rows, self.num_cols
 
     @classmethod

@@ -60,7 +60,7 @@ def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.flo
 def column_percentiles(
     matrices: NDArray[np.float32], low: NDArray, extent: NDArray
 ) -> NDArray[np.uint16]:
-    """0th, 25th, 75th and 100th percentiles of each column, 16-bit codes, strictly increasing."""
+    """The 0th, 25th, 75th, 100th percentiles of each column as strictly increasing 16-bit codes."""
     num, rows, cols = matrices.shape
     quarter = rows // 4
     picks = [0, quarter, 3 * quarter, rows - 1] if rows >= 5 else list(range(rows))

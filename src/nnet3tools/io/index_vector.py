@@ -71,7 +71,7 @@ def write_cindex_vector(writer: Writer, nodes: Ints, indexes: Ints) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _encode_cached(indexes: bytes) -> bytes:
-    """`_encode` with a cache: an archive's examples share few vectors (150 us to encode one)."""
+    """Like `_encode` (150 us), with a cache, as an archive's examples share few vectors."""
     return _encode(np.frombuffer(indexes, np.int32).reshape(-1, 3), None)
 
 

@@ -200,7 +200,7 @@ _TRAINERS = {
 
 
 def place(path: str, function: str, program: str) -> str:
-    """`Function():file.cc` for a log line printed by `function` of the source file `path`."""
+    """Return `Function():file.cc` for a log line of `function` in the source file `path`."""
     module = path.replace("\\", "/").rpartition("/nnet3tools/")[2]
     key = module, function
     trainer, trainer_file = _TRAINERS.get(program, ("NnetTrainer", "nnet-training"))

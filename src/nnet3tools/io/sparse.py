@@ -37,7 +37,7 @@ class SparseMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Number of rows and number of columns."""
         return self.num_rows, self.num_cols
 
     @property

@@ -223,5 +223,5 @@ def _tiled(vector: Array, size: int) -> Array:
 
 
 def _add_product(bias: Array, linear: Array, vector: Array) -> None:
-    """bias += linear @ vector."""
+    """Add linear @ vector to a bias."""
     tensor.prod(bias.reshape(-1, 1), linear, vector.reshape(-1, 1), beta=1.0)

@@ -32,7 +32,7 @@ class Forwarding:
         raise NotImplementedError
 
     def node_scales(self) -> list[tuple[int, float]]:
-        """(node, scale) for each node name in the expression, in order."""
+        """Node and scale for each node name in the expression, in order."""
         raise NotImplementedError
 
     def row_scales(self, indexes: IndexArray) -> NDArray[np.float64]:

@@ -107,7 +107,7 @@ class Network:
         return [n for n in range(self.num_nodes) if self.is_output(n)]
 
     def updatable_components(self) -> list[tuple[str, UpdatableComponent]]:
-        """(name, component) of the components with parameters, in order."""
+        """Names and components of the components with parameters, in order."""
         return [
             (name, c)
             for name, c in zip(self.component_names, self.components, strict=True)

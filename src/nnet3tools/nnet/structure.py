@@ -12,7 +12,7 @@ __all__ = ["structure_digest"]
 
 
 def structure_digest(nnet: Nnet) -> str:
-    """64 hexadecimal digits; equal if each request compiles to the same program."""
+    """A digest (64 hexadecimal digits); if equal, each request compiles to the same program."""
     lines = nnet.config_lines()
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         lines.append(f"component {name}: {_component_text(component)}")

@@ -159,7 +159,7 @@ class Component(Declared):
         raise NotImplementedError
 
     def infer(self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array) -> None:
-        """`propagate` without a following backward pass, for cheaper implementations."""
+        """Compute the output like `propagate`, without a backward pass to follow."""
         self.propagate(indexes, in_value, out_value)
 
     def backprop(self, args: BackpropArgs) -> None:

@@ -87,7 +87,7 @@ class _Components(Field[list[Component]]):
 
 @register
 class CompositeComponent(UpdatableComponent):
-    """`components` in sequence, applied to at most `max_rows_process` rows at a time (0: all)."""
+    """Applies `components` in sequence to at most `max_rows_process` rows at a time (0: all)."""
 
     max_rows_process = Int("<MaxRowsProcess>", "max-rows-process", 4096)
     components = _Components("<NumComponents>", "num-components")

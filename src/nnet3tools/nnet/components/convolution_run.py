@@ -102,7 +102,7 @@ def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) 
 def add_output(
     computation: ConvolutionComputation, in_value: Array, params: Array, out_value: Array
 ) -> None:
-    """out_value += convolution of in_value with params, without bias."""
+    """Add the convolution of in_value with params, without bias, to out_value."""
     frames = _frames(computation, in_value)
     for piece in _plan(computation):
         out = as_rows(out_value[piece.out_rows], computation.num_filters_out)
@@ -113,7 +113,7 @@ def add_output(
 def add_input_deriv(
     computation: ConvolutionComputation, params: Array, out_deriv: Array, in_deriv: Array
 ) -> None:
-    """in_deriv += derivative with respect to the input."""
+    """Add the derivative with respect to a convolution's input to in_deriv."""
     frames = _frames(computation, in_deriv)
     for piece in _plan(computation):
         out = as_rows(out_deriv[piece.out_rows], computation.num_filters_out)
@@ -133,7 +133,7 @@ def add_params_deriv(
     alpha: float,
     params_deriv: Array,
 ) -> None:
-    """params_deriv += alpha times the derivative with respect to the parameters."""
+    """Add alpha times the derivative with respect to the parameters to params_deriv."""
     frames = _frames(computation, in_value)
     for piece in _plan(computation):
         out = as_rows(out_deriv[piece.out_rows], computation.num_filters_out)

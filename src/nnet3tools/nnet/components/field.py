@@ -211,7 +211,7 @@ class Field(Generic[T]):
         setattr(owner, self.name, value)
 
     def info(self, owner: Any) -> str:
-        """`key=value` for an info line, or ""."""
+        """Return `key=value` for an info line, or ""."""
         if not self.show_default and self.is_default(owner):
             return ""
         return f"{self.key}={self.text(getattr(owner, self.name))}"

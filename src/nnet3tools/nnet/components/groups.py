@@ -93,13 +93,13 @@ class SumGroupComponent(Component):
 
     @cached_property
     def ranges(self) -> np.ndarray:
-        """(output_dim, 2): first column and end of each group."""
+        """First column and end of each group, (output_dim, 2)."""
         ends = np.cumsum(self.sizes, dtype=np.int32)
         return np.stack([ends - self.sizes, ends], axis=1)
 
     @cached_property
     def group_of_column(self) -> np.ndarray:
-        """(input_dim,): the group of each input column."""
+        """The group of each input column, (input_dim,)."""
         return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:

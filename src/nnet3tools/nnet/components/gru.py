@@ -145,9 +145,10 @@ class GruNonlinearityBase(UpdatableComponent):
 
 @register
 class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
-    """[z, r, x_h, c(t-1), s(t-1)] -> [h, c]; without projection, s(t-1) is c(t-1) and not repeated.
+    """GRU cell: [z, r, x_h, c(t-1), s(t-1)] -> [h, c]; `w_h` (cell_dim, recurrent_dim).
 
-    `w_h` is (cell_dim, recurrent_dim). With projection, r and s are smaller than the cell.
+    Without projection, s(t-1) is c(t-1) and not repeated; with projection, r and s are smaller than
+    the cell.
     """
 
     INFO = GruNonlinearityBase.INFO + " recurrent_dim"
@@ -200,7 +201,7 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
 
 @register
 class OutputGruNonlinearityComponent(GruNonlinearityBase):
-    """[z, x_h, c(t-1)] -> [h, c]; `w_h` is (cell_dim,)."""
+    """Output-gated GRU cell: [z, x_h, c(t-1)] -> [h, c]; `w_h` is (cell_dim,)."""
 
     INFO_OF_UPDATE = "alpha rank update_period"
 

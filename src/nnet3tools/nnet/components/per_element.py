@@ -38,7 +38,7 @@ _max = tensor.aggregate("_1", "max", axis=None)
 def add_preconditioned_rows(
     params: Array, derivs: Array, rate: float, preconditioner: OnlineNaturalGradient
 ) -> None:
-    """params += rate * the sum of the preconditioned rows of derivs, which is overwritten."""
+    """Add rate times the sum of the preconditioned rows of derivs to params; overwrites derivs."""
     scale = preconditioner.precondition(derivs)
     _sum_rows(params, derivs, alpha=rate * scale, beta=1.0)
 

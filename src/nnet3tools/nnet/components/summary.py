@@ -47,7 +47,7 @@ def _sum_of_squares(values: np.ndarray) -> np.float32:
 
 
 def summarize_vector(vector: Array) -> str:
-    """`[ a b c ]` for fewer than ten elements, else percentiles, mean and standard deviation."""
+    """Format as `[ a b c ]` for fewer than ten elements, else percentiles, mean and deviation."""
     values = tensor.to_host(vector).astype(np.float32)
     if values.size < 10:
         return "[ " + "".join(f"{_succinct(v)} " for v in values) + "]"

@@ -93,7 +93,7 @@ class TdnnIndexes(PrecomputedIndexes):
 
 
 class _Alphas(Float):
-    """<AlphaInOut> and two numbers; like Kaldi, also reads <Alpha> and one number for both."""
+    """Two numbers after <AlphaInOut>; like Kaldi, also reads <Alpha> and one number for both."""
 
     def read(self, reader: Reader, owner: TdnnComponent) -> None:
         has_both = reader.peek_token() == "<AlphaInOut>"
