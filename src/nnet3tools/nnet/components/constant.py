@@ -103,7 +103,7 @@ class ConstantComponent(InputlessComponent, _ConstantOutput):
 
 @register
 class ConstantFunctionComponent(_ConstantOutput):
-    """A simple component that ignores its input."""
+    """Outputs the constant row `output` for each row of the input, whose values it ignores."""
 
     OWN_INFO = "input_dim " + _ConstantOutput.OWN_INFO
 
