@@ -11,8 +11,6 @@ from processes import ROOT, environment_of, ours, timed
 from rows import Row, Setting
 from train import NETWORKS, make
 
-__all__ = ["compiling_kernels", "operators"]
-
 TARGETS = {"chain": 0.4, "log_softmax": 0.5, "batch_norm": 0.8, "lstm": 0.3}
 """Operator of tensor_ops.py -> ours over PyTorch's."""
 COMPILED, LOADED = 500.0, 10.0

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Timing", "environment_of", "ours", "timed"]
-
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from processes import Timing, ours, timed
 
-__all__ = ["HEAD", "Row", "Setting", "least"]
-
 
 @dataclass(frozen=True)
 class Row:

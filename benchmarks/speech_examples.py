@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nnet3tools.fst.fst import Fst
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["SPEECH_COMMANDS", "make_speech"]
-
 _UTTERANCES, _PHONES, _SPEAKERS = 2000, 30, 100
 _END_TO_END = 2
 """Every so many utterances one is given end to end."""

@@ -11,8 +11,6 @@ from processes import ROOT, Timing, environment_of, ours, timed
 from rows import Row, Setting, least
 from train import NETWORKS, Network, make
 
-__all__ = ["training", "training_on_two"]
-
 TARGETS = {"tdnn": 1.0, "tdnnf": 1.3, "lstm": 1.0}
 WITHOUT_NATURAL_GRADIENT = {"tdnn": 0.85, "tdnnf": 1.0}
 """Ours over PyTorch's."""

@@ -31,8 +31,6 @@ from nnet3tools.training.example import NnetExample  # noqa: E402
 from support import emulated_cuda, paper_device  # noqa: E402
 from support.model_streams import Event  # noqa: E402
 
-__all__ = ["HostTime", "host_time"]
-
 _WARM_UP = 60
 """Minibatches after which every variant of a graph has come up."""
 _MINIBATCHES = 200

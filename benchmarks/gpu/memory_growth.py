@@ -11,8 +11,6 @@ from ours import Ours
 
 from networks import BenchNetwork
 
-__all__ = ["check_growth"]
-
 _PARTS = 10
 _TOLERANCE = 4 << 20
 """Bytes that may come and go: pools are rounded up, and the host's allocator has its own ways."""

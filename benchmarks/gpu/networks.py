@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import train
 
-__all__ = ["NETWORKS", "BenchNetwork"]
-
 
 @dataclass(frozen=True)
 class BenchNetwork:

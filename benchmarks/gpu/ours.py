@@ -21,8 +21,6 @@ from nnet3tools.training.example import NnetExample, frames_io
 from nnet3tools.training.merging import merge_examples
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
-__all__ = ["Ours", "minibatch", "product_rate", "products", "seconds", "synchronizer"]
-
 _WARM_UP = 4
 """Minibatches before the clock starts: compiling, binding."""
 

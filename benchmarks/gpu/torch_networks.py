@@ -10,8 +10,6 @@ from torch import nn
 
 from networks import BenchNetwork
 
-__all__ = ["eager_step", "variants"]
-
 
 class _Splice(nn.Module):
     """A convolution over time, ReLU, batch normalisation."""

@@ -11,19 +11,6 @@ from typing import Any
 
 from nnet3tools.errors import ProgramError
 
-__all__ = [
-    "RAND_MAX",
-    "GlibcRand",
-    "as_float32",
-    "get_state",
-    "last_seeding",
-    "rand",
-    "rand_int",
-    "seed",
-    "set_state",
-    "with_prob",
-]
-
 RAND_MAX = 2**31 - 1
 
 

@@ -5,24 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = [
-    "ConfigError",
-    "DataError",
-    "DivergedError",
-    "EmptyError",
-    "Nnet3Error",
-    "NotFiniteError",
-    "OptionError",
-    "ProgramError",
-    "RequestError",
-    "TextError",
-    "UserError",
-    "check_num_frames",
-    "install_command",
-    "naming",
-    "quoted",
-]
-
 
 class Nnet3Error(Exception):
     """Base class of all errors that this package raises deliberately."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, TypeVar
 
-__all__ = ["option", "option_group"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.example import NnetIo, frames_io
 
-__all__ = ["LABEL_DIM", "acceptor", "chain_example"]
-
 RNG = np.random.default_rng(11)
 LABEL_DIM = 300
 

@@ -6,8 +6,6 @@ from nnet3tools import tensor
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["ZOO", "model_of", "network_config"]
-
 ZOO = {
     "AffineComponent": ("input-dim=4 output-dim=3", 4),
     "BackpropTruncationComponent": ("dim=4 clipping-threshold=2 zeroing-interval=2", 4),

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
-__all__ = ["damaged_files"]
-
 _INTEGERS = st.sampled_from(
     (0, 1, -1, 2, 255, 1 << 16, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 28)
 )

@@ -19,8 +19,6 @@ from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import AccessType
 from support.random_networks import Case
 
-__all__ = ["ALL_OFF", "PASS_OPTIONS", "Results", "describe", "difference", "run", "variants"]
-
 PASS_OPTIONS = (
     "consolidate_model_update",
     "convert_addition",

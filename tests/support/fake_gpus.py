@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["EXCLUSIVE", "FakeGpus", "insufficient_driver"]
-
 EXCLUSIVE = 3
 """cudaComputeModeExclusiveProcess."""
 TOTAL = 80 << 30

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-__all__ = ["chain2_targets", "make_chain2_samples"]
-
 _CONFIG = """input-node name=input dim=2
 component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=4
 component name=b type=NaturalGradientAffineComponent input-dim=2 output-dim=4

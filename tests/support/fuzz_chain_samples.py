@@ -41,8 +41,6 @@ from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.training.example import frames_io
 from support.lattice_paths import MODEL, random_lattice, random_supervision
 
-__all__ = ["make_chain_samples"]
-
 _FRAMES = 3
 _LOOP = Fst.from_lists(0, [NOT_FINAL, 0.25], [[(1, 1, 0.5, 1)], [(2, 2, 0.7, 1)]])
 _SPLIT = Fst.from_lists(

@@ -24,8 +24,6 @@ from support.fuzz_recognizer import make_recognizer_samples
 from support.fuzz_samples import make_samples
 from support.fuzz_speech_samples import make_speech_samples
 
-__all__ = ["CONFIG", "Outcome", "in_corpus", "run"]
-
 CONFIG = """input-node name=input dim=3
 input-node name=ivector dim=2
 component name=a type=NaturalGradientAffineComponent input-dim=11 output-dim=4

@@ -16,8 +16,6 @@ from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
 from nnet3tools.io.table import TableWriter
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE
 
-__all__ = ["make_decoding_samples"]
-
 _CONFIG = """input-node name=input dim=3
 component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=4 param-stddev=0.5
 component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))

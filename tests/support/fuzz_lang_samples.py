@@ -8,8 +8,6 @@ from nnet3tools.fst.lattice import CompactLattice, Lattice
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 from nnet3tools.io.table import TableWriter
 
-__all__ = ["make_lang_samples"]
-
 _COMPACT = CompactLattice.from_lists(
     0,
     [None, (0.5, -1.25, (3,))],

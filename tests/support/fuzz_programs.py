@@ -9,8 +9,6 @@ from pathlib import Path
 
 from support.fuzz_corpus import Outcome, run
 
-__all__ = ["BadEnd", "must_end_well"]
-
 _NONE = re.compile(
     r"\b(Done|for|to|over|Copied|copying|aligned|[wW]rote|Converted|Computed|mean of|Applied \D+|"
     r"; processed) 0\b"

@@ -63,8 +63,6 @@ from support.component_zoo import ZOO
 from support.fuzz_programs import must_end_well
 from support.fuzz_targets import TARGETS
 
-__all__ = ["BAD", "READERS", "FuzzReader"]
-
 BAD = "BAD"
 """The name of the mutated file."""
 

@@ -14,8 +14,6 @@ from nnet3tools.io.stream import Writer
 from nnet3tools.io.wave import WAVE, Wave
 from support.fuzz_speech_samples import damage_each
 
-__all__ = ["make_recognizer_samples", "recognizer_targets"]
-
 _FOLDER = "recognizer"
 _TEXTS = {
     "mfcc.conf": "--dither=0\n--num-ceps=3  # as the network wants\n--sample-frequency=8000\n",

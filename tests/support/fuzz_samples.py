@@ -28,8 +28,6 @@ from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.table import TableWriter
 from nnet3tools.io.writer import Writer
 
-__all__ = ["make_samples"]
-
 FORMS = (("bin", True), ("txt", False))
 _TABLES = {
     "bool": (BOOL, {"a": True, "b": False}),

@@ -20,8 +20,6 @@ from nnet3tools.io.holders import (
 from support.programs import run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE
 
-__all__ = ["DAMAGED_FOLDERS", "damage_each", "make_speech_samples"]
-
 _FRAMES = {f"u{i}": 14 + i for i in range(3)}
 _XVECTOR = """input-node name=input dim=3
 component name=pool type=StatisticsPoolingComponent input-dim=7 left-context=100 right-context=100

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from support.fuzz_speech_samples import DAMAGED_FOLDERS
 
-__all__ = ["speech_targets"]
-
 _NO_GPU = "--use-gpu=no"
 
 _COMMANDS = (

@@ -7,8 +7,6 @@ from support.fuzz_chain2 import chain2_targets
 from support.fuzz_recognizer import recognizer_targets
 from support.fuzz_speech_targets import speech_targets
 
-__all__ = ["TARGETS"]
-
 _NO_GPU = "--use-gpu=no"
 _ONLINE = ("--online-ivectors=ark:ivectors.ark", "--online-ivector-period=10")
 _CONTEXT = ("--num-pdfs=5", "--left-context=4", "--right-context=1", "--num-frames=4")

@@ -28,8 +28,6 @@ from nnet3tools.io.log import _one_line
 from support.fuzz_programs import BadEnd
 from support.fuzz_readers import BAD, FuzzReader
 
-__all__ = ["Failure", "attempt", "guarded"]
-
 SECONDS, SECONDS_PER_MB = 2.0, 5.0
 SPARE_BYTES, BYTES_PER_BYTE = 64 << 20, 20
 _LONGEST = 400

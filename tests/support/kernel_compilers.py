@@ -12,18 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = [
-    "ARCHITECTURES",
-    "HALF",
-    "Resources",
-    "architectures",
-    "compile_with_nvcc",
-    "compile_with_nvrtc",
-    "nvcc",
-    "nvrtc",
-    "resources",
-]
-
 ARCHITECTURES = ("80", "90")
 HALF = "#include <cuda_fp16.h>\n"
 """What kernels of half precision need; NVRTC has no headers of its own."""

@@ -10,8 +10,6 @@ from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.fst.lattice import Lattice
 from support.tiny_chain import BIPHONE_TREE, CHAIN_TOPOLOGY, model_of
 
-__all__ = ["MODEL", "all_paths", "random_lattice", "random_supervision"]
-
 MODEL = model_of(BIPHONE_TREE, CHAIN_TOPOLOGY)[1]
 
 Path = tuple[tuple[int, ...], float]

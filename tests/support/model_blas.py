@@ -14,8 +14,6 @@ import numpy as np
 from support.model_memory import is_memory
 from support.model_streams import Launch, get_machine
 
-__all__ = ["ModelCublas"]
-
 _TYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64)}
 _COMPUTE = {68: 0, 74: 0, 75: 0, 77: 0, 70: 1}
 """cublasComputeType_t -> the type of the matrices that go with it."""

@@ -42,8 +42,6 @@ from support.model_memory import (
 )
 from support.model_streams import Event, Launch, Stream, get_machine
 
-__all__ = ["GXX", "compile_shared", "install", "load_cublas", "load_cuda", "ndarray"]
-
 HERE = Path(__file__).parent
 GXX = shutil.which("g++")
 NONSENSE = 0x7F

@@ -18,16 +18,6 @@ import numpy as np
 if TYPE_CHECKING:
     from support.model_streams import Machine
 
-__all__ = [
-    "CUDARuntimeError",
-    "DeviceMemory",
-    "MemoryPointer",
-    "OutOfMemoryError",
-    "Pool",
-    "as_array",
-    "is_memory",
-]
-
 _PAGE = mmap.PAGESIZE
 OUT_OF_MEMORY = 2
 _ALIGNMENT = 16

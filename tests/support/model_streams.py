@@ -19,17 +19,6 @@ from typing import Any
 
 from support.model_memory import CUDARuntimeError, DeviceMemory, Pool
 
-__all__ = [
-    "Event",
-    "Graph",
-    "Launch",
-    "Machine",
-    "Schedule",
-    "Stream",
-    "get_machine",
-    "set_machine",
-]
-
 _INVALID = 901
 
 

@@ -12,8 +12,6 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-__all__ = ["with_sound_features"]
-
 
 def with_sound_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a test compute features of sound: by the package, or else by the stand-in."""

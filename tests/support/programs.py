@@ -9,8 +9,6 @@ from nnet3tools.cli.programs import main_of
 from nnet3tools.io.holders import MATRIX, Holder
 from nnet3tools.io.table import SequentialTableReader, TableWriter
 
-__all__ = ["read_table", "run", "write_table"]
-
 
 def run(program: str, *words: object) -> int:
     """The exit status of a program."""

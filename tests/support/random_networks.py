@@ -18,8 +18,6 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["KINDS", "Case", "parse", "random_case", "random_network", "random_request"]
-
 
 def parse(text: str, seed: int = 0) -> Nnet:
     """A network from config text, its parameters drawn from this seed."""

@@ -16,8 +16,6 @@ from nnet3tools.nnet.indexes import NO_TIME
 from nnet3tools.nnet.nnet import Nnet
 from support.harness import in_float64
 
-__all__ = ["RowByRow"]
-
 Index = tuple[int, int, int]
 Expression = str | list
 Row = np.ndarray | None

@@ -6,8 +6,6 @@ from typing import Any
 
 from nnet3tools.decoding.options import SearchOptions
 
-__all__ = ["search_options"]
-
 
 def search_options(beam: float, **others: Any) -> SearchOptions:
     """Options with min_active and lattice_beam 0 unless given, so that few tokens survive."""

@@ -9,15 +9,6 @@ from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = [
-    "BIPHONE_TREE",
-    "CHAIN_TOPOLOGY",
-    "MONO_TREE",
-    "STATES_TOPOLOGY",
-    "TRIPHONE_TREE",
-    "model_of",
-]
-
 CHAIN_TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
 <State> 0 <ForwardPdfClass> 0 <SelfLoopPdfClass> 1
 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>

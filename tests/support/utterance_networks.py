@@ -7,8 +7,6 @@ import numpy as np
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["WITH_IVECTOR", "network_of", "recurrent_config"]
-
 WITH_IVECTOR = """
 input-node name=input dim=3
 input-node name=ivector dim=2

@@ -16,8 +16,6 @@ from nnet3tools.program.computation import Computation
 from support.component_zoo import ZOO
 from support.random_networks import parse
 
-__all__ = ["TRUE_DERIVATIVES", "zoo_network", "zoo_program", "zoo_requests"]
-
 TRUE_DERIVATIVES = {
     "ClipGradientComponent": "dim=4 clipping-threshold=1e9",
     "BackpropTruncationComponent": "dim=4 clipping-threshold=1e9 zeroing-threshold=1e9",

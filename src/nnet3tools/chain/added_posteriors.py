@@ -20,8 +20,6 @@ from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.example import frames_io
 from nnet3tools.training.running import ExampleRunner
 
-__all__ = ["AddedPosteriors", "PosteriorAdder"]
-
 _FRAME_STRIDE = 3
 """Kaldi numbers the rows 0, 3, 6, ..., whatever the frame subsampling is."""
 

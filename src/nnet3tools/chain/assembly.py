@@ -22,8 +22,6 @@ from nnet3tools.io.compressed import compressed_bytes
 from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix
 
-__all__ = ["Assembler", "Planned"]
-
 
 class Planned(NamedTuple):
     """The plan of an example and the parts of its supervision."""

@@ -26,8 +26,6 @@ from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite
 from nnet3tools.training.splitting import Chunk
 
-__all__ = ["make_chain_examples"]
-
 _BLOCK = 512
 _MOST_BYTES = 1 << 23
 """The largest number of chunks, and of bytes of features, in a block."""

@@ -16,8 +16,6 @@ from nnet3tools.lang.hmm_graph import HmmGraphs
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["SupervisionCompiler"]
-
 
 class SupervisionCompiler:
     """Compiles supervisions for one tree and transition model.

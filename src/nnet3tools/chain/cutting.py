@@ -10,8 +10,6 @@ from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 
-__all__ = ["SupervisionCutter"]
-
 
 class SupervisionCutter:
     """Cuts a supervision to ranges of frames; DataError unless it is plain and of one sequence."""

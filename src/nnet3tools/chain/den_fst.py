@@ -21,8 +21,6 @@ from nnet3tools.lang.hmm_graph import HmmGraphs
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["make_denominator_fst", "make_normalization_fst"]
-
 _DELTA = 1.0 / 1024.0
 _QUANTUM = np.float32(_DELTA * 10.0)
 """Weights are rounded to multiples of this number before states are merged."""

@@ -12,8 +12,6 @@ from nnet3tools.fst.files import load_fst
 from nnet3tools.fst.fst import Fst
 from nnet3tools.tensor.operators.leaky_hmm import Hmm
 
-__all__ = ["DenominatorGraph", "initial_probs", "load_denominator_graph"]
-
 _NUM_STEPS = 100
 """Steps from the start over which the states' probabilities are averaged."""
 

@@ -35,8 +35,6 @@ from nnet3tools.tensor.operators.numerator import PackedPaths, numerator
 from nnet3tools.tensor.operators.numerator.packed_paths import pack_paths
 from nnet3tools.tensor.operators.random import rand_int
 
-__all__ = ["Buffers", "DeviceObjective", "Facts", "Tallies", "facts_of", "on_device"]
-
 _FINITE = "abs({}) <= 1e300"
 
 # objective (_1) and whether it is to be used (_2), minibatches that failed (_3), whose sums were

@@ -15,8 +15,6 @@ from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.diagnostics import NnetComputeProb
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
-__all__ = ["ChainComputeProb", "ChainDiagnostics"]
-
 _XENT_FOR_STATS = 0.1
 """Any number but 0: the -xent outputs and the statistics of their components are computed."""
 

@@ -23,8 +23,6 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.training.example import NnetIo
 from nnet3tools.training.splitting import ExampleGenerationOptions
 
-__all__ = ["DrawIvector", "E2eExampleMaker", "pdf_acceptor"]
-
 DrawIvector = Callable[[int], NnetIo]
 
 _MOST_FRAMES_OFF = 4

@@ -20,8 +20,6 @@ from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import naming
 from nnet3tools.fst.fst import Fst
 
-__all__ = ["E2eBlocks"]
-
 _BLOCK = 256
 _MOST_BYTES = 1 << 23
 """The largest number of utterances, and of bytes of features, in a block."""

@@ -13,17 +13,6 @@ if TYPE_CHECKING:
     from nnet3tools.chain.example import NnetChainExample
     from nnet3tools.chain.supervision import Supervision
 
-__all__ = [
-    "ACCEPTOR",
-    "CHAIN_LAYOUTS",
-    "DERIV_WEIGHTS",
-    "ENCODED_CHAIN_EXAMPLES",
-    "ENCODED_SUPERVISIONS",
-    "EncodedChainExample",
-    "EncodedSupervision",
-    "supervision_weight",
-]
-
 EncodedChainExample = EncodedRecord["NnetChainExample"]
 EncodedSupervision = EncodedRecord["Supervision"]
 

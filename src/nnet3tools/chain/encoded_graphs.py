@@ -14,8 +14,6 @@ from nnet3tools.io.encoded import encoded_entries
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader
 
-__all__ = ["ENCODED_GRAPHS", "EncodedGraph"]
-
 
 @dataclass(frozen=True)
 class EncodedGraph:

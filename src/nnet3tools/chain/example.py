@@ -10,8 +10,6 @@ from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.io.holders import Holder
 
-__all__ = ["CHAIN_EXAMPLE", "NnetChainExample", "NnetChainSupervision"]
-
 
 @dataclass(frozen=True)
 class NnetChainSupervision(SequenceOutput[Supervision]):

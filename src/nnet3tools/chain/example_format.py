@@ -31,14 +31,6 @@ from nnet3tools.io.record import (
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example_format import IO_RECORD
 
-__all__ = [
-    "CHAIN_EXAMPLE_RECORD",
-    "CHAIN_OUTPUT_RECORD",
-    "SUPERVISION_RECORD",
-    "sequence_example_fields",
-    "sequence_supervision_fields",
-]
-
 _MAX_SEQUENCES = 1_000_000
 _MOST_USUAL_INPUTS = 1000
 _LARGEST_STEP = 124

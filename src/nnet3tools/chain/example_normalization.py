@@ -13,8 +13,6 @@ from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 
-__all__ = ["ExampleNormalizer", "joined_jobs"]
-
 _BLOCK = 256
 _MOST_BYTES = 1 << 22
 """The largest number of examples, and of their bytes, in a block."""

@@ -13,8 +13,6 @@ from nnet3tools.chain.supervision import Supervision
 from nnet3tools.io.general_matrix import GeneralMatrix, row_range
 from nnet3tools.training.example import NnetIo, frames_io
 
-__all__ = ["ExamplePlan"]
-
 
 @dataclass(frozen=True, eq=False)
 class ExamplePlan:

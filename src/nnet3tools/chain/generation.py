@@ -21,8 +21,6 @@ from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.training.generation import IvectorSource
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
-__all__ = ["ChainExampleMaker", "UtteranceData"]
-
 _NO_SHARED_PATH = (
     "FST was empty after composing with normalization FST. This should be extremely rare (a few "
     "per corpus, at most)"

@@ -11,8 +11,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample
 
-__all__ = ["LanguageGraphs", "language_of", "with_language"]
-
 _DEFAULT = "default"
 _NAME = re.compile(r"[\w-]+", re.ASCII)
 

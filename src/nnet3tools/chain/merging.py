@@ -31,16 +31,6 @@ from nnet3tools.training.example import NnetIo, hash_of_io, index_hash, string_h
 from nnet3tools.training.merging import Mergeable, merge_runs, structure_by_layout
 from nnet3tools.training.same_layout import merged_by_layout
 
-__all__ = [
-    "MERGEABLE_CHAIN",
-    "hash_of_sequences",
-    "merge_chain_examples",
-    "merge_rows",
-    "merge_supervisions",
-    "structure_of_sequences",
-]
-
-
 _EMPTY = Fst.empty()
 
 

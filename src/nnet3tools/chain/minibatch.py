@@ -14,8 +14,6 @@ from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example import NnetExample, NnetIo
 
-__all__ = ["CHAIN_MINIBATCH", "LWF_POSTERIORS", "OutputSupervision", "minibatch"]
-
 LWF_POSTERIORS = "__LWF-posteriors"
 """The input whose rows are not features, but targets for learning without forgetting."""
 

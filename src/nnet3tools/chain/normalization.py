@@ -15,8 +15,6 @@ from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.minimize import minimize_acyclic
 from nnet3tools.io import log
 
-__all__ = ["Normalizer", "load_normalizer"]
-
 _MAX_STATES = 200_000
 """Kaldi does not determinize acceptors with so many states, before or after."""
 

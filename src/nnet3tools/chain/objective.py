@@ -27,14 +27,6 @@ from nnet3tools.tensor.operators.leaky_hmm import (
 from nnet3tools.tensor.operators.numerator import numerator
 from nnet3tools.tensor.operators.random import rand_int
 
-__all__ = [
-    "FAILED_PER_FRAME",
-    "ChainObjective",
-    "are_near_sums",
-    "compute_chain_objective",
-    "penalize_out_of_range",
-]
-
 FAILED_PER_FRAME = -10.0
 """The objective per frame of a minibatch whose objective could not be computed."""
 

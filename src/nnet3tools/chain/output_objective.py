@@ -31,8 +31,6 @@ from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.objective import Ahead, Evaluation, Measured
 
-__all__ = ["ChainOutputObjective", "den_graph_of"]
-
 
 def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
     """The denominator graph in a den.fst file for a network; `model` is its name in errors.

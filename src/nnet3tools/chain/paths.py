@@ -18,8 +18,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import Fst
 from nnet3tools.tensor.operators.numerator import FrameArcs, Paths
 
-__all__ = ["supervision_paths"]
-
 _Ints = NDArray[np.integer]
 
 _SAME_COST = 1.0e-3

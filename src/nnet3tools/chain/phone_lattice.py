@@ -17,8 +17,6 @@ from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["PHONE_LATTICE", "PhoneLattice"]
-
 
 @dataclass(frozen=True)
 class PhoneLattice:

@@ -23,8 +23,6 @@ from nnet3tools.fst.properties import Property
 from nnet3tools.fst.weights import single
 from nnet3tools.io import log
 
-__all__ = ["estimate_phone_lm"]
-
 History = tuple[int, ...]
 _Counted = tuple[NDArray[np.int32], NDArray[np.int64]]
 """N-grams, (N, order), and how often each comes, (N,)."""

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option
 
-__all__ = ["LanguageModelOptions"]
-
-
 _HIGHEST_ORDER = 100
 """The highest order allowed; an n-gram takes 4 bytes per phone."""
 

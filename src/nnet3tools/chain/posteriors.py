@@ -13,8 +13,6 @@ from nnet3tools.tensor.kernel_policy import run_compiled
 from nnet3tools.tensor.operators.leaky_hmm import LOG_PROB, leaky_hmm
 from nnet3tools.tensor.operators.random import rand_int
 
-__all__ = ["denominator_posteriors"]
-
 
 def denominator_posteriors(
     graph: DenominatorGraph, output: NDArray[np.float32], leak: float

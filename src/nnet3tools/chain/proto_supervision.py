@@ -17,8 +17,6 @@ from nnet3tools.errors import MAX_FRAMES, DataError
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.minimize import distances_to_end, push_to_initial, top_order
 
-__all__ = ["ProtoSupervision", "of_alignment", "of_lattice"]
-
 
 @dataclass(frozen=True)
 class ProtoSupervision:

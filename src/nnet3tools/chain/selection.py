@@ -18,14 +18,6 @@ from nnet3tools.training.batched_changes import ChangesOfKind
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.selection import ContextCutter, shift_times
 
-__all__ = [
-    "CHAIN_CHANGES",
-    "ChainSelection",
-    "rename_output",
-    "scale_supervision",
-    "shift_sequence_times",
-]
-
 
 def _change_output(
     example: NnetChainExample,

@@ -16,8 +16,6 @@ from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.objective import Evaluation, Measured, Objective
 
-__all__ = ["SequenceObjective"]
-
 _weight_rows = tensor.element("_1 *= _2")
 
 

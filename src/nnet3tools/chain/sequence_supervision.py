@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from nnet3tools.io.record import RecordObject
 
-__all__ = ["SequenceSupervision"]
-
 
 @dataclass(frozen=True)
 class SequenceSupervision(RecordObject):

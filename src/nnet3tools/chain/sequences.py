@@ -15,8 +15,6 @@ from nnet3tools.io.record import RecordObject
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetIo
 
-__all__ = ["SequenceExample", "SequenceOutput", "output_indexes"]
-
 S = TypeVar("S", bound=SequenceSupervision)
 
 

@@ -15,8 +15,6 @@ from nnet3tools.fst.fst import Fst
 from nnet3tools.io.holders import Holder
 from nnet3tools.nnet.indexes import sorted_unique
 
-__all__ = ["SUPERVISION", "Supervision", "state_times"]
-
 
 @dataclass(frozen=True)
 class Supervision(SequenceSupervision):

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option
 
-__all__ = ["SupervisionOptions"]
-
 
 @dataclass(frozen=True)
 class SupervisionOptions:

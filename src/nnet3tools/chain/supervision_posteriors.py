@@ -14,8 +14,6 @@ from nnet3tools.fst.epsilon import epsilon_arcs, remove_epsilons
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.sparse import SparseMatrix
 
-__all__ = ["supervision_posteriors"]
-
 
 def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
     """The posteriors (frames, pdfs); for end-to-end supervision, those of its alignment.

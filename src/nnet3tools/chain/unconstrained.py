@@ -23,8 +23,6 @@ from nnet3tools.io import log
 from nnet3tools.lang.self_loops import SelfLoops
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["UnconstrainedConverter"]
-
 
 class UnconstrainedConverter:
     """Converts supervisions of one transition model's ids."""

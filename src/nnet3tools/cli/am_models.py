@@ -5,8 +5,6 @@ from __future__ import annotations
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.nnet.am_nnet import AmNnet
 
-__all__ = ["load_am_nnet", "set_context"]
-
 
 def load_am_nnet(rxfilename: str) -> AmNnet:
     """Read an acoustic model and recompute its context, because some stored contexts are wrong."""

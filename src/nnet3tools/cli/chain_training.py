@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from nnet3tools.training.example import NnetExample
     from nnet3tools.training.trainer import NnetTrainer
 
-__all__ = ["ChainRunOptions", "train_chain_model"]
-
 
 @dataclass(frozen=True)
 class ChainRunOptions:

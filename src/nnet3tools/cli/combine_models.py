@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from nnet3tools.training.combination import Diagnostics
     from nnet3tools.training.example import NnetExample
 
-__all__ = ["CombineOptions", "combine_on_examples"]
-
 
 @dataclass(frozen=True)
 class CombineOptions:

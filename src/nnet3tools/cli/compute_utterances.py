@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from nnet3tools.executor.utterance_computer import UtteranceComputer
     from nnet3tools.io.table import TableWriter
 
-__all__ = ["UtteranceOptions", "compute_all", "compute_utterances"]
-
 
 @dataclass(frozen=True)
 class UtteranceOptions:

@@ -9,8 +9,6 @@ from nnet3tools.cli.gpu import math_if_possible
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option
 
-__all__ = ["CudaAllocatorOptions", "CudaDeviceOptions"]
-
 _LEAST, _MOST = 0.05, 0.99
 """Smallest and largest proportion of a GPU's memory that Kaldi's allocator accepts."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
     from nnet3tools.recognizer.utterances import UtteranceCounts
 
-__all__ = ["DecodingOutputs", "GraphTable", "OptionalTable", "Transcripts"]
-
 
 class GraphTable:
     """Iterates over (key, features) of a table of graphs; `graph` is the current utterance's."""

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from nnet3tools.training.merging import Mergeable
     from nnet3tools.training.minibatch_rules import ExampleMergingOptions
 
-__all__ = [
-    "Changes",
-    "CopyOptions",
-    "DrawOptions",
-    "ShuffleOptions",
-    "SubsetOptions",
-    "copy_examples",
-    "merge_table",
-    "shuffle_table",
-    "subset_table",
-]
-
 E = TypeVar("E")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["usage"]
-
 _COPY_FRAMES = """Copy examples (single frames or fixed-size groups of frames) for neural
 network training, possibly changing the binary mode.  Supports multiple wspecifiers, in
 which case it will write the examples round-robin to the outputs.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
     from nnet3tools.training.generation import IvectorSource, Targets
 
-__all__ = ["ExampleOptions", "open_ivectors", "write_examples"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.hmm.topology import HmmTopology
     from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["dimension", "load_topology", "save_flat_start"]
-
 _LARGEST = 10_000
 
 

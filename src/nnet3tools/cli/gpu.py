@@ -22,15 +22,6 @@ from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 from nnet3tools.options import option
 
-__all__ = [
-    "choose_cpu_kernels",
-    "choose_device",
-    "cpu_kernels_option",
-    "gpu_math_option",
-    "math_if_possible",
-    "use_gpu_option",
-]
-
 _CHOICES = ("yes", "no", "optional", "wait")
 
 

@@ -8,15 +8,6 @@ from typing import Any
 
 from nnet3tools.errors import UserError, install_command
 
-__all__ = [
-    "NoGpuError",
-    "check_driver",
-    "not_installed",
-    "not_usable",
-    "release_context",
-    "without_memory",
-]
-
 _TAKEN = ("busy", "unavailable", "out of memory", "outofmemory", "memoryallocation")
 """Words in CUDA's errors about a device that another process uses."""
 _MISSING = ("ImportError", "ModuleNotFoundError", "OSError", "DynamicLibNotFoundError")

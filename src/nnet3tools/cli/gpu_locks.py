@@ -16,8 +16,6 @@ from pathlib import Path
 
 from nnet3tools.io import log
 
-__all__ = ["Lock", "claims"]
-
 _FOLDER = "/tmp/nnet3tools-gpus-{user}"
 """Not in $TMPDIR, which grid engines set to another folder for each job."""
 _MOST_JOBS = 64

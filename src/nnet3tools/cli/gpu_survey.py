@@ -9,8 +9,6 @@ from typing import Any
 
 from nnet3tools.io import log
 
-__all__ = ["Gpu", "memory_text", "survey", "tiers"]
-
 _EXCLUSIVE = (1, 3)
 """Compute modes that allow one process per device: exclusive thread, exclusive process."""
 _GOOD_ENOUGH = 0.5

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.tensor.arrays import Array
 
-__all__ = ["JudgingOptions"]
-
 
 @dataclass(frozen=True)
 class JudgingOptions:

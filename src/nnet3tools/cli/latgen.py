@@ -20,8 +20,6 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.recognizer.outputs import outputs_in_order
 from nnet3tools.recognizer.utterances import InputPauses, UtteranceCounts
 
-__all__ = ["Latgen"]
-
 
 @dataclass
 class Latgen:

@@ -9,8 +9,6 @@ from nnet3tools.cli.options import option, option_group
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.recognizer.utterances import IvectorOptions
 
-__all__ = ["LatgenOptions"]
-
 
 @dataclass(frozen=True)
 class LatgenOptions:

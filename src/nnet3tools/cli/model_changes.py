@@ -10,14 +10,6 @@ from nnet3tools.cli.options import option
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = [
-    "ChangeOptions",
-    "apply_edits",
-    "read_config",
-    "scale_parameters",
-    "set_learning_rates",
-]
-
 
 @dataclass(frozen=True)
 class ChangeOptions:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["network_info"]
-
 
 def network_info(nnet: Nnet) -> str:
     """Context (of networks with the usual inputs and outputs), nodes and components as text."""

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from nnet3tools.errors import ProgramError
 
-__all__ = ["OptionSpec", "build", "specs_of"]
-
 T = TypeVar("T")
 
 _KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple[str, ...]: "strings"}

@@ -9,8 +9,6 @@ import click
 
 from nnet3tools.errors import OptionError
 
-__all__ = ["check_value", "values_of"]
-
 
 def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str, Any]:
     """Values by name for the options in `words`, which all have the form --name=value.

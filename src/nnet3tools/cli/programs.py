@@ -11,8 +11,6 @@ import importlib
 import os
 from typing import Any
 
-__all__ = ["PROGRAMS", "entry_point_of", "main_of"]
-
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 

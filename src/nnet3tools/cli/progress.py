@@ -7,8 +7,6 @@ import time
 
 from nnet3tools.io import log
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """Counts steps and shows the progress; a context manager.

@@ -19,8 +19,6 @@ from nnet3tools.cli.started_processes import StartedProcesses
 from nnet3tools.errors import EmptyError, Nnet3Error, ProgramError, UserError
 from nnet3tools.io import log
 
-__all__ = ["Usage", "Version", "run_program"]
-
 ERROR = 255  # as Kaldi's main(), which returns -1
 NOTHING_DONE = 1
 BROKEN_PIPE = 128 + signal.SIGPIPE

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from nnet3tools.features.sound_options import FbankOptions, MfccOptions
     from nnet3tools.io.wave import Wave
 
-__all__ = ["SoundOptions", "compute_features"]
-
 _ENERGY, _C0 = 0o100, 0o20000  # HTK's flags for features with energy or C0
 
 

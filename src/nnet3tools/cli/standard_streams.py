@@ -6,8 +6,6 @@ import io
 import os
 import sys
 
-__all__ = ["forget_output", "take_standard_streams"]
-
 
 def take_standard_streams() -> None:
     """Make standard input, output and error usable even if the caller closed them.

@@ -7,8 +7,6 @@ import signal
 import time
 from contextlib import suppress
 
-__all__ = ["StartedProcesses"]
-
 _Process = tuple[int, str]
 """Process id and start time, because ids are reused."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from nnet3tools.io.holders import Holder
 
-__all__ = ["Summing"]
-
 
 @dataclass(frozen=True)
 class Summing:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nnet3tools.training.example import NnetExample
     from nnet3tools.training.trainer import NnetTrainer
 
-__all__ = ["TrainingRunOptions", "train_model"]
-
 
 @dataclass(frozen=True)
 class TrainingRunOptions:

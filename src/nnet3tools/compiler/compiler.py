@@ -42,8 +42,6 @@ from nnet3tools.program.computation import Computation, DebugInfo, MatrixDebugIn
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["AfterExploring", "Compiler"]
-
 AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
 
 

@@ -33,8 +33,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation
 
-__all__ = ["DescriptorCompiler"]
-
 
 class _PerStep(NamedTuple):
     """One number for each step; the last entry, for step -1, is -1."""

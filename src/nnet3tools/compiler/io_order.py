@@ -7,8 +7,6 @@ import itertools
 from nnet3tools.program.commands import AcceptInput, Command, NoOperationMarker, ProvideOutput
 from nnet3tools.program.computation import Computation
 
-__all__ = ["consolidate_io", "segments"]
-
 _EXCHANGE = (AcceptInput, ProvideOutput)
 
 

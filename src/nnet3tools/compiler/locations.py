@@ -17,14 +17,6 @@ from numpy.typing import NDArray
 from nnet3tools.graph.tables import all_true, is_increasing
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 
-__all__ = [
-    "Column",
-    "push_left",
-    "reversible_columns",
-    "row_runs",
-    "split_locations",
-]
-
 
 class Column(NamedTuple):
     """One location for each row of the output."""

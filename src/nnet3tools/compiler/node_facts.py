@@ -15,8 +15,6 @@ from nnet3tools.program.computation import StrideType
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["FactsOfNodes", "NodeFacts", "PartFacts", "node_facts"]
-
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:

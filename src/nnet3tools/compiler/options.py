@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from nnet3tools.options import option
 
-__all__ = ["CompilerOptions"]
-
 
 @dataclass(frozen=True)
 class CompilerOptions:

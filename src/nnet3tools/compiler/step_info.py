@@ -27,8 +27,6 @@ from nnet3tools.program.computation import Computation
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["SEVERAL", "Constants", "Locations", "ScaledTerms", "StepInfo", "create_step_infos"]
-
 _NO_ID = np.iinfo(np.int32).max
 
 SEVERAL = -2

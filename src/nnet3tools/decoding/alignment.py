@@ -18,8 +18,6 @@ from nnet3tools.io import log
 from nnet3tools.lang.self_loops import SelfLoops
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["Aligner", "transition_log_probs"]
-
 _MIN_ACTIVE = 20
 """The default of Kaldi's FasterDecoder."""
 

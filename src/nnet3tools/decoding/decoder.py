@@ -17,8 +17,6 @@ from nnet3tools.decoding.pruning import prune
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import EPSILON
 
-__all__ = ["Decoder"]
-
 _INFINITY = np.float32(np.inf)
 
 

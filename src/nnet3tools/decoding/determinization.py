@@ -20,8 +20,6 @@ from nnet3tools.decoding.native.lattices import determinized_by
 from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.fst.lattice import CompactArc, FinalWeight
 
-__all__ = ["Determinizer", "determinized"]
-
 _Ids = tuple[int, ...]
 
 _Single = np.float32

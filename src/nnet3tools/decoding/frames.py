@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NO_LINKS", "Frame", "Links", "Ways"]
-
 
 @dataclass
 class Links:

@@ -12,8 +12,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import EPSILON, NO_STATE, Fst
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["DecodingGraph"]
-
 
 @dataclass(frozen=True)
 class DecodingGraph:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice, Strings
 
-__all__ = ["LabelledLattice", "NewArcs", "NewFinals"]
-
 _Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]
 

@@ -12,8 +12,6 @@ from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight
 from nnet3tools.fst.lattice_conversion import top_sorted
 from nnet3tools.fst.weights import single
 
-__all__ = ["minimized"]
-
 _DELTA = 1.0 / 1024
 """Tolerance between the weights of states that are merged (OpenFst's kDelta)."""
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option
 
-__all__ = ["AlignOptions", "DeterminizeOptions", "LatticeDecoderOptions", "SearchOptions"]
-
 _MOST = 2**31 - 1
 
 

@@ -10,8 +10,6 @@ from nnet3tools.fst.lattice_conversion import top_sorted
 from nnet3tools.fst.lattice_epsilon import better_weight, lattice_without_epsilons
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["PhoneAligned", "PhoneAligner"]
-
 _ONE: FinalWeight = (0.0, 0.0, ())
 
 _Pending = tuple[int, tuple[int, ...], tuple[int, ...]]

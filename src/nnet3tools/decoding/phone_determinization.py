@@ -22,8 +22,6 @@ from nnet3tools.fst.lattice_conversion import compacted, expanded
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["PhoneDeterminizer"]
-
 _RETRY_CUTOFF, _MOST_TRIES = 0.5, 10
 
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.decoding.frames import Frame, Links
 
-__all__ = ["prune"]
-
 _Floats = NDArray[np.float32]
 _INFINITY = np.float32(np.inf)
 

@@ -12,8 +12,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice import Lattice
 
-__all__ = ["raw_lattice"]
-
 _Ints = NDArray[np.intp]
 
 

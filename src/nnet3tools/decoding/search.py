@@ -8,8 +8,6 @@ from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.decoding.native.search import NativeDecoder
 from nnet3tools.decoding.options import SearchOptions
 
-__all__ = ["Search", "new_search"]
-
 Search = Decoder | NativeDecoder
 """Both classes have the same methods and give the same tokens and links."""
 

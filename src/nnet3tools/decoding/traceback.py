@@ -14,8 +14,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.weights import single_sum
 
-__all__ = ["BestPath", "best_path"]
-
 _ZERO, _INFINITY = np.float32(0.0), np.float32(np.inf)
 
 

@@ -17,8 +17,6 @@ from nnet3tools.fst.lattice import CompactLattice, Lattice
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["Decoded", "DecodingTotals", "UtteranceDecoder"]
-
 
 @dataclass(frozen=True)
 class Decoded:

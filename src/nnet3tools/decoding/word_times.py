@@ -16,8 +16,6 @@ from nnet3tools.fst.lattice_conversion import top_sorted
 from nnet3tools.nnet.hmm.alignment import phone_ends
 from nnet3tools.nnet.hmm.transition_model import Transitions
 
-__all__ = ["Lexicon", "SpokenWord", "spoken_words"]
-
 
 @dataclass(frozen=True)
 class Lexicon:

@@ -16,8 +16,6 @@ from nnet3tools.training.diagnostics import NnetComputeProb
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.reporting import ratio
 
-__all__ = ["DiscriminativeComputeObjf"]
-
 
 class DiscriminativeComputeObjf(NnetComputeProb):
     """Accumulates the objective over examples; cross-entropy if --xent-regularize is not 0."""

@@ -18,14 +18,6 @@ from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example import NnetExample, NnetIo
 
-__all__ = [
-    "DISCRIMINATIVE_EXAMPLE",
-    "DISCRIMINATIVE_FRAMES",
-    "DISCRIMINATIVE_MINIBATCH",
-    "NnetDiscriminativeExample",
-    "NnetDiscriminativeSupervision",
-]
-
 
 @dataclass(frozen=True)
 class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):

@@ -17,12 +17,6 @@ from nnet3tools.io.record import (
     Values,
 )
 
-__all__ = [
-    "DISCRIMINATIVE_EXAMPLE_RECORD",
-    "DISCRIMINATIVE_OUTPUT_RECORD",
-    "DISCRIMINATIVE_SUPERVISION_RECORD",
-]
-
 _DIGITS = 7
 """The digits of costs in text."""
 

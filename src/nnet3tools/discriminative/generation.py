@@ -24,8 +24,6 @@ from nnet3tools.training.example import NnetIo, frames_io
 from nnet3tools.training.generation import IvectorSource
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
-__all__ = ["DiscriminativeExampleMaker", "make_discriminative_examples"]
-
 
 @dataclass(frozen=True)
 class DiscriminativeExampleMaker:

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.lattice_order import lattice_state_times
 
-__all__ = ["LevelledLattice", "Probabilities"]
-
 _Ints = NDArray[np.integer]
 _Doubles = NDArray[np.float64]
 

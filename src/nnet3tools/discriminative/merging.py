@@ -14,8 +14,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.merging import Mergeable, merge_examples
 
-__all__ = ["MERGEABLE_DISCRIMINATIVE", "merge_discriminative_examples"]
-
 
 def merge_discriminative_examples(
     examples: Sequence[NnetDiscriminativeExample], compress_features: bool

@@ -20,8 +20,6 @@ from nnet3tools.fst.lattice import Lattice
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["DiscriminativeObjective", "Elements", "Judged"]
-
 _FLOOR = np.float32(-20 * math.log(10.0))
 """The lower limit that outputs are clipped to."""
 

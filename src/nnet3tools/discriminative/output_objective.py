@@ -23,8 +23,6 @@ from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.operators.sparse_targets import set_elements
 from nnet3tools.training.objective import Measured
 
-__all__ = ["DiscriminativeOutputObjective", "Tally"]
-
 _NOT_FINITE = -10.0
 """The cross-entropy of a minibatch if it is NaN."""
 

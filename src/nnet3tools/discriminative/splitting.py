@@ -23,8 +23,6 @@ from nnet3tools.fst.properties import Property, linear_properties
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.options import option
 
-__all__ = ["SplitOptions", "SupervisionSplitter"]
-
 _NO_EPSILONS = Property.NO_EPSILONS | Property.NO_I_EPSILONS | Property.NO_O_EPSILONS
 _ON_PATHS = Property.ACCESSIBLE | Property.COACCESSIBLE
 

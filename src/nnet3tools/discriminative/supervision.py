@@ -18,8 +18,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.lattice_order import concatenated, in_top_order, lattice_state_times
 
-__all__ = ["DiscriminativeSupervision", "merge_supervisions"]
-
 
 @dataclass(frozen=True)
 class DiscriminativeSupervision(SequenceSupervision):

@@ -15,8 +15,6 @@ from nnet3tools.training.reporting import ObjectiveTotals, ratio
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from nnet3tools.training.update import MaxChange, scale_change
 
-__all__ = ["NnetDiscriminativeTrainer"]
-
 
 class NnetDiscriminativeTrainer(NnetTrainer):
     """Trains by a discriminative criterion, as Kaldi does.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from nnet3tools.executor.memory_plan import MemoryPlan
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Binding"]
-
 
 class Binding:
     """A program with its memory and networks, from which commands are lowered to steps."""

@@ -17,8 +17,6 @@ from nnet3tools.executor.minibatches import Minibatch, Part, Utterance
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.graph.context import NnetContext
 
-__all__ = ["Blocks"]
-
 _OUTPUTS_PER_BLOCK = 768
 """BLAS copies the parameters once a product, a tenth of its time at 384 rows, and the context
 between blocks is computed twice: nnet3-compute-batch of benchmarks/ takes 1.12 s with blocks of

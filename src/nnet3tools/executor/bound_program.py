@@ -23,8 +23,6 @@ from nnet3tools.tensor.workspace import GrowingBytes, Workspace
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Arena", "BoundProgram", "Segment", "bind_program", "out_of_memory"]
-
 
 class Arena:
     """The memory of programs that never run interleaved."""

@@ -16,8 +16,6 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
-__all__ = ["ChunkPrograms", "fill_rows"]
-
 
 class ChunkPrograms:
     """Lowered programs by shape, as many as the compiler's cache holds, the most recently used.

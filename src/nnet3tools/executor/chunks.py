@@ -17,16 +17,6 @@ from nnet3tools.graph.context import NnetContext
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 
-__all__ = [
-    "Chunk",
-    "ChunkShape",
-    "Ivectors",
-    "chunks_for_batches",
-    "chunks_of_utterance",
-    "clipped_rows",
-    "lengthened",
-]
-
 _IVECTOR_TOLERANCE = 50
 """Frames at the end of an utterance, half a second, that online i-vectors need not cover."""
 

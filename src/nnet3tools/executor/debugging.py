@@ -15,8 +15,6 @@ from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.operands import AccessType
 from nnet3tools.program.printing import ProgramNames, command_texts, preamble_text
 
-__all__ = ["Debugger", "Magnitudes", "written_submatrices"]
-
 
 class Magnitudes(NamedTuple):
     """Root mean squares before or after one command."""

@@ -13,8 +13,6 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.commands import Propagate
 from nnet3tools.program.printing import command_text
 
-__all__ = ["FiniteSearch", "is_finite"]
-
 
 def is_finite(matrix: Array) -> bool:
     """Whether a matrix contains neither NaN nor infinity."""

@@ -13,8 +13,6 @@ from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.finite import components_not_finite, quoted
 
-__all__ = ["FiniteWatch"]
-
 
 class FiniteWatch:
     """Checks outputs until one is not finite, and then logs where NaN or infinity began."""

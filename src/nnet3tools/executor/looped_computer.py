@@ -31,8 +31,6 @@ from nnet3tools.optimizer.compile_looped import (
     set_ivector_period,
 )
 
-__all__ = ["LoopedComputer"]
-
 _STREAMS_TO_WARM_UP, _CHUNKS_TO_WARM_UP = 3, 4
 """Runs until each part of a looped program has run, was recorded, and was replayed."""
 

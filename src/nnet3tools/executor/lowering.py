@@ -42,8 +42,6 @@ from nnet3tools.program.commands import (
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.operators.compress import compress, decompress
 
-__all__ = ["Step", "lower_command", "lower_moves", "lowers"]
-
 Step = Callable[[], object]
 C = TypeVar("C", bound=Command)
 

@@ -8,8 +8,6 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import AcceptInput, Backprop
 from nnet3tools.program.computation import Computation
 
-__all__ = ["memory_need", "need_text"]
-
 _FLOAT = 4
 _NUM_BUFFERS = 2
 """Minibatches on the device at one time: this one and the next (training/device_inputs.py)."""

@@ -29,8 +29,6 @@ from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import Holdings, follow_matrices
 from nnet3tools.tensor.offsets import assign_offsets, live_bytes
 
-__all__ = ["Block", "MemoryPlan", "io_blocks", "plan_memory"]
-
 
 @dataclass
 class Block:

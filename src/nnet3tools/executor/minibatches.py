@@ -22,17 +22,6 @@ from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleCo
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.nnet.components.base import Array
 
-__all__ = [
-    "CHUNKS_TOGETHER",
-    "ChunkPlan",
-    "ExactChunks",
-    "Minibatch",
-    "PaddedChunks",
-    "Part",
-    "QueuedChunks",
-    "Utterance",
-]
-
 _MAX_WAITING = 8
 """Full minibatches' worth of utterances that may wait until their chunks are computed."""
 CHUNKS_TOGETHER = 64

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from nnet3tools.options import option
 
-__all__ = ["ComputeOptions"]
-
 
 @dataclass(frozen=True)
 class ComputeOptions:

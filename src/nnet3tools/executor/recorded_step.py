@@ -19,8 +19,6 @@ from nnet3tools.tensor.recording import (
 )
 from nnet3tools.tensor.workspace import Workspace
 
-__all__ = ["Capture", "RecordedStep", "Step", "Steps"]
-
 Step = Callable[[], object]
 """The work of one command."""
 Steps = Sequence[tuple[int, Step]]

@@ -17,8 +17,6 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 
-__all__ = ["ProgramResult", "check_fits", "run_computation"]
-
 
 @dataclass(frozen=True)
 class ProgramResult:

@@ -14,8 +14,6 @@ from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["OutputScaling", "SimpleNetwork"]
-
 _subtract = tensor.element("_1 -= _2")
 
 

@@ -15,13 +15,6 @@ from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.options import option
 
-__all__ = [
-    "BatchComputationOptions",
-    "BatchDecodingOptions",
-    "DecodingOptions",
-    "SimpleComputationOptions",
-]
-
 
 @dataclass(frozen=True)
 class SimpleComputationOptions:

@@ -33,14 +33,6 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
-__all__ = [
-    "UtteranceComputer",
-    "computer_one_by_one",
-    "computer_together",
-    "xvector_batch_computer",
-    "xvector_computer",
-]
-
 _MAX_WAITING_BYTES = 64 * 2**20
 """If incomplete utterances take more memory than this, the oldest is completed."""
 

@@ -13,8 +13,6 @@ from nnet3tools.executor.minibatches import QueuedChunks, Utterance
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.io import log
 
-__all__ = ["EvenChunks", "XvectorOptions", "XvectorPieces", "chunk_starts"]
-
 
 @dataclass(frozen=True)
 class XvectorOptions:

@@ -13,8 +13,6 @@ from nnet3tools.expression.node import Node
 from nnet3tools.expression.reductions import scalar_product, sum_
 from nnet3tools.expression.shapes import ExpressionError
 
-__all__ = ["attention", "gru", "lstm_cell", "lstm_output", "ssru"]
-
 
 def _gates(what: str, state: Node, count: int, *parts: Node) -> list[list[Node]]:
     """For each operand, its `count` blocks of columns, each as wide as the state."""

@@ -16,16 +16,6 @@ from nnet3tools.io import log
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type, dtype_of
 
-__all__ = [
-    "callback",
-    "checkpoint",
-    "choose",
-    "clip_gradient",
-    "debug",
-    "lambda_",
-    "stop_gradient",
-]
-
 
 class Same(Node):
     """Base class of nodes that equal their operand, in value and gradient."""

@@ -20,8 +20,6 @@ from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import formulas
 from nnet3tools.tensor.formulas import Apply, Constant, Function, Placeholder, Rule, Type
 
-__all__ = ["KINDS", "Cast", "Elementwise", "apply", "cast"]
-
 KINDS = formulas.FUNCTIONS
 """The function for each type name of an elementwise node."""
 

@@ -20,8 +20,6 @@ from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array, recording
 from nnet3tools.tensor.formulas import dtype_of
 
-__all__ = ["Execution"]
-
 
 class Execution:
     """Two flat lists of operations: compute the roots, and compute gradients backward.

@@ -31,8 +31,6 @@ from nnet3tools.grammars.formula import (
 from nnet3tools.grammars.reading import MAX_LEVELS, deep_recursion
 from nnet3tools.tensor.formulas import FUNCTIONS, Constant, simplify
 
-__all__ = ["Formula"]
-
 _CONSTANTS = {
     "true": True,
     "false": False,

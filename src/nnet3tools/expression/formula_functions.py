@@ -14,8 +14,6 @@ from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.formulas import CASTS
 from nnet3tools.tensor.formulas.functions import ALIASES
 
-__all__ = ["CALLABLE", "call_function"]
-
 
 def _reduction(function: Callable[..., Node], kind: str = "") -> Callable[..., Node]:
     """Make a formula's function: f(x) or f(x, axis) reduces; f(x, y) applies `kind`, if given."""

@@ -24,8 +24,6 @@ from nnet3tools.tensor.formulas import (
     simplify,
 )
 
-__all__ = ["Fused", "fuse"]
-
 _PIECE, _ADJ = 500, 600
 """Placeholder numbers of the pieces' values and derivatives; leaves have lower numbers."""
 

@@ -16,8 +16,6 @@ from nnet3tools.expression.shapes import reduced_axes
 from nnet3tools.tensor import Array, formulas
 from nnet3tools.tensor.formulas import Placeholder
 
-__all__ = ["add_reduced", "add_term", "in_order", "named_term", "parse_term"]
-
 Term = tuple[tuple[str, ...], formulas.Expr]
 """The names of the operands, and the expression over them."""
 

@@ -29,8 +29,6 @@ from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type
 
-__all__ = ["Graph"]
-
 
 class Graph:
     """An expression graph.

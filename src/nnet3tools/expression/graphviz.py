@@ -9,8 +9,6 @@ from nnet3tools.expression.node import Node
 from nnet3tools.expression.schedule import topological
 from nnet3tools.expression.shapes import shape_text
 
-__all__ = ["graphviz"]
-
 _STYLE = {
     "const": "shape=box, style=dashed",
     "param": 'shape=box, style=filled, fillcolor="#ffd8a8"',

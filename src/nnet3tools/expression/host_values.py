@@ -11,8 +11,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.formulas import Type, dtype_of, type_of_dtype
 
-__all__ = ["as_array", "type_of_array"]
-
 _PLAIN: dict[str, Any] = {"b": np.bool_, "i": np.int32, "u": np.uint32, "f": np.float32}
 """Element type of plain Python values by NumPy's kind."""
 

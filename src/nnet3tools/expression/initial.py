@@ -13,8 +13,6 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.expression.shapes import ExpressionError
 
-__all__ = ["eye", "glorot_normal", "glorot_uniform", "normal", "uniform"]
-
 
 def normal(shape: Sequence[int], mean: float = 0.0, stddev: float = 1.0) -> np.ndarray:
     """Normally distributed random numbers."""

@@ -10,8 +10,6 @@ from nnet3tools.expression.node import Node, NodeOp, common_type
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
 from nnet3tools.tensor.operators.concatenate import parts_along
 
-__all__ = ["Concatenate", "concatenate", "repeat", "stack"]
-
 _MAX_REPEATS = 1 << 16
 
 

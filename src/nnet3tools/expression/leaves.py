@@ -15,8 +15,6 @@ from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type, type_of_dtype
 
-__all__ = ["Constant", "Input", "Leaf", "Parameter", "constant_like"]
-
 
 class Leaf(Node):
     """A node without children, whose value is set from outside."""

@@ -11,8 +11,6 @@ from nnet3tools.expression.select import as_indexes, gather
 from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis
 from nnet3tools.tensor.formulas import Type
 
-__all__ = ["cross_entropy", "dropout", "dropout_mask", "unlikelihood"]
-
 
 class DropoutMask(Node):
     """A random mask: each element is 0 with probability p, else 1 / (1 - p); drawn at each run."""

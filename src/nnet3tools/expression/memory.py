@@ -12,8 +12,6 @@ from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type, dtype_of
 from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up
 
-__all__ = ["SCRATCH", "Buffer", "Scratch", "allocate", "place"]
-
 
 @dataclass(eq=False)
 class Buffer:

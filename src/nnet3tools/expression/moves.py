@@ -16,19 +16,6 @@ from nnet3tools.expression.shapes import (
 )
 from nnet3tools.tensor import Array
 
-__all__ = [
-    "atleast_nd",
-    "contiguous",
-    "flatten",
-    "flatten_2d",
-    "narrow",
-    "reshape",
-    "shift",
-    "slice_",
-    "swap_axes",
-    "transpose",
-]
-
 
 def add_copy(out: Array, src: Array, overwrite: bool) -> NodeOp:
     """An operation that adds `src` to `out`, or with `overwrite` copies it."""

@@ -15,8 +15,6 @@ from nnet3tools.expression.shapes import ExpressionError, Shape, broadcast, shap
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type, promote
 
-__all__ = ["Node", "NodeGraph", "NodeOp", "Operand", "common_shape", "common_type"]
-
 NodeOp = Callable[[], object]
 """An operation bound to its operands."""
 

@@ -19,8 +19,6 @@ from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.registry import Operator
 
-__all__ = ["batch_norm", "layer_norm", "rms_norm"]
-
 
 class RmsNorm(Node):
     """x / (root mean square of its row) * scale + offset; scale and offset are rows."""

@@ -22,8 +22,6 @@ from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type, type_of_dtype
 from nnet3tools.tensor.registry import device_of
 
-__all__ = ["check_objective", "evaluate_objective"]
-
 _PROBE_ROWS = (7, 11)
 """Two numbers of rows, because a formula may be valid for only one number."""
 

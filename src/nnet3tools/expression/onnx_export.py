@@ -18,8 +18,6 @@ from nnet3tools.expression.schedule import topological
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.formulas import Placeholder, dtype_of
 
-__all__ = ["OPSET", "export_onnx"]
-
 OPSET = 18
 """Version of ONNX's operators in exported models."""
 

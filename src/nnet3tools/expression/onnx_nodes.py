@@ -14,8 +14,6 @@ from nnet3tools.expression.onnx_writer import OnnxWriter
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.formulas import Type, dtype_of
 
-__all__ = ["NODES"]
-
 Translate = Callable[[OnnxWriter, Any, list[str]], str]
 
 

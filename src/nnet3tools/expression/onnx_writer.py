@@ -13,8 +13,6 @@ from nnet3tools.tensor.formulas import FUNCTIONS, Type, dtype_of
 from nnet3tools.tensor.formulas import Expr as FormulaExpr
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target, used
 
-__all__ = ["OnnxWriter"]
-
 
 def _logaddexp(a: FormulaExpr, b: FormulaExpr) -> FormulaExpr:
     # log(1 + exp(-gap)) = softplus(-gap)

@@ -15,8 +15,6 @@ from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_num
 from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.operators.order import cumulative_sum, sort_indexes
 
-__all__ = ["argmax", "argmin", "cumsum", "logcumsumexp", "sort", "sparsemax", "topk"]
-
 
 class SortIndexes(Node):
     """Indexes (int32) of the first k elements in sorted order; the sort is stable."""

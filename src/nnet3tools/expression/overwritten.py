@@ -11,8 +11,6 @@ from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array
 
-__all__ = ["Overwritten", "nan_check"]
-
 
 class Overwritten:
     """Replaces a node's overwritten value or gradient; any use raises ExpressionError."""

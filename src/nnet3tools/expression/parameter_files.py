@@ -16,9 +16,6 @@ from nnet3tools.expression.leaves import Parameter
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.tensor import Array
 
-__all__ = ["read_parameters", "write_parameters"]
-
-
 _UNREADABLE = (
     *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, SyntaxError),
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),

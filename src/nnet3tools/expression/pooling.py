@@ -13,8 +13,6 @@ from nnet3tools.expression.reductions import max_
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import MASKED
 
-__all__ = ["avg_pooling", "max_pooling", "pooling_with_masking"]
-
 Pair = tuple[int, int]
 
 

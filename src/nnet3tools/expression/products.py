@@ -15,8 +15,6 @@ from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, broadcast
 from nnet3tools.tensor.formulas import Placeholder
 
-__all__ = ["affine", "affine_relu_dropout", "bdot", "dot"]
-
 
 class Dot(Node):
     """scalar * A B for matrices or stacks; trans_a: A is the transpose of a; trans_b likewise."""

@@ -12,21 +12,6 @@ from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_text
 from nnet3tools.tensor.formulas import Type
 
-__all__ = [
-    "average",
-    "logsumexp",
-    "max_",
-    "mean",
-    "min_",
-    "prod",
-    "reduce",
-    "scalar_product",
-    "std",
-    "sum_",
-    "var",
-    "weighted_average",
-]
-
 
 class Reduce(Node):
     """Base class of reductions of child 0 (`a`) along one axis of size n."""

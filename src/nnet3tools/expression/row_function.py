@@ -26,8 +26,6 @@ from nnet3tools.tensor import Array, recording
 from nnet3tools.tensor.formulas import Type, type_of_dtype
 from nnet3tools.tensor.registry import device_of
 
-__all__ = ["RowFunction"]
-
 _PROBE_ROWS = (7, 11)
 """Two numbers of rows for finding shapes, because a formula may be valid for only one number."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
 
-__all__ = ["Schedule", "Step", "gradient_owner", "no_gradient_reason", "topological", "value_owner"]
-
 
 def topological(roots: Sequence[Node]) -> list[Node]:
     """Every node that the roots depend on, children first; ExpressionError for a cycle."""

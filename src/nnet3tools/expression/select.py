@@ -23,8 +23,6 @@ from nnet3tools.tensor.operators.gather import gather as gather_op
 from nnet3tools.tensor.operators.gather import scatter as scatter_op
 from nnet3tools.tensor.registry import device_of
 
-__all__ = ["as_indexes", "cols", "gather", "index_select", "rows", "scatter"]
-
 Indexes = Node | Sequence[int] | np.ndarray
 
 

@@ -8,16 +8,6 @@ from typing import Any
 
 from nnet3tools.errors import UserError
 
-__all__ = [
-    "ExpressionError",
-    "Shape",
-    "broadcast",
-    "normal_axis",
-    "reduced_axes",
-    "shape_text",
-    "whole_number",
-]
-
 Shape = tuple[int, ...]
 
 

@@ -13,8 +13,6 @@ from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.registry import Operator
 
-__all__ = ["MASKED", "log_softmax", "rows_of", "softmax"]
-
 MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
 """The value of masked elements: its exp is 0, and sums of a few do not overflow."""
 

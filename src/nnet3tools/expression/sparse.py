@@ -21,8 +21,6 @@ from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.operators.csr import csr_dot as csr_dot_op
 from nnet3tools.tensor.operators.gather import take
 
-__all__ = ["csr_dot", "dot_csr"]
-
 _BLOCK = 1 << 20
 """Elements processed at a time in the gradient by a sparse matrix's values."""
 

@@ -12,14 +12,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.features.frames import Features
 from nnet3tools.io import log
 
-__all__ = [
-    "accumulate_cmvn",
-    "apply_cmvn",
-    "floor_variance",
-    "mean_and_variance",
-    "skip_cmvn",
-]
-
 _VARIANCE_FLOOR = 1.0e-20
 
 

@@ -8,15 +8,6 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 
-__all__ = [
-    "paste",
-    "select_columns",
-    "shift",
-    "splice",
-    "subsample",
-    "transform",
-]
-
 Features = NDArray[np.float32]
 
 

@@ -10,8 +10,6 @@ from nnet3tools.features.cmvn import floor_variance, skip_cmvn
 from nnet3tools.features.frames import Features
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 
-__all__ = ["online_cmvn"]
-
 Stats = NDArray[np.float64]
 
 

@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["resample"]
-
 _NUM_ZEROS = 6
 _CUTOFF = 0.99
 """Cut-off frequency, relative to the lower of the two Nyquist frequencies."""

@@ -9,8 +9,6 @@ import numpy as np
 from nnet3tools.errors import DataError
 from nnet3tools.io.wave import Wave
 
-__all__ = ["Segment", "cut_segment", "parse_segment"]
-
 
 @dataclass(frozen=True)
 class Segment:

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.io import log
 
-__all__ = ["normalize", "windows"]
-
 _VARIANCE_FLOOR = 1.0e-10
 
 

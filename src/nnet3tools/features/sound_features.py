@@ -17,8 +17,6 @@ from nnet3tools.errors import DataError, OptionError, install_command
 from nnet3tools.features.resample import resample
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 
-__all__ = ["SoundFeatures"]
-
 _FRAME_FIELDS = {
     "samp_freq": "sample_frequency",
     "frame_shift_ms": "frame_shift",

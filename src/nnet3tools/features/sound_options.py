@@ -8,8 +8,6 @@ from typing import Any
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option
 
-__all__ = ["FbankOptions", "FrameOptions", "MelOptions", "MfccOptions"]
-
 _WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
 
 

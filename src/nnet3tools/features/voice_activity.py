@@ -6,8 +6,6 @@ import numpy as np
 
 from nnet3tools.features.frames import Features
 
-__all__ = ["voiced_frames"]
-
 
 def voiced_frames(
     log_energy: Features, threshold: float, mean_scale: float, context: int, proportion: float

@@ -12,8 +12,6 @@ from typing import Any
 from nnet3tools.fst.file_numbers import HEADER, MAGIC, NOT_AN_ARC, TRINARY, VERSION, all_settled
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 
-__all__ = ["walk_acceptor"]
-
 _NAMES = (b"compact_acceptor", b"standard")
 _START = struct.pack("<i", MAGIC) + b"".join(struct.pack("<i", len(n)) + n for n in _NAMES)
 _EXPANDED = 1

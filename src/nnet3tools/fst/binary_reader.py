@@ -15,8 +15,6 @@ from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.layout import ARC, CONST_STATE
 from nnet3tools.io.stream import Reader
 
-__all__ = ["read_binary_fst"]
-
 _LOOK_AHEAD = 1 << 20
 
 

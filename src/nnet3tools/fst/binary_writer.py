@@ -24,14 +24,6 @@ from nnet3tools.fst.layout import ARC, COMPACT_ARC, CONST_STATE
 from nnet3tools.fst.properties import Property, all_properties
 from nnet3tools.io.stream import Writer
 
-__all__ = [
-    "symbol_table",
-    "write_compact_acceptor",
-    "write_const_fst",
-    "write_vector_fst",
-    "write_vector_header",
-]
-
 
 def _write_header(
     writer: Writer,

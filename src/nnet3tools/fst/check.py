@@ -7,8 +7,6 @@ import numpy as np
 from nnet3tools.fst.fst import NO_STATE, Fst
 from nnet3tools.io.stream import Reader
 
-__all__ = ["check_fst"]
-
 
 def check_fst(reader: Reader, fst: Fst) -> Fst:
     """Return the FST; DataError if it has an impossible state, label or weight."""

@@ -14,8 +14,6 @@ from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.layout import COMPACT_ARC
 from nnet3tools.io.stream import Reader
 
-__all__ = ["acceptors_of_bytes", "read_compact", "read_compact_acceptor"]
-
 
 def read_compact_acceptor(reader: Reader) -> Fst:
     """Read a compact_acceptor file, the binary form of acceptors in examples."""

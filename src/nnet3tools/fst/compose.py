@@ -8,8 +8,6 @@ from collections.abc import Collection
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 
-__all__ = ["ArcsByLabel", "compose", "compose_with_loops"]
-
 
 class ArcsByLabel:
     """The arcs of an FST, in order, by state and input (or output) label."""

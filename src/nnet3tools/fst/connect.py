@@ -9,17 +9,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.fst.fst import NO_STATE, Fst
 
-__all__ = [
-    "accessible",
-    "breadth_first_sorted",
-    "coaccessible",
-    "component_numbers",
-    "connect",
-    "keep_states",
-    "reordered",
-    "steps_from_start",
-]
-
 _Bools = NDArray[np.bool_]
 _Ints = NDArray[np.int32]
 

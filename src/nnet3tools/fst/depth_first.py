@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from nnet3tools.errors import DataError
 
-__all__ = ["depth_first", "top_order"]
-
 
 def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int], list[int], bool]:
     """States in discovery order, states in finishing order, whether there is a cycle.

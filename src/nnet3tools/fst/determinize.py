@@ -8,8 +8,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import single
 
-__all__ = ["determinize"]
-
 _DELTA = 1.0 / 1024.0
 """Residual weights are rounded to multiples of this (OpenFst's kDelta)."""
 

@@ -16,8 +16,6 @@ from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.std_sort import std_sort_order
 from nnet3tools.fst.weights import log_sum, single
 
-__all__ = ["determinize_star"]
-
 DELTA = 1.0 / 1024.0
 """Weights that differ by no more count as equal when subsets are compared (OpenFst's kDelta)."""
 

@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, Fst
 
-__all__ = ["Codes", "decoded", "encoded"]
-
-
 _END = -1
 """Label of arcs made from final weights; distinct from epsilon, so that no code stands for both."""
 

@@ -12,8 +12,6 @@ from nnet3tools.fst.connect import component_numbers, connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import single
 
-__all__ = ["concatenate", "epsilon_arcs", "remove_epsilons"]
-
 _SHORTEST_DELTA = 1e-6
 """A detour must shorten a distance by more than this to count (OpenFst's kShortestDelta)."""
 

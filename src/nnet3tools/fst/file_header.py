@@ -18,8 +18,6 @@ from nnet3tools.fst.file_numbers import (
 )
 from nnet3tools.io.stream import Reader
 
-__all__ = ["Header", "align", "num_states", "read_header"]
-
 _LONGEST_NAME = 64
 _LONGEST_SYMBOL = 1 << 20
 

@@ -4,22 +4,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = [
-    "ALIGNED_VERSION",
-    "ALIGNMENT",
-    "HAS_INPUT_SYMBOLS",
-    "HAS_OUTPUT_SYMBOLS",
-    "HEADER",
-    "IS_ALIGNED",
-    "MAGIC",
-    "NOT_AN_ARC",
-    "SYMBOL_TABLE_MAGIC",
-    "TRINARY",
-    "VECTOR_STATE",
-    "VERSION",
-    "all_settled",
-]
-
 MAGIC = 2125659606
 SYMBOL_TABLE_MAGIC = 2125658996
 VERSION = 2

@@ -10,8 +10,6 @@ from nnet3tools.io.files import open_input, open_output
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["FST", "load_fst", "read_fst", "save_const_fst", "save_fst"]
-
 
 def read_fst(reader: Reader) -> Fst:
     """Read an FST in OpenFst's binary form or in text form; DataError for other data."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.fst.std_sort import std_sort_order
 
-__all__ = ["EPSILON", "NOT_FINAL", "NO_STATE", "ArcTuple", "Fst", "sort_order"]
-
 EPSILON = 0
 """The label of an arc that reads or writes nothing."""
 

@@ -18,8 +18,6 @@ from nnet3tools.fst.connect import accessible, coaccessible, keep_states
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import single_sum
 
-__all__ = ["CompactArc", "CompactLattice", "FinalWeight", "Lattice", "Strings"]
-
 CompactArc = tuple[int, float, float, tuple[int, ...], int]
 """Word, graph cost, acoustic cost, transition ids, next state."""
 

@@ -7,8 +7,6 @@ from nnet3tools.fst.fst import NO_STATE
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice
 from nnet3tools.fst.weights import single
 
-__all__ = ["compacted", "expanded", "top_sorted"]
-
 _Arc = tuple[int, int, float, float, int]
 
 

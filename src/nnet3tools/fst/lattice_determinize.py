@@ -13,8 +13,6 @@ from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Latt
 from nnet3tools.fst.lattice_epsilon import better_weight
 from nnet3tools.fst.weights import single
 
-__all__ = ["as_acceptor", "determinized_lattice", "from_acceptor", "reversed_lattice"]
-
 _DELTA = 1.0 / 1024.0
 """Residual weights are rounded to multiples of this (OpenFst's kDelta)."""
 

@@ -10,8 +10,6 @@ from nnet3tools.fst.depth_first import top_order
 from nnet3tools.fst.lattice import CompactLattice, FinalWeight
 from nnet3tools.fst.weights import single
 
-__all__ = ["better_weight", "lattice_without_epsilons"]
-
 _ONE: FinalWeight = (0.0, 0.0, ())
 
 _SHORTEST_DELTA = single(1e-6)

@@ -16,8 +16,6 @@ from nnet3tools.fst.lattice_text import read_lattice_text, write_lattice_text
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["COMPACT_LATTICE", "LATTICE", "read_lattice", "write_lattice"]
-
 _PLAIN, _COMPACT = "lattice4", "compactlattice44"
 _ARC_TYPES = {_PLAIN: "<f4", "lattice8": "<f8", _COMPACT: "<f4", "compactlattice84": "<f8"}
 """Arc type -> data type of a cost. Like Kaldi, we also read types with double costs."""

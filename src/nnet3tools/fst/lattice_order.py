@@ -16,8 +16,6 @@ from nnet3tools.fst.fst import NO_STATE, Fst
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.properties import Property, concatenated_properties
 
-__all__ = ["concatenated", "in_top_order", "lattice_state_times", "with_states_in"]
-
 _NOWHERE = -1
 
 _IS_SORTED = Property.ACYCLIC | Property.INITIAL_ACYCLIC | Property.TOP_SORTED

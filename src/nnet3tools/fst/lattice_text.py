@@ -11,8 +11,6 @@ from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Latt
 from nnet3tools.fst.text_form import parse_natural, read_att_lines
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["read_lattice_text", "write_lattice_text"]
-
 _ONE: FinalWeight = (0.0, 0.0, ())
 
 

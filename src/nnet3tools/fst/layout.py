@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["ARC", "COMPACT_ARC", "CONST_STATE"]
-
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 COMPACT_ARC = np.dtype([("label", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 CONST_STATE = np.dtype(

@@ -8,8 +8,6 @@ from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import log_sum, single
 
-__all__ = ["remove_epsilons_locally"]
-
 _DELETED = -1
 """Next state of a deleted arc, which keeps its place in the state's list."""
 

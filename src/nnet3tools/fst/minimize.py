@@ -12,15 +12,6 @@ from nnet3tools.fst.connect import connect, keep_states
 from nnet3tools.fst.fst import ArcTuple, Fst
 from nnet3tools.fst.weights import single
 
-__all__ = [
-    "distances_to_end",
-    "merged_acyclic",
-    "minimize_acyclic",
-    "push_to_initial",
-    "quantized",
-    "top_order",
-]
-
 SHORTEST_DELTA = np.float32(1e-6)
 """Weights are rounded to multiples of this before states are compared (kShortestDelta)."""
 

@@ -16,8 +16,6 @@ from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst, sort_order
 from nnet3tools.fst.minimize import merged_acyclic, top_order
 from nnet3tools.fst.properties import is_deterministic
 
-__all__ = ["minimize_encoded"]
-
 Members = dict[int, None]
 """The states of a class in the order of insertion; they are visited in reverse order."""
 

@@ -14,14 +14,6 @@ from numpy.typing import NDArray
 from nnet3tools.fst.connect import accessible, coaccessible, component_numbers
 from nnet3tools.fst.fst import EPSILON, NO_STATE, Fst
 
-__all__ = [
-    "Property",
-    "all_properties",
-    "concatenated_properties",
-    "is_deterministic",
-    "linear_properties",
-]
-
 
 class Property(IntFlag):
     """OpenFst's property bits (fst/properties.h); each odd bit negates the bit before it."""

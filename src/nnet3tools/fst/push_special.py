@@ -12,8 +12,6 @@ import numpy as np
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io import log
 
-__all__ = ["push_special"]
-
 _MAX_STEPS = 200
 _CHECK_EVERY = 5
 _SELF = 0.1

@@ -6,8 +6,6 @@ import numpy as np
 
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, Fst
 
-__all__ = ["reversed_fst"]
-
 
 def reversed_fst(fst: Fst) -> Fst:
     """The acceptor of the reversed sequences.

@@ -12,8 +12,6 @@ from nnet3tools.fst.fst import NO_STATE
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, Lattice
 from nnet3tools.fst.lattice_conversion import top_sorted
 
-__all__ = ["best_compact_path", "best_paths", "random_paths"]
-
 _Arc = tuple[int, int, float, float, int]
 
 

@@ -10,8 +10,6 @@ from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["parse_natural", "read_att_lines", "read_fst_text", "write_fst_text"]
-
 
 def read_fst_text(reader: Reader) -> Fst:
     """Read Kaldi's text form: a newline, AT&T lines (start state first), an empty line."""

@@ -10,8 +10,6 @@ from array import array
 from nnet3tools.fst.file_numbers import HEADER, MAGIC, VECTOR_STATE, VERSION
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 
-__all__ = ["walk_vector"]
-
 _NAMES = (b"vector", b"standard")
 _START = struct.pack("<i", MAGIC) + b"".join(struct.pack("<i", len(n)) + n for n in _NAMES)
 _SIZE_OF_ARC = 16

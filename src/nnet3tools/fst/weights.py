@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.fst.fst import NOT_FINAL
 
-__all__ = ["log_sum", "single", "single_sum"]
-
 
 def single(weight: float) -> float:
     """Round to float32; of a sum of two float32 numbers it gives the float32 sum."""

@@ -24,8 +24,6 @@ from nnet3tools.grammars.descriptor_syntax import (
 )
 from nnet3tools.grammars.reading import check_levels, fail, read_text, word
 
-__all__ = ["read_descriptor"]
-
 _END = r"(?=[\s(),]|$)"
 _INTEGER = r"[-+]?[0-9]+"
 _NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"

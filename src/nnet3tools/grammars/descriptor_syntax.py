@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from nnet3tools.errors import TextError
 
-__all__ = ["OPERATORS", "Argument", "Expression", "Signature", "operation"]
-
 
 @dataclass(frozen=True)
 class Expression:

@@ -11,8 +11,6 @@ import pyparsing as pp
 from nnet3tools.errors import TextError
 from nnet3tools.grammars.reading import check_levels, fail, read_text, word
 
-__all__ = ["Call", "Chain", "Formula", "List", "Name", "Number", "Power", "Tree", "read_formula"]
-
 _MOST_DIGITS = 18  # of an integer that int64 holds
 
 

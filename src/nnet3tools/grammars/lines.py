@@ -14,8 +14,6 @@ import pyparsing as pp
 from nnet3tools.errors import TextError
 from nnet3tools.grammars.reading import read_text, word
 
-__all__ = ["read_edit", "read_layer"]
-
 _FOREIGN = re.compile(r'[^\w\-.()\[\]@=,/+:\s"]', re.ASCII)
 
 Line = tuple[str, dict[str, str]]

@@ -12,8 +12,6 @@ import pyparsing as pp
 
 from nnet3tools.errors import TextError
 
-__all__ = ["MAX_LEVELS", "check_levels", "deep_recursion", "fail", "read_text", "word"]
-
 MAX_LEVELS = 100
 """Levels of parentheses, and of definitions that use later ones."""
 

@@ -9,8 +9,6 @@ import pyparsing as pp
 
 from nnet3tools.grammars.reading import fail, read_text, word
 
-__all__ = ["read_request"]
-
 Io = tuple[str, list[int], bool]
 """The name of an input or output; n, t, x of each row in turn; whether it has a derivative."""
 

@@ -10,8 +10,6 @@ import pyparsing as pp
 from nnet3tools.errors import TextError
 from nnet3tools.grammars.reading import fail, read_text, word
 
-__all__ = ["read_dropout_schedule", "read_minibatch_rules"]
-
 Range = tuple[int, int]
 """The smallest and the largest size."""
 

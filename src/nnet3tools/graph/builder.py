@@ -42,8 +42,6 @@ from nnet3tools.nnet.indexes import (
     unpack,
 )
 
-__all__ = ["GraphBuilder"]
-
 _SPARE_ROUNDS = 500
 """Rounds that are allowed beyond the number that the frames of the request explain."""
 

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from nnet3tools.graph.tables import KeyTable, as_slice
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, pack, unpack
 
-__all__ = ["ComputationGraph"]
-
 
 @dataclass
 class ComputationGraph:

@@ -23,8 +23,6 @@ from nnet3tools.nnet.indexes import BoolArray, make_indexes
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["NnetContext", "compute_simple_nnet_context", "draw_before_statistics"]
-
 
 class NnetContext(NamedTuple):
     """Frames of input needed before and after the outputs, and the period of the network in t."""

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Graph", "consumers", "find_sccs", "node_epochs", "top_sort", "visit_order"]
-
 Graph = Sequence[Sequence[int]]
 """graph[i] lists the nodes that an edge leads to from node i."""
 

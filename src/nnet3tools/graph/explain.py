@@ -13,8 +13,6 @@ from nnet3tools.nnet.indexes import IntArray, pack, unpack
 if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest
 
-__all__ = ["explain_uncomputable"]
-
 
 def explain_uncomputable(builder: GraphBuilder, request: ComputationRequest) -> str:
     """The first uncomputable output row and the missing input; empty if all rows are computable."""

@@ -10,8 +10,6 @@ from nnet3tools.graph.node_rules import make_rule
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["NetworkPlan"]
-
 
 class NetworkPlan:
     """Rules, order and epochs of the nodes of one network, which must not change afterwards."""

@@ -23,15 +23,6 @@ from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = [
-    "AddCindexes",
-    "ComponentRule",
-    "DescriptorRule",
-    "NodeRule",
-    "SameIndexRule",
-    "make_rule",
-]
-
 _TIMES_TRIED = (0, 1, 2, 3, 5, 7, 11, 64, 1000, -1)
 """Times of output rows at which a component is asked whether its inputs have fixed time offsets."""
 _NO_INDEXES = np.empty((0, 3), np.int32)

@@ -19,8 +19,6 @@ from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.tables import add_counts, concatenated_ranges, sorted_unique
 from nnet3tools.nnet.indexes import IntArray
 
-__all__ = ["sub_phases"]
-
 _Ranges = list[tuple[int, int, int]]
 
 

@@ -22,8 +22,6 @@ from nnet3tools.graph.tables import (
 )
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 
-__all__ = ["prune_segment"]
-
 _UsedRows = dict[int, tuple[IntArray, IntArray]]
 """Node -> (ids in the order of keys, rows of the dependencies that they use)."""
 

@@ -15,8 +15,6 @@ from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.search_facts import SearchFacts
 from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 
-__all__ = ["QueueSearch"]
-
 
 class QueueSearch:
     """Kaldi's queues over the cindexes, which have the ids that GraphBuilder gave them."""

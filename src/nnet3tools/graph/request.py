@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["ComputationRequest", "IoSpecification"]
-
 
 @dataclass(eq=False)
 class IoSpecification:

@@ -15,8 +15,6 @@ from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.tables import KeyTable, sorted_unique
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, repeated_beyond
 
-__all__ = ["Found", "SearchFacts"]
-
 _STEPS_AHEAD = 16
 """Steps of a recurrence to add ahead; Kaldi's search of an LSTM explores about as many."""
 _EVER = 1 << 26

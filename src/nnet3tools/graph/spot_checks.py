@@ -19,8 +19,6 @@ from nnet3tools.graph.queue_search import QueueSearch
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.tensor.cpu.choice import are_native
 
-__all__ = ["draw_graph_checks"]
-
 _MAX_HOPS = 10000
 _FEW = 500
 """Python searches up to this many cindexes: it takes 3 ms, as long as loading the C library."""

@@ -22,8 +22,6 @@ from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.indexes import IndexArray, IntArray, KeyArray, pack, unpack
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
-__all__ = ["Step", "Steps", "compute_steps"]
-
 
 @dataclass(slots=True)
 class Step:

@@ -19,9 +19,6 @@ from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.tables import CindexStore, DependencyRows, all_true, sorted_unique
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack
 
-__all__ = ["StrictGraph", "strict_graph"]
-
-
 _NONE: list[KeyArray] = [np.empty(0, np.int64)]
 
 

@@ -14,8 +14,6 @@ from nnet3tools.graph.network_plan import NetworkPlan
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["is_local_in_time", "looks_ahead_within"]
-
 
 def is_local_in_time(nnet: Nnet) -> bool:
     """Whether each output needs exactly a fixed window of "input" frames.

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, AnyBytes, MatrixForm
 
-__all__ = ["ByteWalk", "OtherFormError", "WalkedIndexes"]
-
 
 class OtherFormError(Exception):
     """The data has another form than the walk knows, or an error: use the full reader."""

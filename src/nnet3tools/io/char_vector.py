@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["read_vector_as_char", "write_vector_as_char"]
-
 _SCALE = np.float32(1.0 / 255.0)
 
 

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.reader import Reader
     from nnet3tools.io.writer import Writer
 
-__all__ = [
-    "CompressedMatrix",
-    "CompressionMethod",
-    "compress_all",
-    "compressed_bytes",
-    "decompress_all",
-    "read_compressed",
-    "write_compressed",
-]
-
 _TOKENS = {1: "CM", 2: "CM2", 3: "CM3"}
 _F = np.float32
 

@@ -13,14 +13,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "column_percentiles",
-    "decode_columns",
-    "decode_rows",
-    "encode_columns",
-    "quantize",
-]
-
 _F = np.float32
 _TILE = 1 << 14
 """Elements that are processed at a time, so that intermediate arrays stay in the cache."""

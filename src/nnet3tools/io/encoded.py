@@ -22,8 +22,6 @@ from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
 from nnet3tools.io.record import Field, Kind, Record
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["EncodedRecord", "Layout", "LayoutTable", "encoded_entries", "encoded_holder"]
-
 T = TypeVar("T")
 
 _COMMON = 8

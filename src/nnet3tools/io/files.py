@@ -21,18 +21,6 @@ from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.whole_file import prove_writable, whole_file
 from nnet3tools.io.writer import Writer
 
-__all__ = [
-    "Kind",
-    "classify_input",
-    "classify_output",
-    "open_input",
-    "open_output",
-    "prove_output",
-    "read_text",
-    "read_text_lines",
-    "split_offset",
-]
-
 _OFFSET = re.compile(r"(.+):([0-9]+)", re.S)
 _MAX_OFFSET = (1 << 63) - 1
 _BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)

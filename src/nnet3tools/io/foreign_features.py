@@ -12,8 +12,6 @@ from nnet3tools.io.holders import Holder
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
-__all__ = ["HTK", "SPHINX", "HtkFeatures"]
-
 _BASE_KIND, _COMPRESSED, _VQ = 0o77, 0o2000, 0o40000
 _NOT_FEATURES = (0, 5, 10)  # waveform, irefc, discrete
 _SPHINX_DIM = 13

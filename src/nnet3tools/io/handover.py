@@ -16,20 +16,6 @@ from nnet3tools.io.holder import Holder
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
-__all__ = [
-    "Handed",
-    "TableKeeper",
-    "clear",
-    "collect",
-    "collected",
-    "find",
-    "keep_tables",
-    "kept_table",
-    "offer",
-    "open_sink",
-    "sink",
-]
-
 T = TypeVar("T")
 
 

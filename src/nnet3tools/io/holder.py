@@ -10,8 +10,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
-__all__ = ["Holder"]
-
 T = TypeVar("T")
 
 

@@ -16,13 +16,6 @@ from numpy.typing import NDArray
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.text import parse_numbers
 
-__all__ = [
-    "read_cindex_vector",
-    "read_index_vector",
-    "write_cindex_vector",
-    "write_index_vector",
-]
-
 Ints = NDArray[np.int32]
 _FULL = 127
 _NODE = ord("|")

@@ -19,8 +19,6 @@ from nnet3tools.io.numpy_later import np
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["LOOK_AHEAD", "InputBuffer"]
-
 _PIECE = 1 << 16
 _BIG_PIECE = 1 << 24
 _LARGEST_TAKEN = 1 << 26

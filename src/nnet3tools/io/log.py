@@ -12,20 +12,6 @@ import sys
 
 from nnet3tools import __version__
 
-__all__ = [
-    "clear_status",
-    "error_line",
-    "get_verbose",
-    "log",
-    "set_program",
-    "set_verbose",
-    "show_status",
-    "skipped",
-    "vlog",
-    "warning",
-    "write",
-]
-
 _CONTROL = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f]")  # without tab and newline
 _LONGEST_ERROR = 400
 _program = ""

@@ -7,8 +7,6 @@ package. A line that only this package prints names its own function and module.
 
 from __future__ import annotations
 
-__all__ = ["place"]
-
 _OWN_PROGRAMS = frozenset(
     {
         "chain-objf",

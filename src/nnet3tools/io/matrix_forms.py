@@ -12,16 +12,6 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = [
-    "COMPRESSED_SIZES",
-    "FULL_HEAD",
-    "SPARSE_HEAD",
-    "AnyBytes",
-    "MatrixForm",
-    "full_pattern",
-    "sparse_row_pattern",
-]
-
 FULL_HEAD, SPARSE_HEAD = 13, 8
 """Number of bytes before the elements of FM, and before the rows of SM."""
 COMPRESSED_SIZES = {"CM": (8, 1), "CM2": (0, 2), "CM3": (0, 1)}

@@ -9,8 +9,6 @@ from nnet3tools.io.reader import Reader
 from nnet3tools.io.text import format_floats
 from nnet3tools.io.writer import Writer
 
-__all__ = ["read_packed", "symmetric", "write_packed"]
-
 
 def read_packed(reader: Reader) -> NDArray[np.float64]:
     """Read a lower triangle (FP, DP or text) as an (N, N) matrix with zeros above the diagonal."""

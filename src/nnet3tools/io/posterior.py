@@ -14,8 +14,6 @@ from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.text import cast, format_float, parse_lines
 from nnet3tools.io.writer import Writer
 
-__all__ = ["Posterior", "read_posterior", "write_posterior"]
-
 
 @dataclass(frozen=True, eq=False)
 class Posterior:

@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["read_ahead"]
-
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1

@@ -17,8 +17,6 @@ from nnet3tools.io.text import cast, parse_numbers, parse_rows
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Reader"]
-
 _TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)[ \t\n\r\f\v]")
 _LAST_TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)")
 _NUMBER = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v,\]\[:]+)")

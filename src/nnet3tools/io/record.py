@@ -17,24 +17,6 @@ from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.byte_walk import ByteWalk
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = [
-    "CHAR_VECTOR",
-    "FLAG",
-    "FLOAT32",
-    "FLOAT_VECTOR",
-    "INDEXES",
-    "INT32",
-    "INT32_VECTOR",
-    "MATRIX",
-    "WORD",
-    "Field",
-    "Kind",
-    "Record",
-    "RecordObject",
-    "Repeated",
-    "imported_later",
-]
-
 Values = Mapping[str, Any]
 """The values of the fields before the present one, by name."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.reader import Reader
     from nnet3tools.io.writer import Writer
 
-__all__ = ["SparseMatrix", "read_sparse", "rows_of_sparse", "sparse_of_rows", "write_sparse"]
-
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:

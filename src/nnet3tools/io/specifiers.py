@@ -9,8 +9,6 @@ from typing import Any
 
 from nnet3tools.errors import OptionError
 
-__all__ = ["Rspecifier", "TableKind", "Wspecifier", "parse_rspecifier", "parse_wspecifier"]
-
 
 class TableKind(enum.Enum):
     """Where the objects of a table are: in an archive, in a script's files, or both."""

@@ -12,8 +12,6 @@ from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
 from nnet3tools.io.table_reader import ObjectLoader, archive_items, script_lines
 
-__all__ = ["MappedTableReader", "RandomAccessTableReader"]
-
 T = TypeVar("T")
 
 

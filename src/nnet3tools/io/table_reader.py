@@ -15,16 +15,6 @@ from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
 
-__all__ = [
-    "ObjectLoader",
-    "SequentialTableReader",
-    "archive_items",
-    "iterate_archive",
-    "parse_script_line",
-    "read_object",
-    "split_range",
-]
-
 T = TypeVar("T")
 
 _RANGE = re.compile(r"(.+)\[([^\[\]]*)\]")

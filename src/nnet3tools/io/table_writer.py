@@ -15,8 +15,6 @@ from nnet3tools.io.table_reader import script_lines
 from nnet3tools.io.text import is_word
 from nnet3tools.io.writer import Writer
 
-__all__ = ["TableWriter"]
-
 T = TypeVar("T")
 
 

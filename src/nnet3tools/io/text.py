@@ -10,16 +10,6 @@ from nnet3tools.io.numpy_later import np
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = [
-    "format_float",
-    "format_floats",
-    "format_matrix",
-    "is_word",
-    "parse_lines",
-    "parse_numbers",
-    "parse_rows",
-]
-
 _ROWS_AT_ONCE = 1024
 
 

@@ -18,8 +18,6 @@ from nnet3tools.io.holders import Holder
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
-__all__ = ["WAVE", "WAVE_INFO", "Wave", "WaveInfo"]
-
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _PCM_GUID = bytes.fromhex("0100000000001000800000aa00389b71")
 _STREAM_SIZES = (0, 0xFFFFFFFF, 0x7FFFF000)

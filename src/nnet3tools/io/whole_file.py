@@ -21,8 +21,6 @@ from typing import BinaryIO, cast
 
 from nnet3tools.errors import DataError
 
-__all__ = ["prove_writable", "whole_file"]
-
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/std(out|err)")
 _PREFIX, _SUFFIX = ".nnet3tools-", ".tmp"
 _SECONDS_TO_LOCK = 60.0

@@ -13,8 +13,6 @@ from nnet3tools.io.text import format_float, format_floats, format_matrix, is_wo
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Writer"]
-
 
 @functools.lru_cache(maxsize=1024)
 def _token(token: str) -> bytes:

@@ -18,8 +18,6 @@ from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.io import log
 
-__all__ = ["ArpaOptions", "arpa_fst", "arpa_words"]
-
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*")
 _MOST_ORDERS = 100
 

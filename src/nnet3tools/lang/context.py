@@ -13,8 +13,6 @@ from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["ContextGraph", "Window", "in_context", "is_disambig"]
-
 Window = tuple[int, ...]
 """A phone and its neighbours; 0 stands for positions before the first and after the last phone.
 

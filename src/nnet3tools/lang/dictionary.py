@@ -12,8 +12,6 @@ from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.lang.lexicon import Pronunciation, read_lexicon
 
-__all__ = ["Dictionary", "PhoneNames", "word_position"]
-
 PhoneSets = tuple[tuple[str, ...], ...]
 """Sets of phones, one for each line; the phones of a set share pdfs and questions."""
 

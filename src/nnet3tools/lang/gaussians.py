@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError, EmptyError
 from nnet3tools.io.stream import Writer
 
-__all__ = ["Gaussian", "write_gaussians"]
-
 
 @dataclass(frozen=True)
 class Gaussian:

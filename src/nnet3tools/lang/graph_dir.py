@@ -7,8 +7,6 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError
 
-__all__ = ["copy_lang_files"]
-
 _NEEDED = ("words.txt", "phones/silence.csl")
 _OPTIONAL = (
     "phones.txt",

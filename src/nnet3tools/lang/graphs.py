@@ -27,14 +27,6 @@ from nnet3tools.lang.self_loops import SelfLoops
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = [
-    "GraphScales",
-    "TrainingGraphCompiler",
-    "decoding_graph",
-    "lexicon_and_grammar",
-    "without_words",
-]
-
 
 @dataclass(frozen=True)
 class GraphScales:

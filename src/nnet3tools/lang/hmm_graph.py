@@ -20,8 +20,6 @@ from nnet3tools.nnet.hmm.topology import NO_PDF, HmmState
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["HmmGraphs"]
-
 
 @dataclass
 class HmmGraphs:

@@ -23,8 +23,6 @@ from nnet3tools.lang.phone_topology import chain_topology, left_to_right_topolog
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.topology import HmmTopology
 
-__all__ = ["LangOptions", "prepare_lang"]
-
 
 @dataclass(frozen=True)
 class LangOptions:

@@ -14,8 +14,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.io.files import read_text_lines
 
-__all__ = ["OptionalSilence", "Pronunciation", "lexicon_fst", "read_lexicon", "with_disambiguation"]
-
 
 @dataclass(frozen=True)
 class Pronunciation:

@@ -8,8 +8,6 @@ import numpy as np
 
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmState, HmmTopology
 
-__all__ = ["chain_topology", "left_to_right_topology"]
-
 _FINAL = HmmState(NO_PDF, NO_PDF, ())
 
 _Entry = tuple[HmmState, ...]

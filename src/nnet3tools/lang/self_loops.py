@@ -13,8 +13,6 @@ from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import single
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["SelfLoops"]
-
 _LEAST_PROBABILITY = 1e-10
 
 

@@ -9,8 +9,6 @@ from functools import cached_property
 from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_output, read_text_lines
 
-__all__ = ["SymbolTable", "read_numbers"]
-
 _MAX_NUMBER = 2**31 - 1
 
 

@@ -15,8 +15,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 
-__all__ = ["PhoneStatistics", "TextToPhones", "load_align_lexicon", "only_word", "read_sets"]
-
 _MOST_WARNINGS = 20
 
 

@@ -23,8 +23,6 @@ from nnet3tools.nnet.hmm.tree import (
     TableMap,
 )
 
-__all__ = ["PhoneCounts", "biphone_tree", "monophone_tree", "read_shared_phones"]
-
 PhoneSets = Sequence[Sequence[int]]
 """Sets of phones that share pdfs, each set sorted."""
 

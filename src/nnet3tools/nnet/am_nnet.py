@@ -14,8 +14,6 @@ from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["AmNnet"]
-
 
 @dataclass
 class AmNnet:

@@ -21,28 +21,6 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = [
-    "add_nnet",
-    "check_natural_gradient",
-    "check_same_structure",
-    "component_dot_products",
-    "dot_product",
-    "format_per_component",
-    "freeze_natural_gradient",
-    "num_parameters",
-    "perturb_params",
-    "scale_batchnorm_stats",
-    "scale_nnet",
-    "set_as_gradient",
-    "set_batchnorm_test_mode",
-    "set_dropout_proportion",
-    "set_dropout_test_mode",
-    "set_learning_rate",
-    "unvectorize",
-    "vectorize",
-    "zero_stats",
-]
-
 
 def _updatable(nnet: Nnet) -> list[UpdatableComponent]:
     return [component for _, component in nnet.updatable_components()]

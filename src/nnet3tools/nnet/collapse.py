@@ -26,8 +26,6 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode
 from nnet3tools.nnet.topology import remove_orphan_components, remove_orphan_nodes
 
-__all__ = ["CollapseOptions", "collapse_model", "prepare_for_test"]
-
 MAX_ROUNDS = 10
 
 _multiply = tensor.element("_1 = _1 * _2")

@@ -15,17 +15,6 @@ import numpy as np
 
 from nnet3tools.errors import ConfigError
 
-__all__ = [
-    "MAX_LINE",
-    "ConfigLine",
-    "is_valid_name",
-    "name_matches_pattern",
-    "nearest_hint",
-    "parse_config_lines",
-    "parse_float",
-    "parse_int",
-]
-
 D = TypeVar("D")
 
 _REQUIRED: Any = object()

@@ -25,8 +25,6 @@ from nnet3tools.nnet.nodes import (
 )
 from nnet3tools.nnet.topology import find_cycle_without_delay, warn_of_orphans
 
-__all__ = ["read_config"]
-
 LINE_KINDS = ("component", "component-node", "input-node", "output-node", "dim-range-node")
 
 

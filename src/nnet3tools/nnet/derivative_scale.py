@@ -13,8 +13,6 @@ from typing import Any
 from nnet3tools import tensor
 from nnet3tools.tensor import Array
 
-__all__ = ["as_derivative", "derivative_scale", "scale_as_derivative", "scaled_derivatives"]
-
 _scales: list[Any] = [None]
 
 _times = tensor.element("_1 *= _2")

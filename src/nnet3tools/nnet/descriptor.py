@@ -31,15 +31,6 @@ from nnet3tools.nnet.forwarding import (
 )
 from nnet3tools.nnet.indexes import BoolArray
 
-__all__ = [
-    "Const",
-    "Descriptor",
-    "IfDefined",
-    "Joined",
-    "Leaf",
-    "SumDescriptor",
-]
-
 
 class SumDescriptor:
     """A part of a descriptor: a sum of leaves, some of which may be optional."""

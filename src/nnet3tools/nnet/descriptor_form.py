@@ -17,8 +17,6 @@ from nnet3tools.errors import TextError
 from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.descriptor_parser import MAX_DEPTH
 
-__all__ = ["normalize"]
-
 SUM_LEVEL = ("Sum", "Failover", "IfDefined")
 
 _MAX_SWITCHED = 1000

@@ -24,8 +24,6 @@ from nnet3tools.grammars.descriptor_syntax import (
 )
 from nnet3tools.nnet.config import is_valid_name, parse_float, parse_int
 
-__all__ = ["MAX_DEPTH", "parse_expression"]
-
 MAX_DEPTH = 100
 """Limit on nested operators; Sum(a, Sum(b, c)) counts as one level."""
 

@@ -13,8 +13,6 @@ from nnet3tools.errors import UserError
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.registry import device_of
 
-__all__ = ["move_nnet"]
-
 
 def move_nnet(nnet: Nnet, like: Any = None) -> None:
     """Move all float arrays of a network to the device of the array `like` (None: to the host)."""

@@ -26,8 +26,6 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.svd import apply_svd, reduce_rank
 from nnet3tools.nnet.topology import remove_nodes, remove_orphan_components, remove_orphan_nodes
 
-__all__ = ["edit_network"]
-
 Command = Callable[[Nnet, ConfigLine], None]
 C = TypeVar("C", bound=Component)
 

@@ -9,8 +9,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.nnet.components.base import Array, Component
 from nnet3tools.nnet.network import Network
 
-__all__ = ["check_nnet_finite", "components_not_finite", "quoted"]
-
 
 def components_not_finite(nnet: Network) -> list[str]:
     """The names of the components with NaN or infinity."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IntArray
 
-__all__ = ["Forwarding", "NodeDims", "NodeTerm", "Offset", "ReplaceIndex", "Round", "Switch"]
-
 
 class NodeDims(Protocol):
     """The part of a network that descriptors need: the dimensions of nodes."""

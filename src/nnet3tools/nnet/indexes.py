@@ -13,24 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import RequestError
 
-__all__ = [
-    "NO_TIME",
-    "BoolArray",
-    "IndexArray",
-    "IndexSet",
-    "IntArray",
-    "KeyArray",
-    "all_true",
-    "find_sorted",
-    "is_increasing",
-    "make_indexes",
-    "pack",
-    "repeated_beyond",
-    "shift_time",
-    "sorted_unique",
-    "unpack",
-]
-
 IndexArray = NDArray[np.int32]
 IntArray = NDArray[np.int32]
 KeyArray = NDArray[np.int64]

@@ -8,8 +8,6 @@ from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["apply_config_file", "load_nnet", "read_nnet", "write_nnet"]
-
 
 def read_nnet(rxfilename: str) -> Nnet:
     """Read a network from a file, pipe or "-"; DataError if it has none."""

@@ -53,8 +53,6 @@ from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.settings import HasSettings, begin_settings
 from nnet3tools.tensor.side_stream import wait_for_side_stream
 
-__all__ = ["Factored", "OnlineNaturalGradient", "in_columns"]
-
 Array = Any
 
 

@@ -29,20 +29,6 @@ from nnet3tools.tensor.registry import device_of
 if TYPE_CHECKING:
     from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
-__all__ = [
-    "Update",
-    "UpdateBuffers",
-    "apply_all_pending",
-    "apply_pending",
-    "buffers_of",
-    "defer",
-    "forget_pending",
-    "make_buffers",
-    "small_products",
-    "take_pending",
-    "update_estimates",
-]
-
 Array = Any
 
 

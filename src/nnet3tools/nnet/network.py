@@ -19,8 +19,6 @@ from nnet3tools.nnet.nodes import (
     OutputNode,
 )
 
-__all__ = ["Network"]
-
 N = TypeVar("N")
 
 

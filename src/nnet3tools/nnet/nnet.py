@@ -12,8 +12,6 @@ from nnet3tools.nnet.config import ConfigLine, is_valid_name, parse_config_lines
 from nnet3tools.nnet.config_reader import read_config
 from nnet3tools.nnet.network import Network
 
-__all__ = ["Nnet"]
-
 
 class Nnet(Network):
     """A network with constructors from config lines and files."""

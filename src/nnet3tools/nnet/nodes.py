@@ -10,16 +10,6 @@ from dataclasses import dataclass
 
 from nnet3tools.nnet.descriptor import Descriptor
 
-__all__ = [
-    "ComponentInputNode",
-    "ComponentNode",
-    "DescriptorNode",
-    "DimRangeNode",
-    "InputNode",
-    "Node",
-    "OutputNode",
-]
-
 
 @dataclass(frozen=True)
 class InputNode:

@@ -17,8 +17,6 @@ from nnet3tools.tensor import recording
 from nnet3tools.tensor.number import Number, store
 from nnet3tools.tensor.registry import device_of
 
-__all__ = ["constrain_matrix", "constrain_orthonormal", "constrained_components", "just_do"]
-
 _subtract = tensor.element("_1 = _1 - _2")
 
 # _1: square of a floating scale, from the traces of P P (_2) and P (_3)

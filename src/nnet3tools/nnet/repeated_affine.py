@@ -8,8 +8,6 @@ from nnet3tools.nnet.components.block_affine import BlockAffineComponent, Repeat
 from nnet3tools.nnet.components.composite import CompositeComponent
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["convert_repeated_to_block_affine"]
-
 
 def convert_repeated_to_block_affine(nnet: Nnet) -> None:
     """Replace all repeated affine components, including those in composite components."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["structure_digest"]
-
 
 def structure_digest(nnet: Nnet) -> str:
     """A digest (64 hexadecimal digits); if equal, each request compiles to the same program."""

@@ -18,8 +18,6 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode
 from nnet3tools.nnet.topology import remove_orphan_components, remove_orphan_nodes
 
-__all__ = ["apply_svd", "reduce_rank"]
-
 
 @dataclass(frozen=True)
 class _Factors:

@@ -10,16 +10,6 @@ from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.network import Network
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode, Node
 
-__all__ = [
-    "find_cycle_without_delay",
-    "orphan_components",
-    "orphan_nodes",
-    "remove_nodes",
-    "remove_orphan_components",
-    "remove_orphan_nodes",
-    "warn_of_orphans",
-]
-
 
 def orphan_components(nnet: Network) -> list[int]:
     """Components that no node uses."""

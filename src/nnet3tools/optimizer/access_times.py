@@ -10,8 +10,6 @@ from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import Command, SetConst
 from nnet3tools.program.operands import AccessType
 
-__all__ = ["AccessTimes", "is_zeroing", "zeroings"]
-
 Ints = NDArray[np.int64]
 
 

@@ -10,8 +10,6 @@ from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.commands import AllocMatrix, DeallocMatrix, NoOperation, SwapMatrix
 from nnet3tools.program.computation import Computation, MatrixInfo
 
-__all__ = ["allocate_from_other"]
-
 
 def allocate_from_other(computation: Computation, context: PassContext) -> Computation:
     """Pair DeallocMatrix commands with the next AllocMatrix of a matrix of the same shape."""

@@ -30,8 +30,6 @@ from nnet3tools.program.commands import Propagate
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import read_computation, write_computation
 
-__all__ = ["load_cache", "save_cache"]
-
 _SEAL, _CONTENT, _SIZES = "<NetworkStructure>", "<Content>", "<Sizes>"
 
 # Errors of readers and checker for files with damaged but well-formed numbers.

@@ -27,8 +27,6 @@ from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import max_memory_use
 from nnet3tools.program.printing import program_text
 
-__all__ = ["CachingOptimizingCompiler"]
-
 _KINDS_OF_WORK = (
     "compilation",
     "optimization",

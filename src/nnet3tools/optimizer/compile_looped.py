@@ -31,14 +31,6 @@ from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import GotoLabel
 from nnet3tools.program.computation import Computation
 
-__all__ = [
-    "LoopedRequests",
-    "chunk_size_for",
-    "compile_looped",
-    "looped_requests",
-    "set_ivector_period",
-]
-
 _NUM_CHUNKS = (5, 10, 20, 40, 80)
 """Chunks that are compiled until the loop closes."""
 

@@ -28,8 +28,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation, MatrixDebugInfo, StrideType
 
-__all__ = ["consolidate_model_update"]
-
 
 def consolidate_model_update(computation: Computation, context: PassContext) -> Computation:
     """Join the model updates of each simple updatable component that has several."""

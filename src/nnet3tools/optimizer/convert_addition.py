@@ -22,8 +22,6 @@ from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.operands import AccessType
 
-__all__ = ["convert_addition"]
-
 _COPYING: dict[type[Command], type[Command]] = {
     MatrixAdd: MatrixCopy,
     AddRows: CopyRows,

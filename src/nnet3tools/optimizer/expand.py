@@ -38,8 +38,6 @@ from nnet3tools.program.computation import (
     SubMatrixInfo,
 )
 
-__all__ = ["expand_computation"]
-
 Ints = NDArray[Any]
 
 

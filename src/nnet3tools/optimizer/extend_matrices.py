@@ -23,8 +23,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatrixInfo
 
-__all__ = ["MIN_PROPORTION", "extend_matrices"]
-
 MIN_PROPORTION = 0.8
 """A copy is extended only if it copies at least this share of its source's rows."""
 

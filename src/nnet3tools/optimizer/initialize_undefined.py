@@ -13,8 +13,6 @@ from nnet3tools.program.commands import NoOperation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import AccessType
 
-__all__ = ["initialize_undefined"]
-
 
 def initialize_undefined(computation: Computation, context: PassContext) -> Computation:
     """Remove the zeroing after an allocation if the next access of each variable is a write.

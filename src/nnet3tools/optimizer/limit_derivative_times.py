@@ -35,8 +35,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation
 
-__all__ = ["limit_derivative_times"]
-
 
 def limit_derivative_times(computation: Computation, context: PassContext) -> Computation:
     """Drop derivative rows with a time outside the options' range, and commands for them."""

@@ -31,8 +31,6 @@ from nnet3tools.program.commands import (
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation, DebugInfo
 
-__all__ = ["fix_goto_label", "looped_computation"]
-
 
 class _Content(NamedTuple):
     """The cindexes of a matrix, up to a shift in time."""

@@ -20,8 +20,6 @@ from nnet3tools.program.commands import (
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import AccessType
 
-__all__ = ["memory_compression"]
-
 
 class _Compression(NamedTuple):
     """Compress `matrix` after command `last_forward`, and decompress it before `backward`."""

@@ -31,15 +31,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation, StrideType
 
-__all__ = [
-    "Conditions",
-    "Merges",
-    "legal_merges",
-    "merge_conditions",
-    "merge_variables",
-    "order_allows",
-]
-
 Ints = NDArray[np.int64]
 
 

@@ -10,8 +10,6 @@ from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import AllocMatrix, DeallocMatrix
 from nnet3tools.program.computation import Computation
 
-__all__ = ["move_sizing_commands"]
-
 
 def move_sizing_commands(computation: Computation, context: PassContext) -> Computation:
     """Move AllocMatrix (with its zeroing) to the first access, DeallocMatrix to the last."""

@@ -9,8 +9,6 @@ from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import AddRows, Command, CopyRows, MatrixAdd, MatrixCopy
 from nnet3tools.program.computation import Computation
 
-__all__ = ["optimize_row_ops"]
-
 _ROW_OPS = (CopyRows, AddRows)
 
 

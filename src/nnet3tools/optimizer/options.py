@@ -11,8 +11,6 @@ from nnet3tools.options import option
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["MAX_TIME", "MIN_TIME", "OptimizeOptions"]
-
 MIN_TIME, MAX_TIME = -(1 << 31), (1 << 31) - 1
 """Times that mean "no limit" (the ends of Kaldi's int32)."""
 

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.program.computation import Computation
 
-__all__ = ["LIST_TABLES", "Origins"]
-
 Ints = NDArray[np.int64]
 
 LIST_TABLES = ("indexes", "indexes_multi", "indexes_ranges")

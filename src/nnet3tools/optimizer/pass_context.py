@@ -13,8 +13,6 @@ from nnet3tools.optimizer.origins import Origins
 from nnet3tools.program.analysis import Analyst
 from nnet3tools.program.computation import Computation
 
-__all__ = ["PassContext", "Transform"]
-
 
 @dataclass(frozen=True)
 class PassContext:

@@ -33,8 +33,6 @@ from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import max_memory_use
 
-__all__ = ["PASSES", "Pass", "optimize"]
-
 Wanted = Callable[[PassContext], bool]
 
 

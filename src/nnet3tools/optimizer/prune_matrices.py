@@ -11,8 +11,6 @@ from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import NoOperation, SetConst
 from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatrixInfo
 
-__all__ = ["prune_matrices"]
-
 
 def prune_matrices(
     computation: Computation, nnet: Nnet, rows: Sequence[tuple[int, int]]

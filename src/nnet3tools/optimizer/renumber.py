@@ -16,8 +16,6 @@ from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup, group_commands, made_of_columns
 from nnet3tools.program.operands import listed_submatrices
 
-__all__ = ["first_equal_rows", "remove_no_operations", "renumber"]
-
 Ints = NDArray[np.int64]
 _Groups = dict[type[Command], CommandGroup]
 

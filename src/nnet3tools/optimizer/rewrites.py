@@ -25,8 +25,6 @@ from nnet3tools.optimizer.renumber import first_equal_rows
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import listed_submatrices
 
-__all__ = ["Rewrites"]
-
 Ints = NDArray[np.int64]
 
 _MOST = 4

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import IndexArray, IntArray, all_true
 
-__all__ = ["find_n_stride", "find_n_strides", "mini_request", "with_num_sequences"]
-
 
 def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
     """The stride in n of an index array (with nodes: of cindexes), 0 if it is not regular."""

@@ -16,8 +16,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation
 
-__all__ = ["snip_row_ops"]
-
 
 def snip_row_ops(computation: Computation, context: PassContext) -> Computation:
     """Cut leading and trailing rows that AddRows and similar commands skip.

@@ -23,8 +23,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation
 
-__all__ = ["split_row_ops"]
-
 _MAX_SIZE_RATIO = 2
 """A plain operation may span at most this many times the rows it touches."""
 

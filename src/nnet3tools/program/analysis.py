@@ -19,8 +19,6 @@ from nnet3tools.program.variables import Variables
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["AccessTable", "Analysis", "Analyst", "Lifetimes"]
-
 Ints = NDArray[np.int64]
 
 

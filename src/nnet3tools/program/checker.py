@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Checker", "check_computation"]
-
 _COMPRESSION = (CompressMatrix, DecompressMatrix)
 
 _MIN_PROPORTION = 0.8

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from nnet3tools.program.component_facts import ComponentTable
     from nnet3tools.program.computation import Computation
 
-__all__ = ["COMMANDS", "Command", "command", "operand_names"]
-
 _NUM_ARGS = 7
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.computation import Computation
 
-__all__ = ["Backprop", "BackpropNoModelUpdate", "Propagate"]
-
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 
 

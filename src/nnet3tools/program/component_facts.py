@@ -16,8 +16,6 @@ from nnet3tools.nnet.components.base import Component, Properties
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["ComponentFacts", "ComponentTable", "component_facts"]
-
 _P = {p.name: int(p) for p in Properties}
 
 

@@ -22,16 +22,6 @@ from nnet3tools.nnet.indexes import IndexArray, IntArray
 if TYPE_CHECKING:
     from nnet3tools.program.command import Command
 
-__all__ = [
-    "Computation",
-    "DebugInfo",
-    "MatrixDebugInfo",
-    "MatrixInfo",
-    "PrecomputedInfo",
-    "StrideType",
-    "SubMatrixInfo",
-]
-
 
 class StrideType(enum.IntEnum):
     """Whether a matrix's rows may be padded (Kaldi's MatrixStrideType)."""

@@ -22,23 +22,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.computation import Computation
 
-__all__ = [
-    "AcceptInput",
-    "AllocMatrix",
-    "CompressMatrix",
-    "CompressionType",
-    "DeallocMatrix",
-    "DecompressMatrix",
-    "GotoLabel",
-    "NoOperation",
-    "NoOperationLabel",
-    "NoOperationMarker",
-    "NoOperationPermanent",
-    "ProvideOutput",
-    "SetConst",
-    "SwapMatrix",
-]
-
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 
 

@@ -10,8 +10,6 @@ from nnet3tools.program.lifetimes import matrix_subject
 from nnet3tools.program.operands import AccessType
 from nnet3tools.program.printing import command_texts
 
-__all__ = ["network_dot", "program_dot"]
-
 _VALUE, _DERIV, _COMMAND = "#dbe9fb", "#fde3cf", "#f4f4f2"
 _HEAD = '  graph [rankdir=TB, ranksep=0.25, nodesep=0.2];\n  node [fontname="Helvetica", ' + (
     'fontsize=10, style=filled, color="#8a8a86"];\n  edge [color="#5f5f5c", arrowsize=0.6];\n'

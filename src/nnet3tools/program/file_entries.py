@@ -27,20 +27,6 @@ from nnet3tools.program.computation import (
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
 
-__all__ = [
-    "choose",
-    "read_command",
-    "read_debug_info",
-    "read_matrix",
-    "read_precomputed_list",
-    "read_submatrix",
-    "write_command",
-    "write_debug_info",
-    "write_matrix",
-    "write_precomputed",
-    "write_submatrix",
-]
-
 _BY_NAME = {cls.NAME: cls for cls in COMMANDS.values()}
 
 

@@ -29,13 +29,6 @@ from nnet3tools.program.file_entries import (
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
 
-__all__ = [
-    "load_computation",
-    "read_computation",
-    "save_computation",
-    "write_computation",
-]
-
 VERSION = 5
 T = TypeVar("T")
 

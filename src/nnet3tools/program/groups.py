@@ -19,8 +19,6 @@ from nnet3tools.errors import ProgramError
 if TYPE_CHECKING:
     from nnet3tools.program.command import Command
 
-__all__ = ["CommandGroup", "group_commands", "made_of_columns"]
-
 Ints = NDArray[np.int64]
 
 

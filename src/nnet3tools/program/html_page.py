@@ -19,8 +19,6 @@ from nnet3tools.program.operands import AccessType
 from nnet3tools.program.printing import ProgramNames, command_texts
 from nnet3tools.program.report import ProgramReport
 
-__all__ = ["html_page", "page_data"]
-
 _STYLES = ("colors.css", "style.css")
 _SCRIPTS = ("model.js", "view.js", "scene.js", "panel.js", "main.js")
 

@@ -20,17 +20,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation
 
-__all__ = [
-    "Holdings",
-    "Life",
-    "Storage",
-    "follow_matrices",
-    "matrix_lives",
-    "matrix_subject",
-    "max_memory_use",
-    "memory_use",
-]
-
 _NAMES_SHOWN = 3
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from nnet3tools.program.component_facts import ComponentTable
     from nnet3tools.program.computation import Computation
 
-__all__ = ["AddRowsMulti", "AddToRowsMulti", "CopyRowsMulti", "CopyToRowsMulti"]
-
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 
 

@@ -15,8 +15,6 @@ from nnet3tools.program.printing import command_text
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["OperandChecker"]
-
 Ints = NDArray[np.int64]
 
 

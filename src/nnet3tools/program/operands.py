@@ -16,28 +16,6 @@ if TYPE_CHECKING:
     from nnet3tools.program.component_facts import ComponentTable
     from nnet3tools.program.computation import Computation
 
-__all__ = [
-    "Access",
-    "AccessMap",
-    "AccessType",
-    "Accesses",
-    "Alpha",
-    "Component",
-    "Indexes",
-    "IndexesMulti",
-    "IndexesRanges",
-    "Memo",
-    "Names",
-    "Node",
-    "Position",
-    "Precomputed",
-    "Submatrix",
-    "Tables",
-    "listed_submatrices",
-    "scale_flops",
-    "size_problem",
-]
-
 # Kinds of operands; the decorator of commands looks at these names.
 Submatrix = int
 """Number of a submatrix; 0 means none, if the command allows it."""

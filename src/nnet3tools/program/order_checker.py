@@ -16,8 +16,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.purpose_checker import PurposeChecker
 
-__all__ = ["OrderChecker"]
-
 _EXCHANGE = (AcceptInput, ProvideOutput)
 
 

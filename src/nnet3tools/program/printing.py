@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.computation import Computation
 
-__all__ = [
-    "ProgramNames",
-    "cindexes_text",
-    "command_text",
-    "command_texts",
-    "indexes_text",
-    "integers_text",
-    "preamble_text",
-    "program_text",
-]
-
 _MAX_LENGTH = 200
 """Kaldi shortens longer texts to their first and last hundred characters."""
 _ENDS = 60

@@ -13,8 +13,6 @@ from nnet3tools.program.operand_checker import OperandChecker
 if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest
 
-__all__ = ["PurposeChecker"]
-
 
 class PurposeChecker(OperandChecker):
     """Checks a program against its network and request; ProgramError at the first fault."""

@@ -16,8 +16,6 @@ from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import Life, matrix_lives, matrix_subject, memory_use
 from nnet3tools.program.printing import command_text
 
-__all__ = ["KindTotals", "ProgramReport", "bytes_text", "flops_text"]
-
 
 class KindTotals(NamedTuple):
     """All commands of one kind."""

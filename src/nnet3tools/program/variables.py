@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from nnet3tools.graph.tables import concatenated_ranges, sorted_unique
 from nnet3tools.program.computation import Computation, SubMatrixInfo
 
-__all__ = ["Variables"]
-
 Ints = NDArray[np.int64]
 
 

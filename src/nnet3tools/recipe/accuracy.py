@@ -8,8 +8,6 @@ from pathlib import Path
 from nnet3tools.recipe.plan import WriteText
 from nnet3tools.recipe.report.history import History, read_history
 
-__all__ = ["accuracy_table", "write_accuracy_report"]
-
 _TITLE = "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
 
 

@@ -13,16 +13,6 @@ from nnet3tools.recipe.jobs import Job, Pipeline
 from nnet3tools.recipe.objective import ExampleNames
 from nnet3tools.recipe.plan import Jobs, Step
 
-__all__ = [
-    "CHAIN_NAMES",
-    "ChainEgsMaking",
-    "ChainEgsOpts",
-    "E2eEgsOpts",
-    "SupervisionOptions",
-    "SupervisionSource",
-    "TrainingGraphs",
-]
-
 CHAIN_NAMES = ExampleNames("cegs", "nnet3-chain-")
 
 

@@ -23,8 +23,6 @@ from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.egs_parts import Contexts, parse_egs_opts
 from nnet3tools.recipe.experiment import Experiment
 
-__all__ = ["ChainExperiment", "chain_experiment"]
-
 _BACKSTITCH_ITERATIONS = 15
 """Iterations until backstitch has its full scale."""
 

@@ -9,8 +9,6 @@ from typing import ClassVar
 from nnet3tools.recipe.chain_egs import CHAIN_NAMES
 from nnet3tools.recipe.objective import ExampleNames, Objective
 
-__all__ = ["ChainObjective"]
-
 
 @dataclass(frozen=True)
 class ChainObjective(Objective):

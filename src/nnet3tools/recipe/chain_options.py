@@ -12,8 +12,6 @@ from nnet3tools.recipe.options import (
     TrainerOptions,
 )
 
-__all__ = ["ChainOptions", "E2eOptions", "LatticeChainOptions"]
-
 
 @dataclass(frozen=True)
 class ChainEgsOptions(ChunkEgsOptions):

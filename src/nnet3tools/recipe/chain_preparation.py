@@ -17,8 +17,6 @@ from nnet3tools.recipe.preparation import (
 )
 from nnet3tools.recipe.schedules import Iterations
 
-__all__ = ["ChainPreparation"]
-
 
 class ChainPreparation(Preparation):
     """Prepares training as Kaldi's chain/train.py and chain/e2e/train_e2e.py do."""

@@ -12,15 +12,6 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 
-__all__ = [
-    "DataDir",
-    "filter_lines",
-    "number_in",
-    "perl_shuffled",
-    "read_map",
-    "split_by_speaker",
-]
-
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file; DataError if it cannot be read."""

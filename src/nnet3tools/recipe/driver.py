@@ -12,8 +12,6 @@ from nnet3tools.io import log
 from nnet3tools.recipe.jobs import Job, JobError, JobRunner, Outcome, last_lines
 from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, WriteText
 
-__all__ = ["Driver", "first_unfinished", "is_done", "is_stage_done"]
-
 _TRIES = 2
 _SECONDS_OF_WAIT = 3600.0
 

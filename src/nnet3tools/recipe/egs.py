@@ -20,8 +20,6 @@ from nnet3tools.recipe.jobs import Job, Pipeline, pipe_text
 from nnet3tools.recipe.objective import FRAME_NAMES, ExampleNames
 from nnet3tools.recipe.plan import Concatenate, Jobs, Remove, Step, WriteText
 
-__all__ = ["EgsMaking"]
-
 
 @dataclass(frozen=True)
 class EgsMaking:

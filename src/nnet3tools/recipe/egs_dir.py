@@ -10,8 +10,6 @@ from nnet3tools.recipe.data_dir import DataDir, first_matrix_dim, read_lines
 from nnet3tools.recipe.egs_parts import Contexts, ivector_id
 from nnet3tools.recipe.objective import ExampleNames
 
-__all__ = ["EgsDir", "ExpectedEgs", "open_egs_dir"]
-
 
 @dataclass(frozen=True)
 class EgsDir:

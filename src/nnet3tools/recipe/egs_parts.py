@@ -13,16 +13,6 @@ from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.jobs import Job, pipe_text
 from nnet3tools.recipe.plan import CopyFile, Jobs, Step
 
-__all__ = [
-    "AlignedTargets",
-    "Contexts",
-    "EgsOpts",
-    "GivenTargets",
-    "Targets",
-    "ivector_id",
-    "parse_egs_opts",
-]
-
 
 @dataclass(frozen=True)
 class EgsOpts:

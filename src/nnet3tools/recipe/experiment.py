@@ -31,8 +31,6 @@ from nnet3tools.recipe.options import (
 from nnet3tools.recipe.plan import Jobs
 from nnet3tools.recipe.schedules import Iterations, chunk_widths
 
-__all__ = ["Experiment"]
-
 
 @dataclass(frozen=True)
 class Experiment:

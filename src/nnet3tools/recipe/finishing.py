@@ -12,8 +12,6 @@ from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step
 from nnet3tools.recipe.schedules import Iterations, models_to_combine
 
-__all__ = ["finishing_stages", "tidying_steps"]
-
 _FEW = 512
 
 

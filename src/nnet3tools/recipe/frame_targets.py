@@ -10,8 +10,6 @@ from nnet3tools.recipe.egs_parts import AlignedTargets, GivenTargets
 from nnet3tools.recipe.network_source import NetworkSource
 from nnet3tools.recipe.options import RawTargetOptions
 
-__all__ = ["aligned_targets", "given_targets"]
-
 
 def given_targets(options: RawTargetOptions, network: NetworkSource) -> GivenTargets:
     """The targets of --targets-scp; OptionError or DataError if they do not fit."""

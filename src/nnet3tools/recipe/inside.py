@@ -26,8 +26,6 @@ from nnet3tools.io.specifiers import parse_rspecifier
 from nnet3tools.io.table_reader import split_range
 from nnet3tools.recipe.jobs import Pipeline
 
-__all__ = ["Shell", "parse_pipeline"]
-
 LARGEST_HELD = 100 << 20
 """The largest total size in bytes of the files that a pipe run in memory reads."""
 _MOST_KEPT = 8

@@ -23,8 +23,6 @@ from nnet3tools.recipe.schedules import (
     models_to_combine,
 )
 
-__all__ = ["Iteration", "diagnostics", "iteration_stages"]
-
 _WORST_DIFFERENCE = 1.0
 """Models whose objective is worse than the best by more than this are not averaged."""
 

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from nnet3tools.errors import UserError
 
-__all__ = ["Job", "JobError", "JobRunner", "Outcome", "Pipeline", "last_lines", "pipe_text"]
-
 Pipeline = tuple[tuple[str, ...], ...]
 """Programs with their arguments; each reads the output of the program before it."""
 

@@ -16,8 +16,6 @@ from nnet3tools.recipe.jobs import Job, Outcome
 from nnet3tools.recipe.machine import Machine
 from nnet3tools.recipe.submitted import environment_with_programs
 
-__all__ = ["LocalRunner"]
-
 _SECONDS_BETWEEN_LOOKS = 1.0
 """The time between two checks of a worker that sends nothing."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from nnet3tools.errors import OptionError
 from nnet3tools.tensor.cpu.compiler import num_processors
 
-__all__ = ["Machine", "this_machine"]
-
 _BYTES_OF_WORKER = 1 << 30
 """The memory that a worker is assumed to need."""
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.data_dir import read_lines
 
-__all__ = ["NetworkSource"]
-
 
 @dataclass(frozen=True)
 class NetworkSource:

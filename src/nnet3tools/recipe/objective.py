@@ -10,14 +10,6 @@ from typing import ClassVar
 
 from nnet3tools.recipe.jobs import pipe_text
 
-__all__ = [
-    "FRAME_NAMES",
-    "ExampleNames",
-    "ExampleOrder",
-    "FrameObjective",
-    "Objective",
-]
-
 
 @dataclass(frozen=True)
 class ExampleNames:

@@ -9,8 +9,6 @@ from nnet3tools.recipe.options import CleanupOptions, OptimizationOptions, Train
 from nnet3tools.recipe.schedules import parse_dropout_schedule
 from nnet3tools.training.minibatch_rules import MinibatchRules
 
-__all__ = ["check_minibatch_size", "check_trainer"]
-
 
 def check_minibatch_size(name: str, rule: str) -> None:
     """OptionError unless the value of --trainer.<name> is a rule of minibatch sizes."""

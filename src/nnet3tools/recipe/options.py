@@ -6,18 +6,6 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, option_group
 
-__all__ = [
-    "AmDnnOptions",
-    "AmRnnOptions",
-    "ChunkEgsOptions",
-    "ChunkOptimizationOptions",
-    "CommonOptions",
-    "DnnOptions",
-    "RawDnnOptions",
-    "RawRnnOptions",
-    "RnnOptions",
-]
-
 
 @dataclass(frozen=True)
 class FeatureOptions:

@@ -17,18 +17,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.recipe.jobs import Job
 
-__all__ = [
-    "Concatenate",
-    "CopyFile",
-    "Jobs",
-    "Later",
-    "Link",
-    "Remove",
-    "Stage",
-    "Step",
-    "WriteText",
-]
-
 
 @dataclass(frozen=True)
 class WriteText:

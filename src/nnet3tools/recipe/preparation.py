@@ -13,15 +13,6 @@ from nnet3tools.recipe.jobs import Job, pipe_text
 from nnet3tools.recipe.plan import CopyFile, Jobs, Later, Link, Remove, Stage, Step, WriteText
 from nnet3tools.recipe.schedules import Iterations
 
-__all__ = [
-    "Preparation",
-    "egs_properties",
-    "egs_stage",
-    "first_network",
-    "init_stage",
-    "lda_stage",
-]
-
 
 class Preparation:
     """The preparation of training on targets of frames; subclasses prepare other objectives."""

@@ -12,8 +12,6 @@ from nnet3tools.io import log
 from nnet3tools.recipe.plan import Stage
 from nnet3tools.recipe.schedules import Iterations
 
-__all__ = ["Progress", "duration"]
-
 _JUDGED = re.compile(
     r"LOG .* Overall (?:log-likelihood|log-probability|objective) for '([^']*)' is "
     r"(?:[^ ]+ \+ [^ ]+ = )?([^ ]+) per frame, over"

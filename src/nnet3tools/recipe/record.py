@@ -16,8 +16,6 @@ from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.plan import WriteText
 
-__all__ = ["check_record", "locked", "write_record"]
-
 _NAME = "experiment.json"
 _FREE = (
     "stage",

@@ -6,8 +6,6 @@ import re
 
 from nnet3tools.errors import DataError
 
-__all__ = ["saturation", "saturation_of_info"]
-
 _MEAN = re.compile(r"deriv-avg=[^m]+mean=([^,]+),")
 _LSTM_UNITS = {
     "i_t_sigmoid": 0.25,

@@ -8,16 +8,6 @@ from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError, TextError
 
-__all__ = [
-    "DropoutFunction",
-    "Iterations",
-    "chunk_widths",
-    "dropout_edits",
-    "halved_minibatch_size",
-    "models_to_combine",
-    "parse_dropout_schedule",
-]
-
 
 @dataclass(frozen=True)
 class Iterations:

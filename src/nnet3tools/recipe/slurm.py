@@ -15,8 +15,6 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.recipe.jobs import Job, Outcome, last_lines
 from nnet3tools.recipe.submitted import environment_with_programs
 
-__all__ = ["SlurmRunner", "batch_script"]
-
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_FOR_FILES = 20.0
 """The time that a log may take to appear on this machine after a job's end."""

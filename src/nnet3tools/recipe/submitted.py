@@ -15,8 +15,6 @@ from pathlib import Path
 from nnet3tools.errors import OptionError
 from nnet3tools.recipe.jobs import Job, Outcome
 
-__all__ = ["CommandRunner", "environment_with_programs"]
-
 _SECONDS_BETWEEN_LOOKS = 0.1
 
 

@@ -21,8 +21,6 @@ from nnet3tools.recipe.progress import Progress
 from nnet3tools.recipe.record import check_record, locked, write_record
 from nnet3tools.recipe.schedules import Iterations
 
-__all__ = ["train"]
-
 _FROM_WHERE_IT_STOPPED = -1000
 
 

@@ -23,8 +23,6 @@ from nnet3tools.io.holder import Holder
 from nnet3tools.recipe.inside import LARGEST_HELD, Shell
 from nnet3tools.recipe.jobs import Job
 
-__all__ = ["main"]
-
 T = TypeVar("T")
 
 

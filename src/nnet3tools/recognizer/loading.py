@@ -24,8 +24,6 @@ from nnet3tools.recognizer.models import read_acoustic_model
 from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.recognizer import Normalization, Recognizer
 
-__all__ = ["load_recognizer"]
-
 ReadOptions: TypeAlias = "Callable[[str, type], Any]"
 """Reads a file of options, such as mfcc.conf, into an instance of a dataclass of options."""
 

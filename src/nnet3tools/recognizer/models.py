@@ -12,8 +12,6 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.model_file import load_nnet
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["read_acoustic_model", "read_model"]
-
 
 def read_acoustic_model(rxfilename: str) -> tuple[TransitionModel, Nnet, np.ndarray]:
     """The transition model, the network prepared for test, and the priors of a .mdl file.

@@ -8,8 +8,6 @@ from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option, option_group
 
-__all__ = ["RecognizerOptions"]
-
 
 @dataclass(frozen=True)
 class _SearchOptions(LatticeDecoderOptions):

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.components.base import Array
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["computer_for_tables", "outputs_in_order"]
-
 T = TypeVar("T")
 
 

@@ -26,8 +26,6 @@ from nnet3tools.io.wave import Wave
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import Transitions
 
-__all__ = ["Normalization", "Recognized", "Recognizer", "Utterance", "text_of"]
-
 
 @dataclass(frozen=True)
 class Recognized:

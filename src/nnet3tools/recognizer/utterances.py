@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.table import SequentialTableReader
 
-__all__ = [
-    "InputOptions",
-    "InputPauses",
-    "IvectorOptions",
-    "NothingDoneError",
-    "UtteranceCounts",
-    "complete_utterances",
-    "utterances",
-]
-
 
 @dataclass(frozen=True)
 class IvectorOptions:

@@ -16,8 +16,6 @@ from nnet3tools.tensor.registry import (
     note_binding,
 )
 
-__all__ = ["REDUCTIONS", "Aggregate", "Fold", "Reduction", "aggregate"]
-
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 

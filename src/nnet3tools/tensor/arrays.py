@@ -15,25 +15,6 @@ from nnet3tools.tensor import recording
 from nnet3tools.tensor.host_pool import HostPool
 from nnet3tools.tensor.registry import OPERATORS, device_of
 
-__all__ = [
-    "POISON",
-    "Array",
-    "aligned_bytes",
-    "asarray",
-    "captured_scratch",
-    "constant",
-    "empty",
-    "forget_scratch",
-    "padded",
-    "padded_scratch",
-    "persistent_array",
-    "poison",
-    "same_place",
-    "scratch",
-    "to_host",
-    "zeros",
-]
-
 Array = Any
 """An array of some device: numpy.ndarray or cupy.ndarray, views allowed."""
 

@@ -16,8 +16,6 @@ from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator_of_formulas
 
-__all__ = ["batch_norm", "batch_norm_backprop"]
-
 Step = Callable[[], None]
 
 _begin = element("mean = first", "mean first")

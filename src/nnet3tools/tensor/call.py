@@ -10,8 +10,6 @@ from typing import Any, cast
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.number import Number
 
-__all__ = ["Call", "Recording", "bind", "in_turn", "store_result"]
-
 
 @dataclass(frozen=True, eq=False)
 class Call:

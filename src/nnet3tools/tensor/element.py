@@ -18,8 +18,6 @@ from nnet3tools.tensor.registry import (
     note_binding,
 )
 
-__all__ = ["Element", "element"]
-
 ELEMENT_BACKENDS: dict[str, Callable[[Assignments], Callable[..., Callable[[], None]]]] = {}
 """Device -> function of assignments that returns a function which binds operands."""
 

@@ -23,8 +23,6 @@ from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator_of_formulas
 
-__all__ = ["GruColumns", "gru_columns", "gru_nonlinearity", "gru_nonlinearity_backprop"]
-
 Step = Callable[[], None]
 
 

@@ -13,8 +13,6 @@ import threading
 
 import numpy as np
 
-__all__ = ["Region", "map_bytes", "populate_in_background"]
-
 _HUGE = 1 << 22
 """Blocks of at least so many bytes are asked for in large pages, as in NumPy."""
 

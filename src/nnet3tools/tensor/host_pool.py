@@ -13,8 +13,6 @@ import numpy as np
 
 from nnet3tools.tensor.host_memory import map_bytes
 
-__all__ = ["HostPool"]
-
 _SMALL = 1 << 16
 """Buffers of at most so many bytes have a power of two as their size, and do not grow."""
 

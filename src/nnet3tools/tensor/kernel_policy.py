@@ -20,17 +20,6 @@ from nnet3tools.tensor.registry import Operator, device_of
 if TYPE_CHECKING:
     from nnet3tools.tensor.cpu.known_kernels import KnownKernels
 
-__all__ = [
-    "TABLE",
-    "Engine",
-    "KernelPolicy",
-    "Occasion",
-    "Platform",
-    "Rule",
-    "RunState",
-    "run_compiled",
-]
-
 
 class RunState(enum.Enum):
     """How a step runs."""

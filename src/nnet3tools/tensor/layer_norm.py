@@ -18,8 +18,6 @@ from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.registry import operator_of_formulas
 
-__all__ = ["layer_norm", "layer_norm_backprop", "rms_norm", "rms_norm_backprop"]
-
 Step = Callable[[], None]
 
 _DERIVS = ("in_deriv", "scale_deriv", "offset_deriv")

@@ -17,8 +17,6 @@ from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.registry import operator_of_formulas
 
-__all__ = ["lstm_nonlinearity", "lstm_nonlinearity_backprop"]
-
 Step = Callable[[], None]
 
 _READ = "x_i x_f x_g x_o before w_i w_f w_o"

@@ -14,8 +14,6 @@ from nnet3tools.tensor.arrays import Array, same_place
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.registry import operator_of_formulas
 
-__all__ = ["SQUARED_NORM_FLOOR", "diff_normalize_per_row", "normalize_per_row"]
-
 Step = Callable[[], None]
 
 SQUARED_NORM_FLOOR = 2.0**-66

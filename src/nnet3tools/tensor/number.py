@@ -18,8 +18,6 @@ from nnet3tools.tensor.arrays import asarray, empty, to_host
 from nnet3tools.tensor.basics import add, copy, fill, scale
 from nnet3tools.tensor.element import Element, element
 
-__all__ = ["Measured", "Number", "Tally", "store"]
-
 _FORMULAS = {
     operator.add: element("_1 = _2 + _3"),
     operator.sub: element("_1 = _2 - _3"),

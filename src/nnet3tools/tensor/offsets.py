@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ALIGNMENT", "assign_offsets", "live_bytes", "rounded_up"]
-
 ALIGNMENT = 64
 """Bytes: a cache line, and what vector loads want."""
 

@@ -23,8 +23,6 @@ from nnet3tools.tensor.workspace import Workspace
 if TYPE_CHECKING:
     from nnet3tools.tensor.cpu.known_kernels import KnownKernels
 
-__all__ = ["PersistentObjects", "Recorder"]
-
 PersistentObjects = dict[tuple[int, int], Any]
 """(step, number within the step) -> an object that `persistent_object` returned."""
 

@@ -29,25 +29,6 @@ if TYPE_CHECKING:
     from nnet3tools.tensor.cpu.known_kernels import KnownKernels
     from nnet3tools.tensor.recorder import Recorder
 
-__all__ = [
-    "Action",
-    "Decision",
-    "NotCapturable",
-    "Outcomes",
-    "act",
-    "decide",
-    "dispatch",
-    "is_noting",
-    "not_capturable",
-    "persistent_object",
-    "prepare",
-    "run",
-    "set_recorders",
-    "state",
-    "unrecorded",
-    "without_actions",
-]
-
 V = TypeVar("V", bound=Hashable)
 
 Decision = Callable[[], Hashable]

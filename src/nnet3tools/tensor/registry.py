@@ -20,21 +20,6 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.tensor import recording
 
-__all__ = [
-    "DEVICES",
-    "FLOATS",
-    "OPERATORS",
-    "Operator",
-    "UnsupportedOperator",
-    "device_of",
-    "formulas_of",
-    "gaps",
-    "implements",
-    "note_binding",
-    "operator",
-    "operator_of_formulas",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-__all__ = ["HasSettings", "begin_settings", "note_setting", "settings_version"]
-
 
 class HasSettings:
     """Base of classes whose attributes are settings, except those in NO_SETTINGS.

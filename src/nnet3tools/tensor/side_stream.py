@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["record", "wait_for_side_stream"]
-
 _waits: list[Callable[[], None]] = []
 
 

@@ -8,8 +8,6 @@ from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator_of_formulas
 
-__all__ = ["log_softmax", "log_softmax_backprop", "softmax", "softmax_backprop"]
-
 Step = Callable[[], None]
 
 _softmax = element("power = exp(x - row_max(x)); out = power * (1 / row_sum(power))", "out x")

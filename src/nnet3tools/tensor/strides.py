@@ -9,8 +9,6 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 
-__all__ = ["broadcast_shape", "broadcast_strides", "element_strides", "merge_axes"]
-
 
 def element_strides(array: Any) -> tuple[int, ...]:
     """Strides in elements; ProgramError if they are no whole number of them."""

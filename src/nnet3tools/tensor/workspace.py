@@ -12,8 +12,6 @@ from nnet3tools.tensor.kernel_policy import KernelPolicy
 from nnet3tools.tensor.offsets import rounded_up
 from nnet3tools.tensor.registry import device_of
 
-__all__ = ["GrowingBytes", "Workspace"]
-
 _PAGE = 4096
 _AMPLE = 1 << 28
 """Bytes of scratch memory that are enough for almost all programs."""

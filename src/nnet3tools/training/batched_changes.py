@@ -24,8 +24,6 @@ from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.same_layout import SameLayoutBatch, SameLayoutMatrices
 from nnet3tools.training.selection import rename_output, scale_supervision
 
-__all__ = ["FRAME_CHANGES", "BatchedChanges", "ChangesOfKind", "PendingChange", "Selection"]
-
 E = TypeVar("E")
 _MAX_ROW_MAPS = 1000
 

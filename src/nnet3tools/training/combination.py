@@ -17,8 +17,6 @@ from nnet3tools.training.diagnostics import NnetComputeProb, recompute_stats
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.example import NnetExample
 
-__all__ = ["Diagnostics", "FrameDiagnostics", "combine_models"]
-
 
 class Diagnostics(Protocol):
     """Makes the NnetComputeProb of a network for one kind of examples."""

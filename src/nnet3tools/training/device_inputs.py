@@ -22,8 +22,6 @@ from nnet3tools.tensor.offsets import rounded_up
 if TYPE_CHECKING:
     from nnet3tools.tensor.cuda.device import Device, Event
 
-__all__ = ["DeviceInputs", "Packed"]
-
 _ALIGNMENT = 256
 """Alignment in bytes, that of CUDA's own allocations."""
 _GRAIN = 1 << 16

@@ -26,8 +26,6 @@ from nnet3tools.training.reporting import Sums, ratio
 from nnet3tools.training.running import ExampleRunner
 from nnet3tools.training.std_order import HashOrder
 
-__all__ = ["Accuracy", "NnetComputeProb", "compute_accuracy"]
-
 
 class Accuracy(NamedTuple):
     """Weight of all rows, and of correctly classified ones, by class of the supervision, (dim,)."""

@@ -9,8 +9,6 @@ from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.options import option
 
-__all__ = ["ComputeProbOptions"]
-
 
 @dataclass(frozen=True)
 class ComputeProbOptions:

@@ -11,8 +11,6 @@ from nnet3tools.training.example_format import EXAMPLE_RECORD
 if TYPE_CHECKING:
     from nnet3tools.training.example import NnetExample
 
-__all__ = ["ENCODED_EXAMPLES", "EXAMPLE_LAYOUTS", "EncodedExample"]
-
 EncodedExample = EncodedRecord["NnetExample"]
 
 EXAMPLE_LAYOUTS = LayoutTable(EXAMPLE_RECORD)

@@ -19,21 +19,6 @@ from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example_format import EXAMPLE_RECORD, IO_RECORD
 
-__all__ = [
-    "EXAMPLE",
-    "Ahead",
-    "NnetExample",
-    "NnetIo",
-    "for_each_example",
-    "for_each_of_kind",
-    "frames_io",
-    "hash_of_io",
-    "index_hash",
-    "string_hash",
-    "structure_hash",
-    "structure_key",
-]
-
 E = TypeVar("E")
 
 

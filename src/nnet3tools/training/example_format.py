@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nnet3tools.io.record import INDEXES, MATRIX, WORD, Field, Record, Repeated
 
-__all__ = ["EXAMPLE_RECORD", "IO_RECORD"]
-
 _MOST_USUAL = 1000
 
 IO_RECORD = Record(

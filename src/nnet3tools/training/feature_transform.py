@@ -16,8 +16,6 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.training.lda import LdaStats
 
-__all__ = ["FeatureTransform", "estimate_transform"]
-
 _SMOOTHING = 1.0e-3
 
 

@@ -25,17 +25,6 @@ from nnet3tools.options import option
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
-__all__ = [
-    "GetEgsOptions",
-    "InputOptions",
-    "IvectorSource",
-    "MatrixTargets",
-    "PosteriorTargets",
-    "examples_of_utterance",
-    "ivector_drawer",
-    "make_examples",
-]
-
 
 @dataclass(frozen=True)
 class InputOptions:

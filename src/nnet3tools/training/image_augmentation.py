@@ -15,8 +15,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.training.example import NnetExample
 
-__all__ = ["ImageAugmentation", "augment_example"]
-
 _F = np.float32
 _SAME = 1.0e-5
 """A transform that differs less from the identity is skipped."""

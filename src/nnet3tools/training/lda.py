@@ -13,8 +13,6 @@ from nnet3tools.io.packed import read_packed, symmetric, write_packed
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
-__all__ = ["LdaStats", "sum_stats"]
-
 
 @dataclass
 class LdaStats:

@@ -24,8 +24,6 @@ from nnet3tools.training.merging import MERGEABLE_FRAMES, merge_examples
 from nnet3tools.training.running import ExampleRunner, computation_request
 from nnet3tools.training.same_layout import DECODABLE_EXAMPLES, prototype
 
-__all__ = ["LdaAccumulator", "accumulate_examples"]
-
 # The statistics have a row for each class of an example's supervision.
 _MAX_CLASSES = 1_000_000
 

@@ -24,8 +24,6 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import just_do
 from nnet3tools.tensor.number import Number
 
-__all__ = ["LossScale"]
-
 Run = Callable[[Hashable, Callable[[], None]], None]
 
 _START = 256.0

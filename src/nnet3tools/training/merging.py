@@ -24,15 +24,6 @@ from nnet3tools.training.same_layout import (
 )
 from nnet3tools.training.std_order import HashOrder
 
-__all__ = [
-    "MERGEABLE_FRAMES",
-    "ExampleMerger",
-    "Mergeable",
-    "merge_examples",
-    "merge_runs",
-    "structure_by_layout",
-]
-
 E = TypeVar("E")
 
 

@@ -7,8 +7,6 @@ from collections import Counter
 from nnet3tools.io import log
 from nnet3tools.training.std_order import HashOrder
 
-__all__ = ["MergingStats"]
-
 
 class MergingStats:
     """Counts of minibatches written and examples discarded, by size and structure."""

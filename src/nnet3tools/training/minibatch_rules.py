@@ -10,8 +10,6 @@ from nnet3tools.errors import OptionError, TextError
 from nnet3tools.io import log
 from nnet3tools.options import option
 
-__all__ = ["MINIBATCH_SIZE_HELP", "ExampleMergingOptions", "MinibatchRules"]
-
 MINIBATCH_SIZE_HELP = (
     "Minibatch size: an integer, or a list of sizes and ranges (32,64 or 16:32,64,128), of "
     "which all but the largest serve only when the input has ended. May differ by example "

@@ -31,18 +31,6 @@ from nnet3tools.tensor.operators.sparse_targets import dot_elements, set_element
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetExample, NnetIo
 
-__all__ = [
-    "Ahead",
-    "Evaluation",
-    "FrameObjective",
-    "Measured",
-    "Objective",
-    "SparseTargets",
-    "Supervision",
-    "compute_objective",
-    "host_weight",
-]
-
 
 @dataclass(frozen=True)
 class Measured:

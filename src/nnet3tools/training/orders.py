@@ -13,8 +13,6 @@ from nnet3tools import draws
 from nnet3tools.errors import OptionError
 from nnet3tools.training.std_order import MersenneTwister, shuffle
 
-__all__ = ["draw_count", "random_subset", "shuffle_in_buffer", "shuffled"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from nnet3tools.io import log
 from nnet3tools.tensor.number import Number
 from nnet3tools.training.objective import Measured
 
-__all__ = ["ObjectiveTotals", "Sums", "ratio"]
-
 _add_to_both = tensor.element("_1 += _3; _2 += _3")
 
 

@@ -38,9 +38,6 @@ from nnet3tools.training.objective import (
     SparseTargets,
 )
 
-__all__ = ["ExampleRunner", "PreparedExample", "ReadyExample", "computation_request"]
-
-
 _OF_FRAMES = FrameObjective()
 _MOST_REQUESTS = 64
 """The number of different requests that are kept."""

@@ -30,16 +30,6 @@ from nnet3tools.io.stream import Reader
 from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS, EncodedExample
 from nnet3tools.training.example import NnetExample, NnetIo
 
-__all__ = [
-    "BATCHED_EXAMPLES",
-    "DECODABLE_EXAMPLES",
-    "DecodableExample",
-    "SameLayoutBatch",
-    "SameLayoutMatrices",
-    "merged_by_layout",
-    "prototype",
-]
-
 
 class SameLayoutMatrices:
     """The matrices that one hole of a layout has in the records of a batch.

@@ -14,14 +14,6 @@ from nnet3tools.io.general_matrix import filter_rows, scale
 from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.training.example import NnetExample, NnetIo
 
-__all__ = [
-    "ContextCutter",
-    "FrameSelection",
-    "rename_output",
-    "scale_supervision",
-    "shift_times",
-]
-
 _UNSHIFTED = ("ivector",)
 """Inputs whose times are not frames."""
 

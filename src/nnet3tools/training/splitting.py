@@ -18,8 +18,6 @@ from nnet3tools.io import log
 from nnet3tools.options import option
 from nnet3tools.training.std_order import MersenneTwister, shuffle
 
-__all__ = ["Chunk", "ExampleGenerationOptions", "UtteranceSplitter"]
-
 Split = tuple[int, ...]
 
 _COST_MARGIN = np.float32(1.9999)

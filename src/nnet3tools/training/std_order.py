@@ -12,8 +12,6 @@ import random
 from collections.abc import Iterator
 from typing import TypeVar
 
-__all__ = ["HashOrder", "MersenneTwister", "shuffle"]
-
 T = TypeVar("T")
 
 _WORD = 0xFFFFFFFF

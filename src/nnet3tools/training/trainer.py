@@ -44,8 +44,6 @@ from nnet3tools.training.update import (
     scale_change,
 )
 
-__all__ = ["NnetTrainer", "NnetTrainerOptions"]
-
 _NO_LIMIT = 3e38
 """A limit above every finite change."""
 

@@ -26,8 +26,6 @@ from nnet3tools.tensor.operators.order import cumulative_sum
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetIo
 
-__all__ = ["L2Regularization", "MaxChange", "num_sequences", "scale_change"]
-
 _LARGEST = float(np.finfo(np.float32).max)
 
 # factor (_1) and squared norm once limited (_2) of squared norms (_3), limits (_4), |scale| (_5)

@@ -18,8 +18,6 @@ from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.example import NnetExample, frames_io
 
-__all__ = ["ChunkInfo", "examples_of_utterance", "read_ranges"]
-
 _NUM_FIELDS = 6
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nnet3tools.xconfig.options import Value
 
-__all__ = ["ConfigLines", "delayed", "flag"]
-
 
 def flag(value: Value) -> str:
     """The text of a truth value in config lines."""

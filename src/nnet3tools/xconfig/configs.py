@@ -18,8 +18,6 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.xconfig.layer import CONFIGS, ExistingNode, Layer
 from nnet3tools.xconfig.registry import make_layers
 
-__all__ = ["Conversion", "config_lines", "existing_nodes", "write_config_dir"]
-
 _ABOUT = {
     "init": "It contains the input of the network, for the statistics of an LDA-like transform.",
     "ref": "It contains the network with random numbers where matrices come from files;\n"

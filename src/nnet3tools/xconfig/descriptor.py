@@ -7,8 +7,6 @@ from collections.abc import Callable
 from nnet3tools.errors import ConfigError
 from nnet3tools.grammars.descriptor_syntax import Expression
 
-__all__ = ["descriptor_text", "dimension"]
-
 
 def descriptor_text(expression: Expression, node_of: Callable[[str], str]) -> str:
     """The expression as config text, with `node_of(name)` in place of each name."""

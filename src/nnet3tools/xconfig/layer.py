@@ -13,8 +13,6 @@ from nnet3tools.xconfig.descriptor import descriptor_text, dimension
 from nnet3tools.xconfig.line import XconfigLine
 from nnet3tools.xconfig.options import ANY, Option, check_value, options, read_values
 
-__all__ = ["CONFIGS", "INPUT", "ExistingNode", "Layer", "LayerInput", "Named", "Output", "Scope"]
-
 CONFIGS = ("init", "ref", "final")
 """The configs: the part before LDA, the network without matrix files, the network."""
 

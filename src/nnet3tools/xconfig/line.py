@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from nnet3tools.errors import ConfigError, TextError
 
-__all__ = ["XconfigLine", "read_lines"]
-
 
 @dataclass(frozen=True)
 class XconfigLine:

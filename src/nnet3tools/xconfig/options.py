@@ -10,27 +10,6 @@ from types import MappingProxyType
 from nnet3tools.nnet.config import nearest_hint, parse_int
 from nnet3tools.xconfig.line import XconfigLine
 
-__all__ = [
-    "ANY",
-    "DROPOUT",
-    "FLAG",
-    "INTEGER",
-    "NON_NEGATIVE",
-    "NON_ZERO",
-    "NUMBER",
-    "OFFSETS",
-    "POSITIVE",
-    "POSITIVE_OR_UNSET",
-    "PROPORTION",
-    "Check",
-    "Option",
-    "Value",
-    "check_value",
-    "one_of",
-    "options",
-    "read_values",
-]
-
 Value = bool | int | float | str
 
 

@@ -11,8 +11,6 @@ from nnet3tools.nnet.config import nearest_hint
 from nnet3tools.xconfig.layer import ExistingNode, Layer, Scope
 from nnet3tools.xconfig.line import XconfigLine, read_lines
 
-__all__ = ["layer_classes", "make_layers", "register"]
-
 _classes: dict[str, type[Layer]] = {}
 
 L = TypeVar("L", bound=type[Layer])

@@ -19,8 +19,6 @@ from nnet3tools.fst.layout import ARC
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.library import load_files
 
-__all__ = ["Job", "Kind", "NativeSupervisor", "compiled_library", "native_supervisor"]
-
 _FILES = (
     "acceptor.h", "epsilons.c", "local_epsilons.c", "determinize.c", "minimize.c", "compose.c",
     "properties.c", "supervise.c",

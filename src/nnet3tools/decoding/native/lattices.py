@@ -12,8 +12,6 @@ from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.errors import ProgramError
 from nnet3tools.fst.lattice import Lattice, Strings
 
-__all__ = ["best_arcs_by", "determinized_by", "top_order_by"]
-
 
 class _Lattice(ctypes.Structure):
     """determinize.c's `lattice`."""

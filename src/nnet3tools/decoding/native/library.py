@@ -12,8 +12,6 @@ from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.library import load_files
 
-__all__ = ["OptionStruct", "compiled_library", "decoding_library"]
-
 _FILES = ("strings.h", "determinize.c", "search.c", "best_path.c")
 _TYPES: dict[Any, tuple[str, Any]] = {
     float: ("float", ctypes.c_float),

@@ -15,8 +15,6 @@ from nnet3tools.decoding.native.library import OptionStruct
 from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.errors import DataError, ProgramError
 
-__all__ = ["NativeDecoder"]
-
 _EPSILON_LOOP = -2
 _FRAMES_AT_A_TIME = 25
 """Frames of one call of C, 50 ms with a large graph: signals are handled between calls."""

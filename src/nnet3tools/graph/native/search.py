@@ -17,8 +17,6 @@ from nnet3tools.graph.search_facts import SearchFacts
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 from nnet3tools.tensor.cpu.library import load_files
 
-__all__ = ["NativeSearch", "search_library"]
-
 _INPUT, _NEEDS_ALL, _BY_TABLE, _BY_ASKING = range(4)
 _MOST_LEAVES = 10
 """Descriptors with more leaves ask Python instead of a table of 2 ** leaves answers."""

@@ -21,8 +21,6 @@ from nnet3tools.nnet.derivative_scale import derivative_scale
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.settings import begin_settings
 
-__all__ = ["REPAIR_PROBABILITY", "UNSET_THRESHOLD", "NonlinearComponent"]
-
 UNSET_THRESHOLD = -1000.0
 """A self-repair threshold that was not given; the nonlinearity's default applies."""
 

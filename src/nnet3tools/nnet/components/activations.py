@@ -23,8 +23,6 @@ from nnet3tools.tensor import recording
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["RectifiedLinearComponent", "SigmoidComponent", "TanhComponent"]
-
 _rectify = tensor.element("_1 = max(_2, 0)")
 _rectify_backprop = tensor.element("_1 = where(_2 > 0, _3, 0)")
 _sigmoid = tensor.element("_1 = sigmoid(_2)")

@@ -38,13 +38,6 @@ from nnet3tools.nnet.components.updatable import (
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = [
-    "AffineComponent",
-    "NaturalGradientAffineComponent",
-    "affine_propagate",
-    "split_affine",
-]
-
 _set_rows = tensor.element("_1 = _2")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 

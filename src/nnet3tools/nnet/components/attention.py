@@ -42,8 +42,6 @@ from nnet3tools.tensor.settings import begin_settings
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["AttentionIndexes", "RestrictedAttentionComponent"]
-
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 _sum_entropies = tensor.aggregate("_1", "sum", axis=1)
 _entropy_of_rows = tensor.aggregate("-_1 * log(max(_1, 1e-20))", "sum", axis=0)

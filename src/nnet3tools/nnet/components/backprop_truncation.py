@@ -29,8 +29,6 @@ from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.derivative_scale import derivative_scale
 from nnet3tools.nnet.indexes import IndexArray
 
-__all__ = ["BackpropTruncationComponent", "TruncationIndexes"]
-
 _OFF = 1.0e10
 """The threshold that is used if the configured one is 0, which means none."""
 

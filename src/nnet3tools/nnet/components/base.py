@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
     from nnet3tools.tensor.number import Tally
 
-__all__ = [
-    "Array",
-    "BackpropArgs",
-    "BatchStatisticsComponent",
-    "Component",
-    "DropoutBase",
-    "Indexes",
-    "InputlessComponent",
-    "Memo",
-    "PrecomputedIndexes",
-    "Properties",
-    "RandomComponent",
-]
-
 Array = Any
 """A matrix or vector on any device: numpy.ndarray or cupy.ndarray, also a view."""
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["BatchNormComponent"]
-
 # Each step is rounded to float32 in Kaldi's order (ComputeDerived); the rounding matters if a
 # variance is much smaller than the squared mean.
 _set_test_scale = tensor.element(

@@ -27,12 +27,6 @@ from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComp
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = [
-    "BlockAffineComponent",
-    "NaturalGradientRepeatedAffineComponent",
-    "RepeatedAffineComponent",
-]
-
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 

@@ -30,8 +30,6 @@ from nnet3tools.tensor.registry import device_of
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
 
-__all__ = ["ClipGradientComponent"]
-
 _REPAIR_PROBABILITY = 0.5
 
 _clip = tensor.element("_1 = clip(_2, -_3, _3)")

@@ -27,8 +27,6 @@ from nnet3tools.nnet.components.registry import register
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
 
-__all__ = ["ElementwiseProductComponent", "PermuteComponent", "SumBlockComponent"]
-
 _multiply = tensor.element("_1 = _2 * _3")
 
 

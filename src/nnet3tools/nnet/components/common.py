@@ -16,18 +16,6 @@ from nnet3tools.nnet.components.base import Array
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = [
-    "array_of_config",
-    "as_blocks",
-    "bias_problem",
-    "check_dims_of_matrix",
-    "division_problem",
-    "get_positive",
-    "matrix_of_config",
-    "random_normal",
-    "summed",
-]
-
 # -- checks
 
 

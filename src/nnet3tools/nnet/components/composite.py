@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
-__all__ = ["CompositeComponent"]
-
 _MAX_COMPONENTS = 100000
 _NESTED = "a CompositeComponent cannot contain another one"
 

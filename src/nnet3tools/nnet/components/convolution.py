@@ -22,8 +22,6 @@ from nnet3tools.nnet.components.updatable import UpdatableComponent
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["ConvolutionComponent", "num_steps", "windows"]
-
 _add_with_bias = tensor.element("_1 += _2 + _3")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 

@@ -27,9 +27,6 @@ from nnet3tools.nnet.indexes import IndexArray, IntArray
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["ConvolutionComputation", "ConvolutionStep", "compile_convolution"]
-
-
 _NAME = "TimeHeightConvolutionComponent"
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["ConvolutionModel"]
-
 
 class _Times(IntVector):
     """A set of integers, in any order in files."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         ConvolutionStep,
     )
 
-__all__ = ["add_input_deriv", "add_output", "add_params_deriv", "as_rows"]
-
 
 def as_rows(matrix: Array, *shape: int) -> Array:
     """A view of a contiguous matrix with another shape (first axis free).

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["Declared", "Part"]
-
 D = TypeVar("D", bound="Declared")
 
 

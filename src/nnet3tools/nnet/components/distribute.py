@@ -26,8 +26,6 @@ from nnet3tools.nnet.components.fields import Int, IntPairs
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IndexSet, IntArray
 
-__all__ = ["DistributeComponent", "DistributeIndexes"]
-
 
 @register_precomputed
 class DistributeIndexes(PrecomputedIndexes):

@@ -19,8 +19,6 @@ from nnet3tools.nnet.components.fields import Flag, Int, Proportion
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.tensor import recording
 
-__all__ = ["DropoutComponent"]
-
 _scaled = tensor.element("_1 = _2 * _3")
 _keep_where_above = tensor.element("_1 = where(_3 > _4, _2, 0)")
 # The output is zero or the input. A zero input does not tell: treat it as kept.

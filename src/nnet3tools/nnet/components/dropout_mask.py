@@ -18,8 +18,6 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.fields import Flag, Int, Mark, Proportion
 from nnet3tools.nnet.components.registry import register
 
-__all__ = ["DropoutMaskComponent"]
-
 _spread = tensor.element("_1 = _1 * (4 * _2) + (1 - 2 * _2)")
 _zero_one = tensor.element("_1 = where(_2 > _3, 1, 0)")
 _one_zero = tensor.element("_1 = where(_2 < _3, 1, 0)")

@@ -41,8 +41,6 @@ from nnet3tools.nnet.config import ConfigLine, parse_float
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["ExpressionComponent"]
-
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WORDS = frozenset({"and", "or", "not", "true", "false", "inf", "nan", "pi"})
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
     from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
-__all__ = ["REQUIRED", "Field"]
-
 T = TypeVar("T")
 
 REQUIRED: Any = object()

@@ -32,8 +32,6 @@ from nnet3tools.nnet.components.registry import register
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["FixedAffineComponent", "FixedBiasComponent", "FixedScaleComponent"]
-
 _multiply = tensor.element("_1 = _2 * _3")
 _plus = tensor.element("_1 = _2 + _3")
 

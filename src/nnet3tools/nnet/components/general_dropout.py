@@ -26,8 +26,6 @@ from nnet3tools.nnet.components.fields import Int, IntVector, Mark, Proportion
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray
 
-__all__ = ["DropoutIndexes", "GeneralDropoutComponent"]
-
 _multiply = tensor.element("_1 = _1 * _2")
 _keep_some = tensor.element("_1 = where(_1 > _2, 1 / (1 - _2), 0)")
 _spread = tensor.element("_1 = 4 * _2 * _1 + 1 - 2 * _2")

@@ -27,8 +27,6 @@ from nnet3tools.tensor.operators.groups import group_norm, group_norm_backprop, 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["PnormComponent", "SumGroupComponent"]
-
 _MAX_INPUT_DIM = 1 << 24
 
 

@@ -34,8 +34,6 @@ from nnet3tools.tensor.gru import gru_columns
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["GruNonlinearityComponent", "OutputGruNonlinearityComponent"]
-
 _REPAIR_PROBABILITY = 0.5
 """Statistics and self-repair run on about this proportion of minibatches."""
 

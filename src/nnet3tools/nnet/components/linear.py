@@ -30,8 +30,6 @@ from nnet3tools.nnet.components.updatable import ORTHONORMAL_CONSTRAINT, Updatab
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["LinearComponent"]
-
 
 @register
 class LinearComponent(TwoSidedNaturalGradient):

@@ -23,8 +23,6 @@ from nnet3tools.nnet.derivative_scale import scale_as_derivative
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["LstmNonlinearityComponent"]
-
 _NONLINEARITIES = ("i_t_sigmoid", "f_t_sigmoid", "c_t_tanh", "o_t_sigmoid", "m_t_tanh")
 _TANHS = (2, 4)
 

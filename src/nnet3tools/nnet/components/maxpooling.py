@@ -24,8 +24,6 @@ from nnet3tools.nnet.components.convolution import num_steps, windows
 from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.registry import register
 
-__all__ = ["MaxpoolingComponent"]
-
 _larger = tensor.element("_1 = max(_1, _2)")
 _route = tensor.element("_1 += where(_2 == _3, _4, 0)")
 

@@ -22,8 +22,6 @@ from nnet3tools.nnet.components.registry import register
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
 
-__all__ = ["NoOpComponent"]
-
 _scaled_copy = tensor.element("_1 = _2 * _3")
 
 

@@ -23,8 +23,6 @@ from nnet3tools.nnet.components.registry import register
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["NormalizeComponent"]
-
 
 class _Dim(Int):
     """A dimension that config lines may also give as input-dim."""

@@ -20,13 +20,6 @@ from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = [
-    "NaturalGradientPerElementScaleComponent",
-    "PerElementScaleComponent",
-    "add_preconditioned_rows",
-    "random_vector",
-]
-
 _multiply = tensor.element("_1 = _2 * _3")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 _sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)

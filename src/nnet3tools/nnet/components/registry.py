@@ -18,15 +18,6 @@ from nnet3tools.nnet.components.base import Component, PrecomputedIndexes
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
 
-__all__ = [
-    "component_class",
-    "component_types",
-    "read_component",
-    "read_precomputed_indexes",
-    "register",
-    "register_precomputed",
-]
-
 _components: dict[str, type[Component]] = {}
 _precomputed: dict[str, type[PrecomputedIndexes]] = {}
 _FOLDER = os.path.dirname(__file__)

@@ -16,8 +16,6 @@ from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray, sorted_unique
 
-__all__ = ["TimeGrid", "grid_of", "indexes_on_grid"]
-
 
 class TimeGrid(Declared):
     """Start, step and number of input and output times; the step is 0 if there is one time."""

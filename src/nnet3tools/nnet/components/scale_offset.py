@@ -22,8 +22,6 @@ from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComp
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["PerElementOffsetComponent", "ScaleAndOffsetComponent"]
-
 _SMALLEST_SCALE = 1.0e-4
 """Scales closer to zero are replaced by this, so that the input can be recovered."""
 

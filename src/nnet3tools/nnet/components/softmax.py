@@ -10,8 +10,6 @@ from nnet3tools.nnet.components.activation_stats import NonlinearComponent
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.registry import register
 
-__all__ = ["LogSoftmaxComponent", "SoftmaxComponent"]
-
 _floor = tensor.element("_1 = max(_1, 1e-20)")
 
 

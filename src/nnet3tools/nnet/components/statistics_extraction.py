@@ -32,8 +32,6 @@ from nnet3tools.nnet.components.time_windows import (
 )
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
-__all__ = ["ExtractionIndexes", "StatisticsExtractionComponent"]
-
 _no_rows = np.empty(0, np.int32)
 
 _square = tensor.element("_1 = _2 * _2")

@@ -31,8 +31,6 @@ from nnet3tools.nnet.components.time_windows import (
 )
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
-__all__ = ["PoolingIndexes", "StatisticsPoolingComponent"]
-
 _no_ranges = np.empty((0, 2), np.int32)
 
 _divide = tensor.element("_1 = _1 / _2")

@@ -12,8 +12,6 @@ from nnet3tools import tensor
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import Array
 
-__all__ = ["parameter_stats", "summarize_vector"]
-
 _PERCENTILES = ((0, 1, 2, 5), (10, 20, 50, 80, 90), (95, 98, 99, 100))
 
 

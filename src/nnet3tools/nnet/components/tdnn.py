@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["TdnnComponent", "TdnnIndexes"]
-
 _set_rows = tensor.element("_1 = _2")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 

@@ -50,8 +50,6 @@ from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["ConvolutionIndexes", "TimeHeightConvolutionComponent"]
-
 _BOTH_HISTORIES = (
     "preconditioner_in.num_minibatches_history",
     "preconditioner_out.num_minibatches_history",

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["SpecAugmentTimeMaskComponent", "TimeMaskIndexes"]
-
 _multiply = tensor.element("_1 = _1 * _2")
 # converts random numbers in (0, 1] to lengths of 1 to _2 frames, limited to _3
 _to_frames = tensor.element("_1 = min(floor(_1 * _2) + 1, _3)")

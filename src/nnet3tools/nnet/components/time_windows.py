@@ -11,8 +11,6 @@ import numpy as np
 from nnet3tools.errors import RequestError
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, sorted_unique
 
-__all__ = ["at_shifts", "nxt_order", "used_if_any", "used_if_required", "window_ranges"]
-
 # 20 bits for n, 15 for x, 28 for t, as in nnet/indexes.py, but t is least significant.
 _T_BITS, _X_BITS = 28, 15
 _T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)

@@ -18,13 +18,6 @@ from nnet3tools.tensor.registry import device_of
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = [
-    "BOTH_ALPHAS",
-    "BOTH_HISTORIES",
-    "BOTH_PERIODS",
-    "TwoSidedNaturalGradient",
-]
-
 BOTH_PERIODS = ("preconditioner_in.update_period", "preconditioner_out.update_period")
 BOTH_HISTORIES = ("preconditioner_in.num_samples_history", "preconditioner_out.num_samples_history")
 BOTH_ALPHAS = ("preconditioner_in.alpha", "preconditioner_out.alpha")

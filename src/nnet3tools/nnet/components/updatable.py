@@ -13,8 +13,6 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array, Component, Indexes
 from nnet3tools.nnet.components.fields import Flag, Float, NotNegative
 
-__all__ = ["LATE_IS_GRADIENT", "ORTHONORMAL_CONSTRAINT", "UpdatableComponent"]
-
 LATE_IS_GRADIENT = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
 """The field `is_gradient` after the parameters, where old files have it: read, never written."""
 

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.hmm.transition_model import Transitions
 
-__all__ = ["phone_ends"]
-
 
 def phone_ends(transitions: Transitions, ids: NDArray[np.int32]) -> NDArray[np.intp]:
     """End frame (exclusive) of each phone of an alignment, which may end within a phone.

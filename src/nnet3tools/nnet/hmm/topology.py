@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from nnet3tools.errors import quoted
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["NO_PDF", "HmmState", "HmmTopology"]
-
 NO_PDF = -1
 _MAX_PHONE = 1_000_000
 

@@ -18,8 +18,6 @@ from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["TransitionModel", "Transitions"]
-
 
 def _packed(columns: int) -> np.dtype:
     """Data type of rows of int32 as WriteBasicType packs them: a size byte before each number."""

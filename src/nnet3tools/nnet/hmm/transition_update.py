@@ -11,8 +11,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["TransitionUpdate", "count_transitions", "update_transitions"]
-
 _FLOORINGS = 3
 """Flooring changes the sum, and normalizing it the floor; Kaldi repeats both three times."""
 

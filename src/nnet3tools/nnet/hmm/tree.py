@@ -12,16 +12,6 @@ from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = [
-    "MAX_DEPTH",
-    "PDF_CLASS_KEY",
-    "ConstantMap",
-    "ContextDependency",
-    "EventMap",
-    "SplitMap",
-    "TableMap",
-]
-
 PDF_CLASS_KEY = -1
 
 # A level takes two of the 1,000 frames of Python's stack; Kaldi's trees have about 30 levels.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from nnet3tools.cli.options import Main, program
 from nnet3tools.recipe.options import DnnOptions, RnnOptions
 
-__all__ = ["frame_training"]
-
 _USAGE = """Train a {network}: examples, initial
 model, iterations with diagnostics, combination. Options and files are those of Kaldi's
 steps/nnet3/{script}. If started again with the same options, it continues after the last

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from nnet3tools.recipe.report.history import Curve
 
-__all__ = ["Band", "Line", "line_chart", "readable", "spark_line", "text_of"]
-
 _WIDTH, _HEIGHT = 440, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
 _MOST_POINTS = 400

@@ -9,8 +9,6 @@ from pathlib import Path
 from nnet3tools.recipe.report.log_file import LogFile, read_log
 from nnet3tools.recipe.report.network import NetworkFacts, read_network
 
-__all__ = ["Curve", "History", "StageTime", "read_history"]
-
 Curve = list[tuple[float, float]]
 """Points (iteration, value), in the order of iterations."""
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 
 from nnet3tools.recipe.report.network import NetworkFacts, number_or_none, read_network
 
-__all__ = ["LogFile", "read_log"]
-
 _NAME = re.compile(r"(?P<stage>.+?)(?P<marks>(?:\.(?:\d{1,9}|final|combined))*)\.log")
 _OVERALL = re.compile(
     r"Overall (average objective function|[\w-]{1,40}) for '([^']{1,200})' is "

@@ -14,17 +14,6 @@ from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.descriptor_parser import parse_expression
 
-__all__ = [
-    "ComponentFacts",
-    "NetworkFacts",
-    "NodeFacts",
-    "Nonlinearity",
-    "number_or_none",
-    "percentile",
-    "read_network",
-    "share_below",
-]
-
 _LARGEST = 1e30
 _FIELD = re.compile(r"(?:^|, | )([a-z][a-z-]*)=([^\s,\[{]+)")
 _GATE = re.compile(r"(\w{1,40})=\{ (.*?) \}")

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from nnet3tools.recipe.report.charts import text_of
 from nnet3tools.recipe.report.network import NetworkFacts, NodeFacts
 
-__all__ = ["network_picture"]
-
 _BOX_WIDTH, _LINE_HEIGHT, _PADDING = 188, 15, 9
 _GAP_X, _GAP_Y = 26, 40
 _MOST_BOXES = 400

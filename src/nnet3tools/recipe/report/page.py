@@ -11,8 +11,6 @@ from nnet3tools.recipe.report.charts import text_of
 from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.report.sections import sections
 
-__all__ = ["report_page", "write_report"]
-
 
 def write_report(folder: Path) -> None:
     """Write `report.html` of a training directory from its log files.

@@ -25,8 +25,6 @@ from nnet3tools.recipe.report.network import (
 )
 from nnet3tools.recipe.report.network_picture import network_picture
 
-__all__ = ["sections"]
-
 _HARDLY = 0.05
 _LARGEST_DERIVATIVE = {"Sigmoid": 0.25, "sigmoid": 0.25}
 _NAMES = {"objectives": "Objective per frame", "accuracies": "Accuracy per frame"}

@@ -19,8 +19,6 @@ from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIO
 from nnet3tools.tensor.plain.operands import operand_types, overlap
 from nnet3tools.tensor.strides import broadcast_strides, merge_axes
 
-__all__ = ["aggregate_jobs", "number_jobs"]
-
 _NAMES = {"sum": "sum", "mean": "sum", "max": "max", "min": "min"}
 _ADDED = {False: 512, True: 128}
 """Numbers of a row that are added up in float32; fewer if the output is float64."""

@@ -13,8 +13,6 @@ from nnet3tools.tensor.cpu.products import product
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.plain.operands import is_number
 
-__all__ = ["BASICS"]
-
 Jobs = list[Job] | None
 
 _copy, _scale = element("_1 = _2"), element("_1 = _1 * _2")

@@ -17,8 +17,6 @@ from pathlib import Path
 
 from nnet3tools.io import log
 
-__all__ = ["cache_folder", "is_trusted", "is_whole", "private_folder", "publish"]
-
 _VARIABLE = "NNET3TOOLS_CACHE"
 _DIGEST = hashlib.sha256().digest_size
 

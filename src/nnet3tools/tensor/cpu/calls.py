@@ -19,8 +19,6 @@ from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
 from nnet3tools.tensor.registry import Operator, formulas_of
 
-__all__ = ["compiled_steps", "jobs_of"]
-
 _PRODUCT = parse("_1 * _2")
 
 

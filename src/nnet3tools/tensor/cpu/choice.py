@@ -7,8 +7,6 @@ import os
 
 from nnet3tools.errors import OptionError
 
-__all__ = ["CpuKernels", "are_native", "choose", "chosen"]
-
 _VARIABLE = "NNET3TOOLS_CPU_KERNELS"
 
 

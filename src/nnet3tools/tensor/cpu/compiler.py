@@ -16,15 +16,6 @@ from pathlib import Path
 
 from nnet3tools.io import log
 
-__all__ = [
-    "TIMEOUT",
-    "Compiler",
-    "cpu_features",
-    "find_compiler",
-    "keeps_source",
-    "num_processors",
-]
-
 _NAMES = ("cc", "gcc", "clang")
 
 _KEEP_SOURCE = "NNET3TOOLS_KEEP_SOURCE"

@@ -18,8 +18,6 @@ from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.plain.operands import is_number, operand_types, overlap
 from nnet3tools.tensor.strides import broadcast_shape
 
-__all__ = ["Plan", "can_walk", "element_jobs", "layout", "plan_of"]
-
 _MAX_KEPT = 1 << 14
 """Elements of a row that a kernel keeps on its stack between stages."""
 

@@ -35,8 +35,6 @@ from nnet3tools.tensor.formulas import (
 )
 from nnet3tools.tensor.plain.operands import is_number, overlap
 
-__all__ = ["fused"]
-
 _MOST_OPERANDS = 12
 _LOOK_BACK = 6
 """The most jobs that a job moves past."""

@@ -12,9 +12,6 @@ from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.plain.threads import LOCK, num_threads
 
-__all__ = ["CompiledJobs", "Work", "run_compiling", "run_if_made", "run_jobs"]
-
-
 Work = Callable[[], object]
 
 

@@ -20,19 +20,6 @@ from nnet3tools.tensor.registry import Operator, load_module
 
 _FLOAT, _WORD = struct.Struct("=d"), struct.Struct("=q")
 
-__all__ = [
-    "FileKernel",
-    "Formula",
-    "Job",
-    "Kernel",
-    "Number",
-    "Words",
-    "indented",
-    "job_maker",
-    "kernels_of_file",
-    "makes_jobs",
-]
-
 
 @dataclass(frozen=True)
 class Kernel:

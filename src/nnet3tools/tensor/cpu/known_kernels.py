@@ -17,8 +17,6 @@ from nnet3tools.tensor.cpu.jobs import run_jobs
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.cpu.library import library
 
-__all__ = ["KnownKernels"]
-
 _MANY_CALLS = frozenset(["add_row_ranges"])
 """Operators that are no formulas and take many calls of NumPy."""
 

@@ -34,8 +34,6 @@ from nnet3tools.tensor.cpu.compiler import (
 )
 from nnet3tools.tensor.cpu.kernels import Kernel
 
-__all__ = ["Library", "library", "load_files", "load_library"]
-
 
 class Library:
     """The kernels of this process."""

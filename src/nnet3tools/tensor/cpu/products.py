@@ -17,8 +17,6 @@ from nnet3tools.tensor.plain.blas import Gemm, gemm
 from nnet3tools.tensor.plain.operands import is_number
 from nnet3tools.tensor.plain.products import CUT, is_symmetric
 
-__all__ = ["product"]
-
 _MULTIPLICATIONS = 32
 """Multiplications that take as long as an element of an elementwise job."""
 

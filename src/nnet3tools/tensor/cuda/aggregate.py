@@ -27,8 +27,6 @@ from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, merge_axes
 
-__all__ = ["AggregateKernel"]
-
 _REDUCERS = {
     "sum": "nn_Sum", "mean": "nn_Sum", "max": "nn_Max", "min": "nn_Min", "prod": "nn_Prod",
     "logsumexp": "nn_LogSumExp",

@@ -16,8 +16,6 @@ from nnet3tools.errors import OptionError, ProgramError
 from nnet3tools.tensor.cuda.device import Array, Gemm
 from nnet3tools.tensor.precision import are_precise
 
-__all__ = ["Cublas", "load_cublas", "set_math_mode"]
-
 _WORKSPACE_BYTES = 32 << 20
 """The size that cuBLAS recommends for the newest devices. Each stream has its own workspace."""
 

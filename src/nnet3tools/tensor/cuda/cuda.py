@@ -26,8 +26,6 @@ from nnet3tools.tensor.cuda.level_source import in_registers
 from nnet3tools.tensor.cuda.pools import SharedLimit
 from nnet3tools.tensor.recording import NotCapturable
 
-__all__ = ["CudaDevice", "describe"]
-
 _BRANCHES = 2
 """Streams besides the main one, for concurrent work in a graph."""
 _COMPILERS = 8

@@ -9,8 +9,6 @@ import numpy as np
 from nnet3tools.tensor.cuda.device import Array, pointer
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
 
-__all__ = ["dependencies"]
-
 
 def _spans(arrays: Sequence[Array]) -> np.ndarray:
     """For each array a row: first byte, one past the last byte, pitch and width in bytes.

@@ -14,19 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = [
-    "PRELUDE",
-    "Array",
-    "Device",
-    "Dim",
-    "Event",
-    "Gemm",
-    "Kernel",
-    "get_device",
-    "pointer",
-    "use_device",
-]
-
 Array = Any
 Dim = tuple[int, int, int]
 Kernel = Callable[[Dim, Dim, Sequence[Any]], None]

@@ -26,8 +26,6 @@ from nnet3tools.tensor.formulas import Assignments, Placeholder, assign
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.strides import broadcast_shape
 
-__all__ = ["ElementKernel", "as_typed_number", "copy_kernel", "with_device_numbers"]
-
 _MAX_PLANS = 512
 
 Step = Callable[[], None]

@@ -28,8 +28,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.strided import block_step, grid_step
 
-__all__ = ["CudaFunction", "cuda_functions"]
-
 _FUNCTION = re.compile(r"^__device__ void (\w+)\(([^)]*)\) \{\n(.*?)^\}$", re.M | re.S)
 _ARRAY = re.compile(r"View<(?:const )?([\w ]+), \d+>|(?:const )?([\w ]+)\*")
 _NUMBERS: dict[str, type] = {"long long": np.int64, "int": np.int32, "double": np.float64}

@@ -28,8 +28,6 @@ from nnet3tools.tensor.cuda.level_source import (
 from nnet3tools.tensor.cuda.level_table import Table, closing_turns, is_for_a_warp, smaller_grids
 from nnet3tools.tensor.cuda.operands import overlap
 
-__all__ = ["FusedLevel", "can_be_fused"]
-
 _SMALL = 1024
 """Points that a closing step may have."""
 _MOST_CLOSING = 32

@@ -21,8 +21,6 @@ from nnet3tools.tensor.cuda.fused_level import FusedLevel, can_be_fused
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall, launches_of
 from nnet3tools.tensor.cuda.level_table import Table
 
-__all__ = ["capture", "schedule"]
-
 Node = Launch | LibraryCall
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array, get_device
 
-__all__ = ["check_rows", "forget", "kept_copies", "sent", "table", "uploaded"]
-
 _KEEP = 1 << 16
 _by_content: dict[Any, Array] = {}
 _by_object: dict[tuple[int, int], tuple[Any, Array]] = {}

@@ -8,8 +8,6 @@ from typing import Any
 
 from nnet3tools.tensor.cuda.device import Dim
 
-__all__ = ["COLUMNS", "LANES", "THREADS", "block_of", "grid_for", "in_turn", "slices_of"]
-
 THREADS = 256
 _BLOCKS_A_PROCESSOR = 16
 """The most blocks that a grid has for each multiprocessor; threads loop over further work."""

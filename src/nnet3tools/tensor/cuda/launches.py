@@ -14,8 +14,6 @@ import numpy as np
 
 from nnet3tools.tensor.cuda.device import Array, Dim, Kernel, get_device
 
-__all__ = ["Launch", "LibraryCall", "is_collecting", "launches_of", "zero_tickets"]
-
 _collected: list[Launch | LibraryCall] | None = None
 
 

@@ -23,19 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "GROUP",
-    "PART",
-    "STEP",
-    "THREADS",
-    "WARP",
-    "Function",
-    "as_function",
-    "as_word",
-    "in_registers",
-    "level_source",
-]
-
 THREADS, WARP = 256, 32
 """Threads of a level's block, and of a warp, which may do a closing step by itself."""
 

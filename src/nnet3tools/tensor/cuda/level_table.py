@@ -11,8 +11,6 @@ from nnet3tools.tensor.cuda.device import Array, Device, pointer
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.level_source import WARP, as_function
 
-__all__ = ["Table", "closing_turns", "is_for_a_warp", "smaller_grids"]
-
 _BLOCKS_A_PROCESSOR = 8
 """Blocks of 256 threads that a processor can hold if registers suffice."""
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from nnet3tools.errors import UserError
 
-__all__ = ["SharedLimit", "reserve", "use_none"]
-
 
 def use_none() -> None:
     """Allocate and free each array by CUDA, so that memory checkers see its bounds."""

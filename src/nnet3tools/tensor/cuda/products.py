@@ -19,8 +19,6 @@ from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import implements
 
-__all__ = ["bind_prod"]
-
 _scale = element("_1 *= _2")
 _fill = element("_1 = _2")
 

@@ -20,8 +20,6 @@ from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.strides import broadcast_shape
 
-__all__ = ["bind_columns", "bind_rows"]
-
 Step = Callable[[], None]
 
 _MOST_BLOCKS = 1 << 20

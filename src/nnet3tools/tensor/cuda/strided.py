@@ -23,8 +23,6 @@ from nnet3tools.tensor.cuda.launch import THREADS, block_of, grid_for
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.operands import element_strides
 
-__all__ = ["block_step", "grid_step", "last_axis"]
-
 _NAMES = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
     "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",

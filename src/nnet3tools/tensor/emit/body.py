@@ -13,8 +13,6 @@ from nnet3tools.tensor.emit.walk import Access, Walk
 from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target
 
-__all__ = ["CALLS", "Body", "Dialect", "indented", "loop"]
-
 CALLS: dict[str, str] = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
     "sqr": "{0} * {0}", "round": "rint{f}({0})", "floor": "floor{f}({0})", "ceil": "ceil{f}({0})",

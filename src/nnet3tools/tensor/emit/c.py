@@ -11,8 +11,6 @@ from nnet3tools.tensor.formulas.lowered import Target
 from nnet3tools.tensor.formulas.stages import varying
 from nnet3tools.tensor.plain.rewrites import rewrite
 
-__all__ = ["SIMD", "C", "element_kernel", "kernel_text", "nest"]
-
 SIMD = "#pragma omp simd"
 
 _TYPES = {

@@ -15,8 +15,6 @@ from nnet3tools.tensor.emit.walk import Walk
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind
 
-__all__ = ["GROUP", "ROWS", "column_kernel"]
-
 GROUP = 64
 """Columns that one thread does."""
 

@@ -19,8 +19,6 @@ from nnet3tools.tensor.formulas import Assignments, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind
 from nnet3tools.tensor.formulas.stages import RowStages, varying
 
-__all__ = ["ADDED", "row_kernel"]
-
 ADDED = 512
 """float32 numbers of a row that are added up before their sum goes to float64."""
 

@@ -14,8 +14,6 @@ from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind
 from nnet3tools.tensor.formulas.stages import passes, varying
 
-__all__ = ["ColumnPasses"]
-
 
 class ColumnPasses:
     """The passes of assignments over operands whose axis -2 are rows and axis -1 columns."""

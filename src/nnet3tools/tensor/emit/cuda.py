@@ -10,8 +10,6 @@ from nnet3tools.tensor.emit.walk import Walk
 from nnet3tools.tensor.formulas import Assignments, Type
 from nnet3tools.tensor.formulas.lowered import Target
 
-__all__ = ["CUDA", "VECTOR_TYPES", "Source", "coordinates", "element_kernel", "kernel_source"]
-
 Source = tuple[str, str]
 """A kernel's source and its name."""
 

@@ -18,8 +18,6 @@ from nnet3tools.tensor.emit.walk import Walk
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind
 
-__all__ = ["ColumnKernels", "column_kernels"]
-
 
 @dataclass(frozen=True)
 class ColumnKernels:

@@ -16,8 +16,6 @@ from nnet3tools.tensor.emit.cuda import CUDA, Source, coordinates, kernel_source
 from nnet3tools.tensor.emit.walk import Access, Walk
 from nnet3tools.tensor.formulas import Expr, Placeholder, Type
 
-__all__ = ["Reducer", "Reduction", "fold_reducer", "reduce_kernel"]
-
 
 @dataclass(frozen=True)
 class Reducer:

@@ -16,8 +16,6 @@ from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.formulas.lowered import Instruction
 from nnet3tools.tensor.formulas.stages import RowStages, varying
 
-__all__ = ["row_kernel"]
-
 _REDUCERS = {"row_sum": "nn_Sum", "row_mean": "nn_Sum", "row_max": "nn_Max", "row_min": "nn_Min"}
 
 

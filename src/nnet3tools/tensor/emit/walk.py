@@ -15,8 +15,6 @@ import numpy as np
 from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.strides import broadcast_strides, merge_axes
 
-__all__ = ["Access", "Walk", "is_array", "merged_strides", "walk_of"]
-
 
 class Access(enum.Enum):
     """How an operand is found along an axis, or that it is a plain number."""

@@ -9,8 +9,6 @@ from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Placeho
 from nnet3tools.tensor.formulas.functions import FUNCTIONS
 from nnet3tools.tensor.formulas.simplify import simplify
 
-__all__ = ["derivative", "derivatives", "partials"]
-
 
 def partials(node: Apply) -> Sequence[Expr]:
     """The partial derivatives of an applied function by its arguments, one for each."""

@@ -20,20 +20,6 @@ from nnet3tools.tensor.formulas.printing import (
 )
 from nnet3tools.tensor.formulas.types import Rule, Type, result_type
 
-__all__ = [
-    "COLUMN_REDUCTIONS",
-    "FUNCTIONS",
-    "ROW_REDUCTIONS",
-    "Apply",
-    "Cast",
-    "Constant",
-    "Expr",
-    "Function",
-    "Number",
-    "Placeholder",
-    "as_expr",
-]
-
 Number = bool | int | float
 
 _interned: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionary()

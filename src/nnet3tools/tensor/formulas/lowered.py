@@ -24,8 +24,6 @@ from nnet3tools.tensor.formulas.simplify import simplify
 from nnet3tools.tensor.formulas.types import Rule, Type, compute_type, dtype_of
 from nnet3tools.tensor.registry import UnsupportedOperator
 
-__all__ = ["Instruction", "Kind", "Lowering", "Target", "held_dtype", "used"]
-
 _COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
 _TO_INTEGERS = frozenset({"round", "floor", "ceil"})
 

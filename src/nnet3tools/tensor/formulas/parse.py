@@ -23,8 +23,6 @@ from nnet3tools.tensor.formulas.functions import (
 )
 from nnet3tools.tensor.formulas.statements import Assignments, assign
 
-__all__ = ["FormulaError", "parse", "parse_statements"]
-
 _CONSTANTS = {"true": True, "false": False, "inf": math.inf, "nan": math.nan, "pi": math.pi}
 _CALLABLE = FUNCTIONS | ROW_REDUCTIONS | COLUMN_REDUCTIONS
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["ATOM", "INFIX", "Text", "call_text", "constant_text"]
-
 Text = tuple[str, int]
 """Text of an expression, and how tightly its outermost operator binds."""
 

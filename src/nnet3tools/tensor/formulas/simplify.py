@@ -14,8 +14,6 @@ from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Number
 from nnet3tools.tensor.formulas.functions import FUNCTIONS
 from nnet3tools.tensor.formulas.types import Rule
 
-__all__ = ["simplify"]
-
 
 def _real(function: Callable[[float], float]) -> Callable[[Number], float]:
     return lambda a: function(float(a))

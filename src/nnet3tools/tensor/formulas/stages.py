@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, used
 
-__all__ = ["Pass", "RowStages", "passes", "varying"]
-
 _NOT_WITHIN_ROW = frozenset({Kind.REDUCE_ROW})
 _NOT_ALONG_ROWS = frozenset({Kind.REDUCE_COLUMN})
 

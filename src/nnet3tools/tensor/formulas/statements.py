@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from nnet3tools.tensor.formulas.expr import Apply, Expr, Function, Operand, Placeholder, as_expr
 from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS
 
-__all__ = ["Assignments", "assign"]
-
 
 @dataclass(frozen=True)
 class Assignments:

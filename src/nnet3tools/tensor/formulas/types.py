@@ -16,8 +16,6 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 
-__all__ = ["Rule", "Type", "dtype_of", "promote", "result_type", "type_of_dtype"]
-
 
 class Type(enum.Enum):
     """An element type. The value of the enum member is NumPy's name of the type."""

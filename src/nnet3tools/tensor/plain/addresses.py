@@ -9,8 +9,6 @@ import ctypes
 
 import numpy as np
 
-__all__ = ["address"]
-
 _DATA = object.__basicsize__
 """The data pointer is the first field of NumPy's array object (PyArrayObject_fields)."""
 _word = ctypes.c_size_t.from_address

@@ -22,8 +22,6 @@ from nnet3tools.tensor.plain.blocks import BlockPlan, Shape, broadcast_shape, su
 from nnet3tools.tensor.plain.operands import collapse, is_number, operand_types, with_axes
 from nnet3tools.tensor.plain.threads import LOCK, Call, run_calls
 
-__all__ = ["prepare", "target_of"]
-
 _REDUCE: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0.0),
     "mean": (np.add, 0.0),

@@ -18,8 +18,6 @@ import numpy as np
 
 from nnet3tools.tensor.plain.addresses import address
 
-__all__ = ["Gemm", "gemm", "thread_setter"]
-
 _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 _REALS = {"s": ctypes.c_float, "d": ctypes.c_double}
 _NAMES = (

@@ -23,8 +23,6 @@ from nnet3tools.tensor.plain.functions import TARGET, convert, function_of
 from nnet3tools.tensor.plain.operands import is_number
 from nnet3tools.tensor.plain.threads import REGISTER_BYTES, Call, register
 
-__all__ = ["BlockPlan", "Shape", "broadcast_shape", "sum_of_rows"]
-
 Shape = tuple[int, ...]
 Arrays = Mapping[Instruction, np.ndarray]
 Sink = Callable[[np.ndarray, slice], Call]

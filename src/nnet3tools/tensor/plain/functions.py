@@ -13,8 +13,6 @@ import numpy as np
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Target
 from nnet3tools.tensor.plain.rewrites import rewrite
 
-__all__ = ["TARGET", "add_to", "convert", "function_of"]
-
 Function = Callable[..., Any]
 
 

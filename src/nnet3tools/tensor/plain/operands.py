@@ -11,8 +11,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Type, type_of_dtype
 from nnet3tools.tensor.plain.addresses import address
 
-__all__ = ["collapse", "is_number", "operand_types", "overlap", "with_axes"]
-
 
 def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
     """The Type of each operand, weak for plain numbers; ProgramError for anything else."""

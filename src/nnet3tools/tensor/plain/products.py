@@ -15,8 +15,6 @@ from nnet3tools.tensor.plain.blas import gemm, thread_setter
 from nnet3tools.tensor.plain.threads import num_threads, run_both
 from nnet3tools.tensor.registry import implements
 
-__all__ = ["CUT", "SHARED", "is_symmetric"]
-
 _BLOCK_BYTES = 1 << 20
 
 SHARED = 1 << 22

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 from nnet3tools.tensor.formulas import FUNCTIONS, Expr, Type
 
-__all__ = ["rewrite"]
-
 _f = FUNCTIONS
 
 # erf(x) = x P(x^2) / Q(x^2) for |x| <= 3.92, beyond which it is 1 in float32; least-squares fit of

@@ -15,11 +15,6 @@ import numpy as np
 
 from nnet3tools.tensor.arrays import POISON
 
-__all__ = [
-    "LOCK", "REGISTER_BYTES", "Call", "num_threads", "register", "run_both", "run_calls",
-    "set_num_threads",
-]  # fmt: skip
-
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 _Work = Callable[[], Any]
 _Result = SimpleQueue[BaseException | None]

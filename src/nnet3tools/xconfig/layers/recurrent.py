@@ -7,17 +7,6 @@ from nnet3tools.xconfig.layer import INPUT, Layer
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, DROPOUT, NON_ZERO, POSITIVE, PROPORTION, Option, options
 
-__all__ = [
-    "DECAY",
-    "DROPOUT_OPTIONS",
-    "NONLINEARITIES",
-    "PRODUCT",
-    "PROJECTION",
-    "RECURRENCE",
-    "Projected",
-    "RecurrentLayer",
-]
-
 PRODUCT = "ElementwiseProductComponent"
 
 RECURRENCE = options(

@@ -16,8 +16,6 @@ from nnet3tools.tensor.cpu.jobs import run_compiling
 from nnet3tools.tensor.cpu.kernels import kernels_of_file
 from nnet3tools.tensor.plain.addresses import address
 
-__all__ = ["decompress"]
-
 _KERNELS = kernels_of_file(Path(__file__).with_name("kernel.c"))
 
 

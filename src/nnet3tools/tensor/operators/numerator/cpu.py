@@ -10,8 +10,6 @@ import numpy as np
 from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
 from nnet3tools.tensor.operators.numerator import FrameArcs, Paths
 
-__all__ = ["KERNELS"]
-
 _kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
 KERNELS = tuple(_kernels.values())
 """The kernels of this operator."""

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.tensor.operators.numerator import FrameArcs, PackedPaths, Paths
 
-__all__ = ["COST_PARTS", "INT_PARTS", "capacity", "pack_paths"]
-
 _TABLES = {"to": ("destinations", "sources"), "from": ("sources", "destinations")}
 """Name of a table -> the attribute that its arcs are sorted by, the states at the other end."""
 

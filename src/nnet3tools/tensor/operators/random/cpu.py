@@ -11,8 +11,6 @@ from nnet3tools.tensor.cpu.jobs import run_if_made
 from nnet3tools.tensor.cpu.kernels import kernels_of_file
 from nnet3tools.tensor.operators.random.plain import prefer
 
-__all__ = ["KERNEL", "draw_uniform"]
-
 _BLOCK = 1 << 12
 """Numbers in a step of the kernel's job."""
 KERNEL = kernels_of_file(Path(__file__).with_name("kernel.c"))["uniform"]

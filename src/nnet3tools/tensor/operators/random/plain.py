@@ -17,8 +17,6 @@ import numpy as np
 from nnet3tools.tensor.operators.random import rand
 from nnet3tools.tensor.registry import implements
 
-__all__ = ["INCREMENT", "MULTIPLIER", "prefer"]
-
 _BLOCK = 1 << 14
 _16 = np.uint32(16)
 MULTIPLIER, INCREMENT = 1103515245, 12345

@@ -16,8 +16,6 @@ from numpy.lib.stride_tricks import as_strided
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.element import element
 
-__all__ = ["Run", "transfer"]
-
 Run = Callable[[], None]
 
 _BLOCK = 1 << 15
