@@ -31,13 +31,13 @@ def _logs(node: ast.AST) -> bool:
 
 def test_table_names_only_functions_that_log() -> None:
     named = {*log_places._PLACES, *log_places._OWN_PLACES}
-    assert named <= _functions_that_log()
+    assert named <= {f"{path[:-3]} {function}" for path, function in _functions_that_log()}
 
 
 def test_places_are_a_kaldi_function_and_file() -> None:
     for place in log_places._PLACES.values():
         text = place.format(program="p", trainer="T", trainer_file="f")
-        assert re.fullmatch(r"~?\w+\(\):[\w-]+\.cc", text), place
+        assert re.fullmatch(r"~?\w+ [\w-]+", text), place
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""The public functions: all operators that formulas or networks may use."""
+"""The public functions: all operators that formulas or networks may use.
+
+Every function that is imported or defined here is public, except `apply` and `nodes_checked`.
+"""
+# ruff: noqa: F401
 
 from __future__ import annotations
 
@@ -53,107 +57,6 @@ from nnet3tools.expression.select import cols, gather, index_select, rows, scatt
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import log_softmax, softmax
 from nnet3tools.expression.sparse import csr_dot, dot_csr
-
-__all__ = [
-    "abs_",
-    "affine",
-    "affine_relu_dropout",
-    "and_",
-    "argmax",
-    "argmin",
-    "atleast_nd",
-        "average",
-        "batch_norm",
-    "bdot",
-    "bump",
-    "callback",
-    "cast",
-    "ceil",
-    "checkpoint",
-    "choose",
-    "clip",
-    "clip_gradient",
-    "cols",
-    "concatenate", "constant_like",
-    "contiguous",
-    "cos",
-    "cross_entropy",
-    "csr_dot",
-    "cumsum",
-    "debug",
-    "dot",
-    "dot_csr",
-    "dropout",
-    "dropout_mask",
-    "eq",
-    "erf",
-    "exp",
-    "flatten",
-    "flatten_2d",
-    "floor",
-    "gather",
-    "ge",
-    "gelu",
-        "gt",
-    "highway",
-    "index_select",
-    "lambda_",
-    "layer_norm",
-    "le",
-    "leaky_relu",
-    "log",
-    "log_softmax",
-    "logaddexp",
-    "logcumsumexp",
-    "logsumexp",
-            "lt",
-    "max_",
-        "maximum",
-    "mean",
-    "min_",
-    "minimum",
-    "narrow",
-    "ne",
-    "neg",
-    "not_",
-    "or_",
-        "pow_",
-    "prelu",
-    "prod",
-    "relu",
-    "repeat",
-    "reshape",
-    "rms_norm",
-    "round_",
-    "rows",
-    "scalar_product",
-    "scatter",
-    "sgn",
-    "shift",
-    "sigmoid",
-    "sin",
-    "slice_",
-    "softmax",
-    "softplus",
-    "sort",
-    "sparsemax",
-    "sqr",
-    "sqrt",
-        "stack",
-    "std",
-    "stop_gradient",
-    "sum_",
-    "swap_axes",
-    "swish",
-    "tan",
-    "tanh",
-    "topk",
-    "transpose",
-    "unlikelihood",
-    "var",
-    "weighted_average",
-    "where",
-]  # fmt: skip
 
 _EXPECTED = ("Node", "Node | None", "Sequence[Node]")
 
@@ -243,6 +146,14 @@ def tanh(x: Node, *more: Operand) -> Node:
     """The hyperbolic tangent of the sum of the operands."""
     return apply("tanh", functools.reduce(lambda a, b: a + b, more, x))
 
+
+__all__ = sorted(
+    name
+    for name, value in globals().items()
+    if isinstance(value, FunctionType | functools.partial)
+    and not name.startswith("_")
+    and name not in ("apply", "nodes_checked")
+)
 
 for _name in __all__:
     if isinstance(_function := globals()[_name], FunctionType):

@@ -6,7 +6,7 @@ pushes their inputs back. Formulas and thresholds: Kaldi's nnet-simple-component
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.activation_stats import (
@@ -23,21 +23,12 @@ from nnet3tools.tensor import recording
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-_rectify = tensor.element("_1 = max(_2, 0)")
-_rectify_backprop = tensor.element("_1 = where(_2 > 0, _3, 0)")
-_sigmoid = tensor.element("_1 = sigmoid(_2)")
-_sigmoid_backprop = tensor.element("_1 = _3 * _2 * (1 - _2)")
-_tanh = tensor.element("_1 = tanh(_2)")
-_tanh_backprop = tensor.element("_1 = _3 * (1 - _2 * _2)")
-
 _mean_rows = tensor.aggregate("_1", "mean", axis=0)
 _sum_sizes = tensor.aggregate("abs(_1)", "sum", axis=None)
 # +1: dead unit (low mean derivative), -1: unit always on, 0: other units
 _relu_state = tensor.element("_1 = 1 - where(_2 > _3, 1, 0) - where(_2 > _4, 1, 0)")
 _is_saturated = tensor.element("_1 = where(_2 < _3, 1, 0)")
 _add_rows = tensor.element("_1 += _2 * _3")
-_repair_sigmoid = tensor.element("_1 += _4 * _3 * (1 - 2 * _2)")
-_repair_tanh = tensor.element("_1 -= _4 * _3 * _2")
 
 
 class _SelfRepairing(NonlinearComponent):
@@ -50,11 +41,19 @@ class _SelfRepairing(NonlinearComponent):
         | Properties.STORES_STATS
     )
 
+    function: ClassVar[tensor.Element]
+    """The output, as a function of the input."""
+    derivative: ClassVar[tensor.Element]
+    """The input derivative, as a function of the output and its derivative."""
+
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
+        self.function(out_value, in_value)
+
     def backprop(self, args: BackpropArgs) -> None:
         if args.in_deriv is None:
             return
         assert args.out_value is not None
-        self._backprop(args.in_deriv, args.out_value, args.out_deriv)
+        self.derivative(args.in_deriv, args.out_value, args.out_deriv)
         if args.to_update is not None:
             assert isinstance(args.to_update, _SelfRepairing)
             self._repair_gradients(args.out_value, args.in_deriv, args.to_update)
@@ -66,9 +65,6 @@ class _SelfRepairing(NonlinearComponent):
             raise line.error(
                 f"self-repair-scale must be in (0, 0.1) or 0, found {self.self_repair_scale:g}"
             )
-
-    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
-        raise NotImplementedError
 
     def _repair_gradients(
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
@@ -94,18 +90,14 @@ class RectifiedLinearComponent(_SelfRepairing):
     """y = max(x, 0)."""
 
     backprop_reads_signs_only = True
+    function = tensor.element("_1 = max(_2, 0)")
+    derivative = tensor.element("_1 = where(_2 > 0, _3, 0)")
     sum_derivatives = tensor.aggregate("where(_1 > 0, 1, 0)", "sum", axis=0)
 
     @property
     def properties(self) -> Properties:
         blocks = self.block_dim != self.dim
         return super().properties | (Properties.INPUT_CONTIGUOUS if blocks else Properties(0))
-
-    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        _rectify(out_value, in_value)
-
-    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
-        _rectify_backprop(in_deriv, out_value, out_deriv)
 
     def _repair_gradients(
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
@@ -131,7 +123,8 @@ class _TwoSided(_SelfRepairing):
     """Sigmoid and tanh: self-repair draws units with low mean derivative to the middle."""
 
     default_lower_threshold: float
-    repair: object
+    repair: ClassVar[tensor.Element]
+    """Adds the repair to an input derivative: of output, mask of saturated units, and scale."""
 
     def init_from_config(self, line: ConfigLine) -> None:
         super().init_from_config(line)
@@ -150,34 +143,26 @@ class _TwoSided(_SelfRepairing):
         with tensor.scratch((self.dim,), like=in_deriv) as saturated:
             _is_saturated(saturated, self.deriv_sum, lower)
             to_update.num_dims_self_repaired += summed(_sum_sizes(saturated))
-            type(self).repair(in_deriv, out_value, saturated, self._repair_scale())  # type: ignore[operator]
+            self.repair(in_deriv, out_value, saturated, self._repair_scale())
 
 
 @register
 class SigmoidComponent(_TwoSided):
     """y = 1 / (1 + exp(-x)); its derivative is at most 0.25."""
 
+    function = tensor.element("_1 = sigmoid(_2)")
+    derivative = tensor.element("_1 = _3 * _2 * (1 - _2)")
     sum_derivatives = tensor.aggregate("_1 * (1 - _1)", "sum", axis=0)
     default_lower_threshold = 0.05
-    repair = _repair_sigmoid
-
-    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        _sigmoid(out_value, in_value)
-
-    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
-        _sigmoid_backprop(in_deriv, out_value, out_deriv)
+    repair = tensor.element("_1 += _4 * _3 * (1 - 2 * _2)")
 
 
 @register
 class TanhComponent(_TwoSided):
     """y = tanh(x); its derivative is at most 1."""
 
+    function = tensor.element("_1 = tanh(_2)")
+    derivative = tensor.element("_1 = _3 * (1 - _2 * _2)")
     sum_derivatives = tensor.aggregate("1 - _1 * _1", "sum", axis=0)
     default_lower_threshold = 0.2
-    repair = _repair_tanh
-
-    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        _tanh(out_value, in_value)
-
-    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
-        _tanh_backprop(in_deriv, out_value, out_deriv)
+    repair = tensor.element("_1 -= _4 * _3 * _2")

@@ -72,14 +72,6 @@ class AffineComponent(UpdatableComponent):
     orthonormal_constraint = ORTHONORMAL_CONSTRAINT
 
     @property
-    def input_dim(self) -> int:
-        return int(self.linear_params.shape[1])
-
-    @property
-    def output_dim(self) -> int:
-        return int(self.linear_params.shape[0])
-
-    @property
     def input_matrix(self) -> Array:
         return self.linear_params
 
@@ -111,19 +103,13 @@ class AffineComponent(UpdatableComponent):
             tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
         if args.to_update is not None:  # after in_deriv, because to_update may be self
             assert isinstance(args.to_update, AffineComponent)
-            if args.to_update.is_gradient:
-                args.to_update._update_simple(args.in_value, args.out_deriv)
-            else:
-                args.to_update._update(args.in_value, args.out_deriv)
+            args.to_update._update(args.in_value, args.out_deriv)
 
-    def _update_simple(self, in_value: Array, out_deriv: Array) -> None:
+    def _update(self, in_value: Array, out_deriv: Array) -> None:
         """W += lr dF/dy^T x, b += lr (sum of dF/dy over rows)."""
         rate = self.learning_rate
         _sum_rows(self.bias_params, out_deriv, alpha=rate, beta=1.0)
         tensor.prod(self.linear_params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
-
-    def _update(self, in_value: Array, out_deriv: Array) -> None:
-        self._update_simple(in_value, out_deriv)
 
 
 @register
@@ -154,6 +140,9 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         """Preconditioned update, with the bias as one more input that is always 1."""
+        if self.is_gradient:
+            super()._update(in_value, out_deriv)
+            return
         if self.update_factored(self.linear_params, self.bias_params, [in_value], out_deriv):
             return
         rows, dim = in_value.shape

@@ -60,14 +60,6 @@ class LinearComponent(TwoSidedNaturalGradient):
     update_period = Int("<UpdatePeriod>", "update-period", 4, of=BOTH_PERIODS)
 
     @property
-    def input_dim(self) -> int:
-        return int(self.params.shape[1])
-
-    @property
-    def output_dim(self) -> int:
-        return int(self.params.shape[0])
-
-    @property
     def input_matrix(self) -> Array:
         return self.params
 

@@ -93,18 +93,12 @@ class PerElementScaleComponent(UpdatableComponent):
         if args.to_update is not None:  # first, because in_deriv may be out_deriv
             assert isinstance(args.to_update, PerElementScaleComponent)
             assert args.in_value is not None
-            if args.to_update.is_gradient:
-                args.to_update._update_simple(args.in_value, args.out_deriv)
-            else:
-                args.to_update._update(args.in_value, args.out_deriv)
+            args.to_update._update(args.in_value, args.out_deriv)
         if args.in_deriv is not None:
             _multiply(args.in_deriv, args.out_deriv, self.scales)
 
-    def _update_simple(self, in_value: Array, out_deriv: Array) -> None:
-        _sum_products(self.scales, out_deriv, in_value, alpha=self.learning_rate, beta=1.0)
-
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        self._update_simple(in_value, out_deriv)
+        _sum_products(self.scales, out_deriv, in_value, alpha=self.learning_rate, beta=1.0)
 
 
 @register
@@ -128,6 +122,9 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     max_change_per_minibatch = Obsolete("<MaxChangePerMinibatch>", "read_float")
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
+        if self.is_gradient:
+            super()._update(in_value, out_deriv)
+            return
         with tensor.scratch(in_value.shape, like=in_value) as derivs:
             _multiply(derivs, in_value, out_deriv)
             add_preconditioned_rows(self.scales, derivs, self.learning_rate, self.preconditioner)
