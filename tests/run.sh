@@ -24,7 +24,7 @@ NNET3TOOLS_POISON=1 step python -m pytest -q -n "$cores"
 # A GPU's threads, warps and blocks may run in any order, on any number of processors (tests/support/
 # emulated_cuda.py): a sample backwards on 132; `NN_ORDER=1 NN_PROCS=132 tests/run.sh --slow tests/cuda` is all.
 NNET3TOOLS_POISON=1 NN_ORDER=1 NN_PROCS=132 step python -m pytest -q -n "$cores" \
-  tests/cuda/test_cuda_{waves,fisher,chain,chain_graphs}.py
+  tests/cuda/test_cuda_{fused_levels,fisher,chain,chain_graphs}.py
 
 goldens=../shared/goldens
 check_cases() {

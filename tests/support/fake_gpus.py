@@ -55,8 +55,8 @@ class FakeGpus:
                 self.number = number
 
             def use(self) -> None:
-                if outer.taken.get(self.number, 0) > 0:
-                    outer.taken[self.number] -= 1
+                if outer.in_use.get(self.number, 0) > 0:
+                    outer.in_use[self.number] -= 1
                     raise RuntimeError("all CUDA-capable devices are busy or unavailable")
                 outer.used = self.number
                 outer.contexts.add(self.number)
