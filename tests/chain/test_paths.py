@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,6 +111,20 @@ def test_sequences_that_depend_on_each_other_stay_joined():
     np.testing.assert_allclose(results[0], expected, 1e-6)
     for k in range(3):
         np.testing.assert_allclose(deriv[k::3], posteriors[2 * k : 2 * k + 2], 1e-5, 1e-7)
+
+
+def test_states_whose_arcs_differ_by_no_constant_cost_are_no_cut():
+    """Equal labels and targets do not suffice: one arc's cost decides which path is likelier."""
+    rng = np.random.default_rng(6)
+    fsts = [layered(rng, [1, 2, 2]) for _ in range(2)]
+    whole = joined(*fsts)
+    supervision = Supervision(1.0, 2, 2, PDFS, whole)
+    assert supervision_paths(supervision, PDFS).num_parts == 2
+    weights = whole.weights.copy()
+    state = int(np.flatnonzero(fsts[0].is_final)[-1])
+    weights[whole.offsets[state]] += 0.5
+    unlike = replace(supervision, fst=replace(whole, weights=weights))
+    assert supervision_paths(unlike, PDFS).num_parts == 1
 
 
 def test_end_to_end_acceptors_may_have_loops():

@@ -68,6 +68,13 @@ def test_dimensions_must_agree():
         merge_examples([example(dim=3), example(dim=4)], compress_features=False)
 
 
+def test_an_example_with_as_many_sequences_as_the_stride_is_refused():
+    """The first example has n = 0 only; n = 1 of a later one would fall on the next example's n."""
+    pair = merge_examples([example(seed=1), example(seed=2)], compress_features=False)
+    with pytest.raises(DataError, match=r"'input' has n = 1: expected less than 1"):
+        merge_examples([example(), pair], compress_features=False)
+
+
 # -- sizes
 
 
