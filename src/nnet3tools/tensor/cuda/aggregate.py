@@ -18,11 +18,11 @@ from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.element import with_device_numbers
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.cuda.operands import arguments, is_array, operand_types
+from nnet3tools.tensor.cuda.operands import arguments, operand_types
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.emit import cuda_reduce as emitted
 from nnet3tools.tensor.emit.cuda_reduce import Reducer, fold_reducer
-from nnet3tools.tensor.emit.walk import walk_of
+from nnet3tools.tensor.emit.walk import is_array, walk_of
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, merge_axes

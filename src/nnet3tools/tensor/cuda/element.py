@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import get_device, pointer
-from nnet3tools.tensor.cuda.launch import grid_for, in_turn
+from nnet3tools.tensor.cuda.launch import Step, grid_for, in_turn
 from nnet3tools.tensor.cuda.launches import Launch
-from nnet3tools.tensor.cuda.operands import arguments, is_array, operand_types, overlap
+from nnet3tools.tensor.cuda.operands import arguments, operand_types, overlap
 from nnet3tools.tensor.cuda.reducing import bind_columns, bind_rows
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
 from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
-from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
+from nnet3tools.tensor.emit.walk import Access, Walk, is_array, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments, Placeholder, assign
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.strides import broadcast_shape
 
 _MAX_PLANS = 512
-
-Step = Callable[[], None]
 
 
 class ElementKernel:

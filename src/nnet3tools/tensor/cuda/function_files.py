@@ -8,16 +8,17 @@ A file has functions of the form
       out(r, c) += alpha * at(r);
     }
 
-The first parameters are the indexes of a point. Then come arrays: views of any strides, or pointers
-to arrays without gaps. The last parameters are numbers. A template parameter stands for the element
-type of the arrays that have it. The caller may replace a word in capitals by a text.
+The first parameters are the indexes of a point. Then come arrays: views of any strides (View in
+prelude.cuh), or pointers to arrays without gaps. The last parameters are numbers. T stands for the
+element type of the first array. The caller may replace a word in capitals by a text.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,22 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.cuda.device import Array
-from nnet3tools.tensor.cuda.strided import block_step, grid_step
+from nnet3tools.tensor.cuda.device import Array, get_device, pointer
+from nnet3tools.tensor.cuda.launch import THREADS, Step, block_of, grid_for
+from nnet3tools.tensor.cuda.launches import Launch
+from nnet3tools.tensor.emit.body import loop
+from nnet3tools.tensor.emit.cuda import Source, coordinates, kernel_source
+from nnet3tools.tensor.strides import element_strides
 
 _FUNCTION = re.compile(r"^__device__ void (\w+)\(([^)]*)\) \{\n(.*?)^\}$", re.M | re.S)
 _ARRAY = re.compile(r"View<(?:const )?([\w ]+), \d+>|(?:const )?([\w ]+)\*")
 _NUMBERS: dict[str, type] = {"long long": np.int64, "int": np.int32, "double": np.float64}
-
+_NAMES = {
+    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
+    "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
+    "uint64": "unsigned long long", "float16": "__half", "float32": "float", "float64": "double",
+}  # fmt: skip
+_MOST_BLOCKS = 1 << 20
 
 Shape = Sequence[int] | Mapping[str, int]
 """Sizes of a space, in the order of the function's indexes or by the names of all indexes."""
@@ -54,52 +64,121 @@ class CudaFunction:
     def on_grid(
         self, space: Shape, *, reads: Sequence[Array] = (), writes: Sequence[Array] = (),
         words: Mapping[str, object] | None = None, **operands: Any,
-    ) -> Callable[[], None]:  # fmt: skip
-        """The bound kernel that runs the function for every point of a space of this shape.
+    ) -> Step:  # fmt: skip
+        """The bound kernel that runs the function by a thread for every point of a space.
 
-        `operands` are arrays and numbers by their names in the function, `reads` and `writes`
-        arrays whose addresses the function finds in other arrays.
+        The last index varies fastest. `operands` are arrays and numbers by their names in the
+        function, `reads` and `writes` arrays whose addresses the function finds in other arrays.
         """
-        return grid_step(
-            self.name, self._space(space), self._arrays(operands), self._text(words or {}),
-            self.written, reads=reads, writes=writes, **self._numbers(operands),
-        )  # fmt: skip
+        return self._bind(space, 0, words or {}, operands, reads, writes)
 
     def by_blocks(
         self, space: Shape, length: int, *, words: Mapping[str, object] | None = None,
-        most_threads: int = 256, **operands: Any,
-    ) -> Callable[[], None]:  # fmt: skip
+        most_threads: int = THREADS, **operands: Any,
+    ) -> Step:  # fmt: skip
         """The bound kernel that runs the function by a block of threads for every point.
 
         `length` is the number of elements that a block works on.
         """
-        return block_step(
-            self.name, self._space(space), length, self._arrays(operands), self._text(words or {}),
-            self.written, most_threads=most_threads, **self._numbers(operands),
-        )  # fmt: skip
+        return self._bind(space, block_of(length, most_threads), words or {}, operands)
 
-    def _space(self, shape: Shape) -> Mapping[str, int]:
-        if isinstance(shape, Mapping):
-            return shape
-        return dict(zip(self.indexes, shape, strict=True))
-
-    def _arrays(self, operands: Mapping[str, Any]) -> dict[str, Array]:
-        unknown = operands.keys() ^ {*self.arrays, *self.numbers}
-        if unknown:
+    def _bind(
+        self, space: Shape, threads: int, words: Mapping[str, object], operands: Mapping[str, Any],
+        reads: Sequence[Array] = (), writes: Sequence[Array] = (),
+    ) -> Step:  # fmt: skip
+        """The bound kernel; `threads` are those of a block for each point, 0: one thread each."""
+        if unknown := operands.keys() ^ {*self.arrays, *self.numbers}:
             raise ProgramError(f"{self.name}: missing or unknown operands {sorted(unknown)}")
-        return {name: operands[name] for name in self.arrays}
-
-    def _numbers(self, operands: Mapping[str, Any]) -> dict[str, Any]:
+        named = space if isinstance(space, Mapping) else dict(zip(self.indexes, space, strict=True))
+        sizes = tuple(named.values())
+        if 0 in sizes:
+            return _nothing
+        arrays = {name: operands[name] for name in self.arrays}
         types = dict(_NUMBERS)
         for name, kind in self.arrays.items():
-            types.setdefault(kind, operands[name].dtype.type)
-        return {name: types[kind](operands[name]) for name, kind in self.numbers.items()}
-
-    def _text(self, words: Mapping[str, object]) -> str:
-        text = self.body
+            types.setdefault(kind, arrays[name].dtype.type)
+        numbers = {name: types[kind](operands[name]) for name, kind in self.numbers.items()}
+        body = self.body
         for word, value in words.items():
-            text = re.sub(rf"\b{word}\b", str(value), text)
-        return text
+            body = re.sub(rf"\b{word}\b", str(value), body)
+        found = _source(
+            self.name, body, tuple(named), tuple((n, a.dtype, a.ndim) for n, a in arrays.items()),
+            tuple((n, v.dtype) for n, v in numbers.items()),
+            threads if threads > THREADS else min(threads, 1),
+        )  # fmt: skip
+        device, options = get_device(), dict[str, Any]()
+        if threads:
+            grid, block = (min(math.prod(sizes), _MOST_BLOCKS), 1, 1), (threads, 1, 1)
+        else:
+            rows = math.prod(sizes[:-1])
+            grid, block = grid_for(sizes[-1], rows, device.num_processors)
+            own = _pointwise(body, tuple(named), tuple(arrays))
+            elsewhere = {id(a) for n, a in arrays.items() if n not in own or a.shape != sizes}
+            points = [a for a in arrays.values() if id(a) not in elsewhere]
+            options = {"loops": True, "size": math.prod(sizes), "points": points}
+            options["space"] = sizes[-1], rows, 1
+        args: list[Any] = [np.int64(n) for n in sizes]
+        for array in arrays.values():
+            args += [np.uint64(pointer(array)), *map(np.int64, element_strides(array))]
+        written = [*(arrays[name] for name in self.written), *writes]
+        return Launch(
+            device.kernel(*found), *found, grid, block, [*args, *numbers.values()],
+            [*arrays.values(), *reads], written, **options,
+        )  # fmt: skip
+
+
+def _nothing() -> None:
+    pass
+
+
+@functools.cache
+def _pointwise(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> set[str]:
+    """Names of the arrays that a body accesses at the point of the space only."""
+    own = r"\s*,\s*".join(space)
+    return {
+        name
+        for name in names
+        if len(re.findall(rf"\b{name}\(", body))
+        == len(re.findall(rf"\b{name}\(\s*{own}\s*\)", body))
+    }
+
+
+@functools.cache
+def _source(
+    name: str, body: str, space: tuple[str, ...], arrays: tuple[tuple[str, np.dtype, int], ...],
+    numbers: tuple[tuple[str, np.dtype], ...], threads: int,
+) -> Source:  # fmt: skip
+    """The kernel of a function's body over a space of these indexes.
+
+    `threads`: 0 for a thread for each point, else a block; beyond THREADS the kernel's bound.
+    """
+    parameters, views = [f"long long n_{i}" for i in space], list[str]()
+    for array, dtype, axes in arrays:
+        kind, strides = _NAMES[dtype.name], [f"{array}_s{k}" for k in range(axes)]
+        parameters += [f"{kind}* {array}_at", *[f"long long {stride}" for stride in strides]]
+        values = f"{{{array}_at, {{{', '.join(strides)}}}}}"
+        views.append(f"const View<{kind}, {max(axes, 1)}> {array} = {values};")
+    parameters += [f"{_NAMES[dtype.name]} {number}" for number, dtype in numbers]
+    lines = re.sub(r"\bT\b", _NAMES[arrays[0][1].name], body).strip("\n").split("\n")
+    # the last index goes along x, the others, taken together, along y
+    outer, first, step = list(space), "blockIdx.x", "gridDim.x"
+    if not threads:
+        inner = outer.pop()
+        lines = loop(
+            f"for (long long {inner} = blockIdx.x * (long long)blockDim.x + threadIdx.x; "
+            f"{inner} < n_{inner}; {inner} += (long long)gridDim.x * blockDim.x)",
+            lines,
+        )
+        first = "blockIdx.y * (long long)blockDim.y + threadIdx.y"
+        step = "(long long)gridDim.y * blockDim.y"
+    rows = " * ".join(f"n_{i}" for i in outer) or "1"
+    if outer:
+        lines = [*coordinates("row", [f"n_{i}" for i in outer], outer), *lines]
+    lines = loop(f"for (long long row = {first}; row < {rows}; row += {step})", lines)
+    text, kernel = kernel_source(name, parameters, [*views, *lines])
+    if threads > THREADS:  # the compiler may give each thread too many registers otherwise
+        text = text.replace("__global__", f"__launch_bounds__({threads}) __global__", 1)
+    return text, kernel
 
 
 @functools.cache

@@ -8,6 +8,9 @@ from typing import Any
 
 from nnet3tools.tensor.cuda.device import Dim
 
+Step = Callable[[], Any]
+"""Bound work, for example a Launch."""
+
 THREADS = 256
 _BLOCKS_A_PROCESSOR = 16
 """The most blocks that a grid has for each multiprocessor; threads loop over further work."""
@@ -46,7 +49,7 @@ def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
     return max(1, min(wanted, -(-rows // LANES))), tiles
 
 
-def in_turn(steps: Sequence[Callable[[], Any]]) -> Callable[[], None]:
+def in_turn(steps: Sequence[Step]) -> Step:
     """A callable that runs bound steps one after the other; a single step is returned itself."""
     if len(steps) == 1:
         return steps[0]

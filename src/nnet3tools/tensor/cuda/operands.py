@@ -11,9 +11,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import pointer
 from nnet3tools.tensor.emit.walk import is_array
 from nnet3tools.tensor.formulas import Type, type_of_dtype
-from nnet3tools.tensor.strides import element_strides
-
-__all__ = ["arguments", "element_strides", "is_array", "operand_types", "overlap"]
 
 
 def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
@@ -75,3 +72,12 @@ def _different_columns(a: Any, b: Any) -> bool:
         return False
     gap = (pointer(b) - pointer(a)) % pitch
     return gap >= widths[0] and gap + widths[1] <= pitch
+
+
+def last_axis(array: Any, axis: int) -> Any:
+    """The array with four axes, the given one last."""
+    if array.ndim > 4:
+        raise ProgramError(f"an operator along an axis of an array of {array.ndim} axes")
+    axis %= array.ndim
+    order = [*(i for i in range(array.ndim) if i != axis), axis]
+    return array.transpose(order)[(None,) * (4 - array.ndim)]

@@ -14,10 +14,10 @@ from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.element import as_typed_number, copy_kernel
 from nnet3tools.tensor.cuda.launch import in_turn
 from nnet3tools.tensor.cuda.launches import LibraryCall
-from nnet3tools.tensor.cuda.operands import element_strides
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import implements
+from nnet3tools.tensor.strides import element_strides
 
 _scale = element("_1 *= _2")
 _fill = element("_1 = _2")

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import get_device
-from nnet3tools.tensor.cuda.launch import COLUMNS, LANES, block_of, grid_for, in_turn, slices_of
+from nnet3tools.tensor.cuda.launch import (
+    COLUMNS,
+    LANES,
+    Step,
+    block_of,
+    grid_for,
+    in_turn,
+    slices_of,
+)
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.cuda.operands import arguments, is_array, operand_types
+from nnet3tools.tensor.cuda.operands import arguments, operand_types
 from nnet3tools.tensor.emit.cuda_columns import column_kernels
 from nnet3tools.tensor.emit.cuda_rows import row_kernel
-from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
+from nnet3tools.tensor.emit.walk import Walk, is_array, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.strides import broadcast_shape
-
-Step = Callable[[], None]
 
 _MOST_BLOCKS = 1 << 20
 

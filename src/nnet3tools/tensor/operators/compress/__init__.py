@@ -10,8 +10,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array, scratch
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["compress", "decompress"]
-
 _TYPES = ("int8", "uint8", "int16", "uint16")
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["add_split", "concatenate", "pairs_along", "parts_along", "split"]
-
 _ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
 
 

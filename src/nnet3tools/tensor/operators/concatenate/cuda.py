@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array
+from nnet3tools.tensor.cuda.function_files import CudaFunction
+from nnet3tools.tensor.cuda.launch import Step, in_turn
 from nnet3tools.tensor.cuda.operands import overlap
-from nnet3tools.tensor.cuda.strided import grid_step
 from nnet3tools.tensor.operators.concatenate import parts_along
 from nnet3tools.tensor.registry import implements
-
-Step = Callable[[], None]
 
 _MOST_PARTS = 16
 """Operands of a kernel: its parameters must not exceed 4 kB."""
@@ -40,32 +38,26 @@ def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -
     """Bind a kernel that does `assign` (C++ with `whole` and `part`) for all elements."""
     if whole.ndim > len(_INDEXES):
         raise ProgramError(f"{what} of arrays of {whole.ndim} axes")
-    names = list(_INDEXES[: whole.ndim])
-    along, ends, lines = names[axis], np.cumsum([p.shape[axis] for p in parts]), []
+    names = tuple(_INDEXES[: whole.ndim])
+    along, lines = names[axis], []
     for i in range(len(parts)):
         at = [f"{n} - end{i - 1}" if n == along and i else n for n in names]
         line = assign.replace("part", f"part{i}({', '.join(at)})")
         lines.append(f"if ({along} < end{i}) {line};")
-    body = "\n      else ".join(lines).replace("whole", f"whole({', '.join(names)})")
-    arrays = {"whole": whole, **{f"part{i}": p for i, p in enumerate(parts)}}
-    numbers: dict[str, Any] = {f"end{i}": np.int64(end) for i, end in enumerate(ends)}
-    space = dict(zip(names, whole.shape, strict=True))
-    written = (
-        ["whole"] if assign.startswith("whole") else [name for name in arrays if name != "whole"]
+    body = "\nelse ".join(lines).replace("whole", f"whole({', '.join(names)})")
+    arrays = {"whole": whole, **{f"part{i}": part for i, part in enumerate(parts)}}
+    ends = {f"end{i}": n for i, n in enumerate(np.cumsum([p.shape[axis] for p in parts]))}
+    written = tuple(n for n in arrays if (n == "whole") == assign.startswith("whole"))
+    function = CudaFunction(
+        what, names, dict.fromkeys(arrays, "T"), written, dict.fromkeys(ends, "long long"), body
     )
-    return grid_step(what, space, arrays, f"      {body}", written, **numbers)
+    return function.on_grid(whole.shape, **arrays, **ends)
 
 
 def _bind(what: str, whole: Array, parts: Sequence[Array], axis: int, assign: str) -> Step:
     axis %= whole.ndim
-    chunks = list(_chunks(whole, parts, axis))
-    steps = [_step(what, view, chunk, axis, assign) for view, chunk in chunks]
-
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
+    chunks = _chunks(whole, parts, axis)
+    return in_turn([_step(what, view, chunk, axis, assign) for view, chunk in chunks])
 
 
 @implements("concatenate", "cupy", binder=True)

@@ -7,8 +7,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["csr_dot"]
-
 
 @operator()
 def csr_dot(

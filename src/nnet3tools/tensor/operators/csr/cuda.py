@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,8 @@ import numpy as np
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import uploaded
+from nnet3tools.tensor.cuda.launch import Step
 from nnet3tools.tensor.registry import implements
-
-Step = Callable[[], None]
 
 _functions = cuda_functions(__file__)
 

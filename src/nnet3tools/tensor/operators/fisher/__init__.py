@@ -24,24 +24,6 @@ from nnet3tools.tensor.basics import copy, prod
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator
 
-__all__ = [
-    "DELTA",
-    "DIVERGED",
-    "DOUBTFUL",
-    "EPSILON",
-    "MAX_CONDITION",
-    "ORTHOGONALITY",
-    "RHO",
-    "check_finite",
-    "diagonal_e",
-    "fisher_products",
-    "fisher_replace",
-    "fisher_step",
-    "norm_ratio",
-    "orthonormalize",
-    "residual_norm",
-]
-
 RHO, DOUBTFUL, DIVERGED = 0, 1, 2
 
 EPSILON = 1.0e-10

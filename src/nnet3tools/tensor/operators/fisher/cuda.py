@@ -21,7 +21,6 @@ from nnet3tools.tensor.arrays import to_host
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.cuda.operands import element_strides
 from nnet3tools.tensor.operators.fisher import (
     DELTA,
     DOUBTFUL,
@@ -31,6 +30,7 @@ from nnet3tools.tensor.operators.fisher import (
     residual_norm,
 )
 from nnet3tools.tensor.registry import implements
+from nnet3tools.tensor.strides import element_strides
 
 _THREADS = 256
 _TILE, _CHUNK = 40, 256

@@ -7,8 +7,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["add_gathered", "add_taken", "gather", "scatter", "take"]
-
 _ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
 
 

@@ -7,8 +7,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["group_norm", "group_norm_backprop", "sum_column_ranges"]
-
 
 @operator()
 def group_norm(out: Array, x: Array) -> None:

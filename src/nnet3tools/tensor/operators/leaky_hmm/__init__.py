@@ -30,8 +30,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["ALPHA_BETA", "LIMIT", "LOG_PROB", "POSTERIOR_SUM", "Hmm", "leaky_hmm"]
-
 LIMIT = 30.0
 """Outputs are limited to +-LIMIT before exp, because sums are not in the log domain."""
 

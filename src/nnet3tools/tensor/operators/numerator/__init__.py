@@ -21,8 +21,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["FrameArcs", "PackedPaths", "Paths", "numerator"]
-
 
 @dataclass(frozen=True, eq=False)
 class FrameArcs:

@@ -7,8 +7,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["cumulative_sum", "sort_indexes"]
-
 
 @operator(types=("int32",))
 def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:

@@ -8,18 +8,15 @@ one index by bisection. If few indexes are wanted, a block finds one after the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.function_files import cuda_functions
-from nnet3tools.tensor.cuda.launch import in_turn
-from nnet3tools.tensor.cuda.strided import last_axis
+from nnet3tools.tensor.cuda.launch import Step, in_turn
+from nnet3tools.tensor.cuda.operands import last_axis
 from nnet3tools.tensor.registry import implements
-
-Step = Callable[[], None]
 
 _FEW = 16
 """Up to this many indexes are found one after the other, each by a pass over the line."""

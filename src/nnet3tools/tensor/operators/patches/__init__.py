@@ -12,8 +12,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["add_patches", "gather_patches"]
-
 
 @operator()
 def gather_patches(out: Array, frames: Array, pieces: Array) -> None:

@@ -13,18 +13,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = [
-    "add_cols",
-    "add_row_ranges",
-    "add_rows",
-    "add_rows_multi",
-    "add_to_rows_multi",
-    "copy_cols",
-    "copy_rows",
-    "copy_rows_multi",
-    "copy_to_rows_multi",
-]
-
 
 @operator()
 def copy_rows(out: Array, src: Array, indexes: Array) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,8 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import check_rows, table, uploaded
+from nnet3tools.tensor.cuda.launch import Step
 from nnet3tools.tensor.registry import implements
-
-Step = Callable[[], None]
 
 _functions = cuda_functions(__file__)
 

@@ -7,8 +7,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["dot_elements", "set_elements"]
-
 
 @operator()
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:

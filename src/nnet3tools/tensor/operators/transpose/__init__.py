@@ -9,8 +9,6 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["add_transposed", "transpose"]
-
 
 @operator(types=("bool", "int32", "uint32", "float16", "float32", "float64"))
 def transpose(out: Array, src: Array, axes: Sequence[int]) -> None:

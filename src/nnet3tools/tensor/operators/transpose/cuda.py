@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from nnet3tools.tensor.basics import add, copy
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
+from nnet3tools.tensor.cuda.launch import Step
 from nnet3tools.tensor.registry import implements
-
-Step = Callable[[], None]
 
 _SIDE = 32
 _OUTER = "abcdefgh"

@@ -13,8 +13,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import Array, scratch
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["add_to_windows", "add_weighted_windows", "window_dots"]
-
 _BLOCK = 1 << 16
 """Elements of a temporary that should stay in cache."""
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.cuda.device import Array, get_device
-from nnet3tools.tensor.cuda.launch import in_turn
+from nnet3tools.tensor.cuda.launch import Step, in_turn
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import implements
-
-Step = Callable[[], object]
 
 _window_dots = aggregate("_1 * _2", "sum", axis=3)
 _weighted_windows = aggregate("_1 * _2", "sum", axis=2)
