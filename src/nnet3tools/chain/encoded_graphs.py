@@ -6,9 +6,9 @@ import io
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from nnet3tools.fst.file_walks import walk_vector
 from nnet3tools.fst.files import FST, read_fst
 from nnet3tools.fst.fst import Fst
-from nnet3tools.fst.vector_walk import walk_vector
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 from nnet3tools.io.encoded import encoded_entries
 from nnet3tools.io.holder import Holder

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from nnet3tools.fst.acceptor_walk import walk_acceptor
+from nnet3tools.fst.file_walks import walk_acceptor
 from nnet3tools.io.byte_walk import ByteWalk, WalkedIndexes
 from nnet3tools.io.numpy_later import np
 from nnet3tools.io.record import (

@@ -7,6 +7,7 @@ node is made, other indexes at each run on the host. On a device, an index out o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.operators.gather import add_gathered, add_taken, take
 from nnet3tools.tensor.operators.gather import gather as gather_op
 from nnet3tools.tensor.operators.gather import scatter as scatter_op
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.registry import Operator, device_of
 
 Indexes = Node | Sequence[int] | np.ndarray
 
@@ -30,6 +31,8 @@ class IndexSelect(Node):
     """Slices along an axis, selected by a vector of indexes."""
 
     type_name = "index_select"
+    operator: ClassVar[Operator] = take
+    derivative: ClassVar[Operator] = add_taken
 
     def __init__(self, x: Node, indexes: Node, axis: int) -> None:
         self.axis = axis
@@ -43,12 +46,12 @@ class IndexSelect(Node):
         x, indexes = self.children
         return [
             *_range_checks(x, indexes, self.axis),
-            take.bind(self.value, x.value, indexes.value, self.axis),
+            self.operator.bind(self.value, x.value, indexes.value, self.axis),
         ]
 
     def backward_ops(self) -> list[NodeOp | None]:
         x, indexes = self.children
-        return [add_taken.bind(x.grad, self.grad, indexes.value, self.axis), None]
+        return [self.derivative.bind(x.grad, self.grad, indexes.value, self.axis), None]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return {1}, False
@@ -58,21 +61,12 @@ class Gather(IndexSelect):
     """Elements along an axis: value[i, j] = x[i, indexes[i, j]] for the last of two axes."""
 
     type_name = "gather"
+    operator = gather_op
+    derivative = add_gathered
 
     def __init__(self, x: Node, indexes: Node, axis: int) -> None:
         self.axis = axis
         Node.__init__(self, [x, indexes], indexes.shape, x.type)
-
-    def forward_ops(self) -> list[NodeOp]:
-        x, indexes = self.children
-        return [
-            *_range_checks(x, indexes, self.axis),
-            gather_op.bind(self.value, x.value, indexes.value, self.axis),
-        ]
-
-    def backward_ops(self) -> list[NodeOp | None]:
-        x, indexes = self.children
-        return [add_gathered.bind(x.grad, self.grad, indexes.value, self.axis), None]
 
 
 class Scatter(Node):

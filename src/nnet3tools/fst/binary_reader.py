@@ -9,10 +9,16 @@ import numpy as np
 
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.compact_reader import read_compact
-from nnet3tools.fst.file_header import Header, align, num_states, read_header
+from nnet3tools.fst.file_header import (
+    ARC,
+    CONST_STATE,
+    Header,
+    align,
+    num_states,
+    read_header,
+)
 from nnet3tools.fst.file_numbers import VECTOR_STATE
 from nnet3tools.fst.fst import Fst
-from nnet3tools.fst.layout import ARC, CONST_STATE
 from nnet3tools.io.stream import Reader
 
 _LOOK_AHEAD = 1 << 20

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from nnet3tools.fst.file_header import ARC, COMPACT_ARC, CONST_STATE
 from nnet3tools.fst.file_numbers import (
     HAS_INPUT_SYMBOLS,
     HAS_OUTPUT_SYMBOLS,
@@ -20,7 +21,6 @@ from nnet3tools.fst.file_numbers import (
     all_settled,
 )
 from nnet3tools.fst.fst import Fst
-from nnet3tools.fst.layout import ARC, COMPACT_ARC, CONST_STATE
 from nnet3tools.fst.properties import Property, all_properties
 from nnet3tools.io.stream import Writer
 

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3tools.fst.check import check_fst
-from nnet3tools.fst.file_header import Header, align, num_states, read_header
+from nnet3tools.fst.file_header import COMPACT_ARC, Header, align, num_states, read_header
 from nnet3tools.fst.file_numbers import HEADER, NOT_AN_ARC
 from nnet3tools.fst.fst import NOT_FINAL, Fst
-from nnet3tools.fst.layout import COMPACT_ARC
 from nnet3tools.io.stream import Reader
 
 
@@ -70,7 +69,7 @@ _COMPACT = "compact_acceptor", "standard"
 def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
     """Decode the compact acceptors at the given (data, offset) places.
 
-    The bytes are valid: `acceptor_walk.walk_acceptor` has checked them.
+    The bytes are valid: `file_walks.walk_acceptor` has checked them.
     """
     before = 4 + sum(4 + len(name) for name in _COMPACT)
     headers, offsets, elements = [], [], []

@@ -1,4 +1,4 @@
-"""Reading the header of OpenFst's binary files."""
+"""OpenFst's binary files with standard arcs: layouts of records, and reading of the header."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ from nnet3tools.fst.file_numbers import (
     SYMBOL_TABLE_MAGIC,
 )
 from nnet3tools.io.stream import Reader
+
+ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
+COMPACT_ARC = np.dtype([("label", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
+CONST_STATE = np.dtype(
+    [
+        ("final", "<f4"),
+        ("pos", "<u4"),
+        ("narcs", "<u4"),
+        ("niepsilons", "<u4"),
+        ("noepsilons", "<u4"),
+    ]
+)
 
 _LONGEST_NAME = 64
 _LONGEST_SYMBOL = 1 << 20

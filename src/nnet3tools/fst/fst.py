@@ -167,10 +167,9 @@ class Fst:
 
     # modified copies
 
-    def projected(self, output: bool = False) -> Fst:
-        """The acceptor of the input labels, or of the output labels if `output`."""
-        labels = self.olabels if output else self.ilabels
-        return replace(self, ilabels=labels, olabels=labels, properties=0)
+    def projected(self) -> Fst:
+        """The acceptor of the input labels."""
+        return self.relabelled(self.ilabels)
 
     def relabelled(self, labels: NDArray[np.int32]) -> Fst:
         """The acceptor with the labels `labels` (A,) on the arcs."""

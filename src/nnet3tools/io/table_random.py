@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
-from nnet3tools.io.table_reader import ObjectLoader, archive_items, script_lines
+from nnet3tools.io.table_reader import Closeable, ObjectLoader, archive_items, script_lines
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ def _order(key: str) -> bytes:
     return key.encode("utf-8", "surrogateescape")
 
 
-class RandomAccessTableReader(Generic[T]):
+class RandomAccessTableReader(Closeable, Generic[T]):
     """Reads the objects of a table by key: `key in reader`, `reader[key]`.
 
     An archive is read only as far as needed to find a key (to its end if it is not sorted). Objects
@@ -37,12 +37,6 @@ class RandomAccessTableReader(Generic[T]):
         else:
             source = _Archive(specifier, holder)
         self._specifier, self._source = specifier, source
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the open files."""
@@ -167,7 +161,7 @@ class _Archive(Generic[T]):
             log.warning(f"{error} (ignored: {self._specifier.text} is permissive)")
 
 
-class MappedTableReader(Generic[T]):
+class MappedTableReader(Closeable, Generic[T]):
     """Reads a table by key through a map such as utt2spk, or directly if there is no map."""
 
     def __init__(self, rspecifier: str, holder: Holder[T], map_rspecifier: str = "") -> None:
@@ -181,12 +175,6 @@ class MappedTableReader(Generic[T]):
                 self._lookup = self._map.get
             self._table = stack.enter_context(RandomAccessTableReader(rspecifier, holder))
             self._stack = stack.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close both tables."""

@@ -147,7 +147,21 @@ def _read_key(reader: Reader) -> str:
     return key
 
 
-class SequentialTableReader(Generic[T]):
+class Closeable:
+    """Base class of context managers that are closed when the block ends."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the open files."""
+        raise NotImplementedError
+
+
+class SequentialTableReader(Closeable, Generic[T]):
     """Iterates over the (key, object) pairs of a table; a context manager.
 
     One object is in memory at a time. OptionError for a wrong rspecifier, DataError for unreadable
@@ -160,12 +174,6 @@ class SequentialTableReader(Generic[T]):
         self._holder = holder
         self._items: Iterator[tuple[str, T]] | None = None
         self._reader: Reader | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop reading."""

@@ -91,12 +91,6 @@ def _single_precision_dot(first: UpdatableComponent, second: UpdatableComponent)
     return total
 
 
-def dot_product(first: Nnet, second: Nnet) -> float:
-    """Inner product of all parameters of two networks."""
-    pairs = zip(_updatable(first), _updatable(second), strict=True)
-    return sum(a.dot_product(b) for a, b in pairs)
-
-
 def num_parameters(nnet: Nnet) -> int:
     """Number of trainable parameters."""
     return sum(component.num_parameters for component in _updatable(nnet))
@@ -116,12 +110,6 @@ def unvectorize(nnet: Nnet, values: NDArray[np.float32]) -> None:
     for component in _updatable(nnet):
         component.unvectorize(values[start : start + component.num_parameters])
         start += component.num_parameters
-
-
-def perturb_params(nnet: Nnet, stddev: float) -> None:
-    """Add Gaussian noise with standard deviation `stddev` to every parameter."""
-    for component in _updatable(nnet):
-        component.perturb_params(stddev)
 
 
 def format_per_component(nnet: Nnet, values: Sequence[float] | NDArray[np.floating]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,9 @@ class _Wrapper(Forwarding):
     def dim(self, nnet: NodeDims) -> int:
         return self.source.dim(nnet)
 
+    def renumber(self, old_to_new: Sequence[int]) -> Self:
+        return replace(self, source=self.source.renumber(old_to_new))
+
     def modulus(self) -> int:
         # Like Kaldi, only Offset asks its argument; ReplaceIndex(..., x, ...) ignores a modulus.
         return 1
@@ -131,9 +134,6 @@ class Offset(_Wrapper):
         x = f", {self.x}" if self.x != 0 else ""
         return f"Offset({self.source.text(node_names)}, {self.t}{x})"
 
-    def renumber(self, old_to_new: Sequence[int]) -> Offset:
-        return Offset(self.source.renumber(old_to_new), self.t, self.x)
-
 
 @dataclass(frozen=True)
 class Round(_Wrapper):
@@ -153,9 +153,6 @@ class Round(_Wrapper):
     def text(self, node_names: Sequence[str]) -> str:
         return f"Round({self.source.text(node_names)}, {self.multiple})"
 
-    def renumber(self, old_to_new: Sequence[int]) -> Round:
-        return Round(self.source.renumber(old_to_new), self.multiple)
-
 
 @dataclass(frozen=True)
 class ReplaceIndex(_Wrapper):
@@ -171,9 +168,6 @@ class ReplaceIndex(_Wrapper):
 
     def text(self, node_names: Sequence[str]) -> str:
         return f"ReplaceIndex({self.source.text(node_names)}, {self.variable}, {self.value})"
-
-    def renumber(self, old_to_new: Sequence[int]) -> ReplaceIndex:
-        return ReplaceIndex(self.source.renumber(old_to_new), self.variable, self.value)
 
 
 @dataclass(frozen=True)

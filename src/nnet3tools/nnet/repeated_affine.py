@@ -28,13 +28,6 @@ def _block_affine(repeated: RepeatedAffineComponent) -> BlockAffineComponent:
     tensor.copy(linear.reshape(count, rows * columns), block.reshape(1, rows * columns))
     biases = tensor.empty((count * rows,), like=bias)
     tensor.copy(biases.reshape(count, rows), bias.reshape(1, rows))
-    return BlockAffineComponent(
-        linear_params=linear,
-        bias_params=biases,
-        num_blocks=count,
-        learning_rate=repeated.learning_rate,
-        learning_rate_factor=repeated.learning_rate_factor,
-        max_change=repeated.max_change,
-        l2_regularize=repeated.l2_regularize,
-        is_gradient=repeated.is_gradient,
-    )
+    result = BlockAffineComponent(linear_params=linear, bias_params=biases, num_blocks=count)
+    result.copy_options(repeated)
+    return result

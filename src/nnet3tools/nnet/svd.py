@@ -136,9 +136,7 @@ def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, di
     for part_name, part in parts:
         if nnet.component_index(part_name) >= 0:
             raise DataError(f"the network has a component named '{part_name}' already")
-        for field in ("learning_rate", "learning_rate_factor", "max_change", "l2_regularize"):
-            setattr(part, field, getattr(affine, field))
-        part.is_gradient = affine.is_gradient
+        part.copy_options(affine)
         nnet.components.append(part)
         nnet.component_names.append(part_name)
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fst.file_header import ARC
 from nnet3tools.fst.fst import Fst
-from nnet3tools.fst.layout import ARC
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.library import load_files
 
@@ -104,7 +104,7 @@ class NativeSupervisor:
     def make(self, kind: Kind, data: bytes, jobs: Sequence[Job]) -> list[bytes | None]:
         """The compact acceptor that each job asks for of the FSTs in the data; None if it is left.
 
-        The bytes must have been walked over (`fst.acceptor_walk`). What is left is for the Python
+        The bytes must have been walked over (`fst.file_walks`). What is left is for the Python
         modules: it is empty or too big, or something is wrong with it.
         """
         wanted = np.array(jobs, np.int64).reshape(-1, len(Job._fields))

@@ -118,11 +118,8 @@ class PermuteComponent(Component):
         return None if fits else "column-map is not a permutation of 0, 1, 2..."
 
     @property
-    def input_dim(self) -> int:
-        return len(self.column_map)
-
-    @property
-    def output_dim(self) -> int:
+    def dim(self) -> int:
+        """Number of columns."""
         return len(self.column_map)
 
     @cached_property

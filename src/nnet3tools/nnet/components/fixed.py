@@ -87,12 +87,9 @@ class _FixedVector(Component):
     vector: Vector
 
     @property
-    def input_dim(self) -> int:
+    def dim(self) -> int:
+        """Number of columns."""
         return int(self.vector.shape[0])
-
-    @property
-    def output_dim(self) -> int:
-        return self.input_dim
 
     def init_from_config(self, line: ConfigLine) -> None:
         """Without a file, draw a random vector of the line's dim, as tests use it."""

@@ -61,23 +61,13 @@ class PerElementScaleComponent(UpdatableComponent):
     scales = Vector("<Params>", config="vector", key="scales")
     late_is_gradient = LATE_IS_GRADIENT
 
+    scales_min = property(lambda self: summed(_min(self.scales)))
+    scales_max = property(lambda self: summed(_max(self.scales)))
+
     @property
-    def input_dim(self) -> int:
+    def dim(self) -> int:
+        """Number of columns."""
         return int(self.scales.shape[0])
-
-    @property
-    def output_dim(self) -> int:
-        return self.input_dim
-
-    @property
-    def scales_min(self) -> float:
-        """The smallest scale."""
-        return summed(_min(self.scales))
-
-    @property
-    def scales_max(self) -> float:
-        """The largest scale."""
-        return summed(_max(self.scales))
 
     def init_from_config(self, line: ConfigLine) -> None:
         """Draw random scales of size dim, if no file is given."""

@@ -50,6 +50,8 @@ class PerElementOffsetComponent(UpdatableComponent):
     dim = Int("<Dim>", "dim", lambda c: c.block_dim, positive=True, optional=True)
     use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True, optional=True)
     preconditioner = Preconditioner(Side.ROWS, freezes=False, rank=20, update_period=4)
+    offsets_min = property(lambda self: summed(_min(self.offsets)))
+    offsets_max = property(lambda self: summed(_max(self.offsets)))
 
     @property
     def properties(self) -> Properties:
@@ -66,16 +68,6 @@ class PerElementOffsetComponent(UpdatableComponent):
     def block_dim(self) -> int:
         """Number of columns of a block."""
         return int(self.offsets.shape[0])
-
-    @property
-    def offsets_min(self) -> float:
-        """The smallest offset."""
-        return summed(_min(self.offsets))
-
-    @property
-    def offsets_max(self) -> float:
-        """The largest offset."""
-        return summed(_max(self.offsets))
 
     def init_from_config(self, line: ConfigLine) -> None:
         """Draw random offsets of size block-dim, if no file is given."""

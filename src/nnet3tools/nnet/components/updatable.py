@@ -46,6 +46,11 @@ class UpdatableComponent(Component):
 
     # -- training
 
+    def copy_options(self, other: UpdatableComponent) -> None:
+        """Take over the options that all updatable components have, such as the learning rate."""
+        for field in UpdatableComponent.FIELDS:
+            setattr(self, field.name, getattr(other, field.name))
+
     def set_as_gradient(self) -> None:
         """Prepare to accumulate a plain gradient: learning rate 1, no preconditioning."""
         self.learning_rate, self.is_gradient = 1.0, True

@@ -1,0 +1,142 @@
+"""Walks over FSTs in OpenFst's binary files, to find their end without NumPy."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from array import array
+from operator import le
+from typing import Any
+
+from nnet3tools.fst.file_numbers import (
+    HEADER,
+    MAGIC,
+    NOT_AN_ARC,
+    TRINARY,
+    VECTOR_STATE,
+    VERSION,
+    all_settled,
+)
+from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+
+_SIZE_OF_ARC = 16
+_EXPANDED = 1
+_FEW = 4
+"""Number of final states above which a set of all first elements of states pays off."""
+
+
+def _start_of(kind: bytes) -> bytes:
+    """The first bytes of a file of a kind with standard arcs."""
+    names = (kind, b"standard")
+    return struct.pack("<i", MAGIC) + b"".join(struct.pack("<i", len(n)) + n for n in names)
+
+
+_VECTOR, _ACCEPTOR = _start_of(b"vector"), _start_of(b"compact_acceptor")
+
+
+def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
+    """Pass a header; returns properties, number of states and number of arcs.
+
+    OtherFormError for symbol tables, padding and other kinds of files.
+    """
+    if sys.byteorder != "little":
+        raise OtherFormError
+    walk.word(start_of_file)
+    version, flags, properties, start, num_states, num_arcs = walk.unpack(HEADER)
+    if version != VERSION or flags or num_states < 0:
+        raise OtherFormError
+    if not (0 <= start < num_states or (start == -1 and not num_states)):
+        raise OtherFormError
+    return properties, num_states, num_arcs
+
+
+def walk_vector(walk: ByteWalk) -> None:
+    """Pass a vector FST with the checks of `read_binary_fst`; OtherFormError for symbol tables."""
+    _, num_states, _ = _walk_header(walk, _VECTOR)
+    finals: list[float] = []
+    arcs: list[bytes] = []
+    for _ in range(num_states):
+        final, count = walk.unpack(VECTOR_STATE)
+        if count < 0:
+            raise OtherFormError
+        begin = walk.at
+        walk.skip(_SIZE_OF_ARC * count)
+        finals.append(final)
+        arcs.append(bytes(walk.data[begin : walk.at]))
+    _check_vector(finals, b"".join(arcs), num_states)
+
+
+def _check_vector(finals: list[float], arcs: bytes, num_states: int) -> None:
+    """Raise OtherFormError unless labels, next states and weights are valid."""
+    if math.isnan(sum(finals)) or min(finals, default=0.0) == -math.inf:
+        raise OtherFormError
+    if not arcs:
+        return
+    numbers, weights = array("i", arcs), array("f", arcs)[2::4]
+    targets = numbers[3::4]
+    if min(min(numbers[0::4]), min(numbers[1::4]), min(targets)) < 0 or max(targets) >= num_states:
+        raise OtherFormError
+    if math.isnan(sum(weights)) or min(weights) == -math.inf:
+        raise OtherFormError
+
+
+def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
+    """Pass an acceptor, with the checks of `read_compact_acceptor` and of the range of labels.
+
+    OtherFormError for forms that our writer does not produce: symbol tables, padding, unknown
+    properties.
+    """
+    properties, num_states, num_arcs = _walk_header(walk, _ACCEPTOR)
+    if properties & ~TRINARY != _EXPANDED or not all_settled(properties):
+        raise OtherFormError
+    ends = _array(walk, "I", num_states + 1)
+    if ends[0] or not all(map(le, ends, ends[1:])):
+        raise OtherFormError
+    num_final = 0
+    if ends[-1]:
+        begin = walk.at
+        ints = _array(walk, "i", 3 * ends[-1])
+        walk.at = begin
+        weights = _array(walk, "f", 3 * ends[-1])[1::3]
+        num_final = _check_acceptor(ints[::3], weights, ints[2::3], ends, label_dim)
+    if num_arcs != ends[-1] - num_final:
+        raise OtherFormError
+
+
+def _array(walk: ByteWalk, kind: str, count: int) -> array[Any]:
+    """Pass `count` numbers of four bytes and return them."""
+    end = walk.at + 4 * count
+    walk.need(4 * count)
+    values = array(kind, bytes(walk.data[walk.at : end]))
+    walk.at = end
+    return values
+
+
+def _check_acceptor(
+    labels: array[int],
+    weights: array[float],
+    targets: array[int],
+    ends: array[int],
+    label_dim: int,
+) -> int:
+    """Check the elements; returns the number of final weights.
+
+    OtherFormError unless each element is a valid arc, or a final weight at the start of a state.
+    """
+    num_final = labels.count(NOT_AN_ARC)
+    if min(labels) < NOT_AN_ARC or max(labels) > label_dim:
+        raise OtherFormError
+    if min(targets) < NOT_AN_ARC or max(targets) >= len(ends) - 1:
+        raise OtherFormError
+    if targets.count(NOT_AN_ARC) != num_final:
+        raise OtherFormError
+    if not math.isfinite(sum(weights)):
+        raise OtherFormError
+    starts = ends if num_final <= _FEW else set(ends)
+    place = -1
+    for _ in range(num_final):
+        place = labels.index(NOT_AN_ARC, place + 1)
+        if targets[place] != NOT_AN_ARC or place not in starts:
+            raise OtherFormError
+    return num_final
