@@ -17,7 +17,7 @@ from nnet3tools.nnet.nnet import Nnet
 
 @dataclass
 class AmNnet:
-    """Kaldi's TransitionModel and AmNnetSimple.
+    """An acoustic model as in Kaldi's final.mdl: transition model, network, contexts and priors.
 
     The contexts are those stored in the file, or computed by the caller with graph/context.py.
     (Kaldi recomputes them after each change of the network.) `priors` may be empty.
@@ -31,7 +31,7 @@ class AmNnet:
 
     @classmethod
     def read(cls, reader: Reader) -> AmNnet:
-        """Read a model in Kaldi's format; DataError unless its network `is_simple`."""
+        """Read a model in Kaldi's format; DataError if its network is not an acoustic model's."""
         transition_model = TransitionModel.read(reader)
         nnet = Nnet.read(reader)
         reader.expect_token("<LeftContext>")
@@ -66,7 +66,7 @@ class AmNnet:
             self.write(writer)
 
     def check_simple(self, name: str) -> None:
-        """Raise DataError unless the network has an acoustic model's inputs and outputs."""
+        """Raise DataError, with the file's `name`, unless the nodes are an acoustic model's."""
         if not self.nnet.is_simple():
             raise DataError(
                 f"{name}: the network of an acoustic model must have a node 'output', and input "
@@ -93,7 +93,7 @@ class AmNnet:
         self.priors = priors
 
     def info(self) -> str:
-        """The text that nnet3-am-info prints before the information about the network."""
+        """The text that nnet3-am-info prints before the network: contexts, pdfs and priors."""
         lines = [
             f"input-dim: {self.nnet.input_dim('input')}",
             f"ivector-dim: {self.nnet.input_dim('ivector')}",

@@ -122,7 +122,7 @@ def format_per_component(nnet: Nnet, values: Sequence[float] | NDArray[np.floati
 
 
 def zero_stats(nnet: Nnet) -> None:
-    """Reset the statistics of all components."""
+    """Set the statistics that components keep about training data to zero."""
     for component in nnet.components:
         component.zero_stats()
 
@@ -146,7 +146,7 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
 
 
 def check_natural_gradient(nnet: Nnet) -> None:
-    """Raise DivergedError, naming the component, if natural gradient met NaN or infinity."""
+    """Raise DivergedError, naming the component, if natural gradient has met NaN or infinity."""
     for name, component in nnet.updatable_components():
         for preconditioner, _ in component.preconditioners():
             try:
@@ -156,7 +156,7 @@ def check_natural_gradient(nnet: Nnet) -> None:
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Make batch norm use its stored statistics (`test_mode`) or each minibatch's own."""
+    """Make batch norm use stored statistics (`test_mode` true) or each minibatch's (false)."""
     for component in nnet.components:
         if isinstance(component, BatchStatisticsComponent):
             component.set_test_mode(test_mode)
@@ -171,7 +171,7 @@ def scale_batchnorm_stats(nnet: Nnet, scale: float) -> None:
 
 
 def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Stop (`test_mode`) or resume the random choices of dropout components."""
+    """Stop (`test_mode` true) or resume (false) the random choices of dropout components."""
     for component in nnet.components:
         if isinstance(component, RandomComponent):
             component.test_mode = test_mode

@@ -33,7 +33,7 @@ _multiply = tensor.element("_1 = _1 * _2")
 
 @dataclass(frozen=True)
 class CollapseOptions:
-    """The pairs of components to collapse, with Kaldi's defaults."""
+    """Which kinds of neighbouring components `collapse_model` merges; Kaldi's defaults."""
 
     collapse_dropout: bool = False
     collapse_batchnorm: bool = False
@@ -49,7 +49,7 @@ def prepare_for_test(nnet: Nnet) -> None:
 
 
 def collapse_model(nnet: Nnet, options: CollapseOptions | None = None) -> None:
-    """Collapse all possible pairs, then remove unused nodes and components.
+    """Merge pairs of successive components where possible, then remove unused nodes and components.
 
     Batch norm must be in test mode to be collapsed.
     """
@@ -69,7 +69,7 @@ def collapse_model(nnet: Nnet, options: CollapseOptions | None = None) -> None:
 
 
 def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
-    """Merge the component that is the input of node n into the node's component, if possible."""
+    """Merge component node n with the component node before it; returns whether it did."""
     node = nnet.nodes[n]
     if not isinstance(node, ComponentNode):
         return False
@@ -88,7 +88,8 @@ def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
 
 
 def _only_source(descriptor: Descriptor) -> int:
-    """The node whose output, at one or several times, is the descriptor's only content; else -1.
+    """Number of the only node that a descriptor reads, at one or several times; -1 if none or
+    several.
 
     A Scale() of the node also gives -1. (Kaldi ignores the Scale and then scales a bias wrongly.)
     """
@@ -104,7 +105,7 @@ def _only_source(descriptor: Descriptor) -> int:
 
 
 def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor) -> Descriptor:
-    """The descriptor with the expression `by` substituted for a node.
+    """The descriptor with the number `node` replaced by the expression `by`.
 
     The substitution is made in text, because the parser brings the result into normal form.
     """
@@ -115,7 +116,7 @@ def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor)
 
 
 def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> int:
-    """Index of a component (existing or new) that does the work of both in turn; -1 if none can."""
+    """Number of a component, perhaps new, that computes second(first(x)); -1 if impossible."""
     a, b = nnet.components[first], nnet.components[second]
     name_a, name_b = nnet.component_names[first], nnet.component_names[second]
     combined: Component | None = None
@@ -145,7 +146,7 @@ def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> i
 
 
 def _dropout_scale(component: Component) -> float | None:
-    """The factor by which dropout scales on average; None for other components."""
+    """The factor by which a dropout component scales on average; None for other components."""
     return component.average_scale if isinstance(component, DropoutBase) else None
 
 
@@ -159,7 +160,7 @@ def _scaled(component: Component, scale: float) -> Component | None:
 
 
 def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Component | None:
-    """Merge batch norm (x -> scale * x + offset) into the affine or linear component after."""
+    """A component equal to test-mode batch norm, then `component`; None unless that is affine."""
     if batchnorm.test_scale is None or batchnorm.test_offset is None:
         raise DataError("batch norm must be in test mode to be collapsed")
     result: AffineComponent | TdnnComponent
@@ -182,7 +183,7 @@ def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Com
 
 
 def _affine_of_affine(first: Component, second: Component) -> Component | None:
-    """Merge an affine component, applied to one or several blocks of input, into the next one."""
+    """An affine component equal to `first` (on each block of its input), then `second`; or None."""
     if not isinstance(second, AffineComponent):
         return None
     if not isinstance(first, AffineComponent | FixedAffineComponent):
@@ -202,7 +203,7 @@ def _affine_of_affine(first: Component, second: Component) -> Component | None:
 
 
 def _scale_of_affine(first: Component, second: Component) -> Component | None:
-    """Merge a fixed scale into the affine component before it."""
+    """An affine component equal to affine `first`, then fixed scale `second`; None for others."""
     if not isinstance(first, AffineComponent) or not isinstance(second, FixedScaleComponent):
         return None
     if first.output_dim != second.input_dim:
@@ -221,5 +222,5 @@ def _tiled(vector: Array, size: int) -> Array:
 
 
 def _add_product(bias: Array, linear: Array, vector: Array) -> None:
-    """Add linear @ vector to a bias."""
+    """Add the product linear @ vector to `bias`, in place."""
     tensor.prod(bias.reshape(-1, 1), linear, vector.reshape(-1, 1), beta=1.0)

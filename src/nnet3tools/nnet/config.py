@@ -89,7 +89,7 @@ class ConfigLine:
     def of(
         cls, first_token: str, values: dict[str, str], text: str, file: str, line_number: int
     ) -> ConfigLine:
-        """A line that a grammar has read."""
+        """Make a line from values that a grammar has parsed; `text` and position are for errors."""
         line = cls.__new__(cls)
         line.text, line.file, line.line_number = text, file, line_number
         line.first_token, line._values, line._used = first_token, values, set()
@@ -139,7 +139,7 @@ class ConfigLine:
         return ConfigError(message, self.file, self.line_number, self.text)
 
     def _take(self, key: str, default: Any) -> str | None:
-        """The text of a value, marked as read; None if the key is absent and has a default."""
+        """The text of a key's value, marked as read; None if absent and there is a default."""
         if key in self._values:
             self._used.add(key)
             return self._values[key]
@@ -199,7 +199,7 @@ class ConfigLine:
         return " ".join(f"{key}={self._values[key]}" for key in self.unused_keys())
 
     def check_all_used(self) -> None:
-        """Raise ConfigError if a key was not read, because it is unknown then."""
+        """Raise ConfigError if a key was not read, because such a key is unknown."""
         if self.has_unused():
             raise self.error(f"unknown or unused values '{self.unused_values()}'")
 

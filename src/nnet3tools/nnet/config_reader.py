@@ -29,7 +29,7 @@ LINE_KINDS = ("component", "component-node", "input-node", "output-node", "dim-r
 
 
 def read_config(nnet: Network, lines: Sequence[ConfigLine]) -> None:
-    """Add config lines to a network. If a line is wrong, ConfigError, and nothing changes."""
+    """Add config lines to a network; ConfigError, without any change, for a wrong line."""
     existing = [ConfigLine(text) for text in nnet.config_lines()]
     result = Network()
     result.components, result.component_names = list(nnet.components), list(nnet.component_names)
@@ -56,7 +56,7 @@ def _name(line: ConfigLine) -> str:
 def _collect_lines(
     existing: Sequence[ConfigLine], lines: Sequence[ConfigLine]
 ) -> dict[str, ConfigLine]:
-    """The last line of each node, in the order in which nodes are numbered."""
+    """The last config line of each node name, in the order in which nodes are numbered."""
     line_of_node = {_name(line): line for line in existing}
     seen: dict[tuple[bool, str], ConfigLine] = {}
     for line in lines:
@@ -77,7 +77,7 @@ def _collect_lines(
 
 
 def _add_component(nnet: Network, line: ConfigLine, numbers: dict[str, int]) -> None:
-    """Make the component of a line; it replaces a component of the same name at its index."""
+    """Make the component of a line; it replaces a component of the same name at its number."""
     name = line.get_string("name")
     component = make_component(line)
     line.check_all_used()
@@ -100,7 +100,7 @@ def make_component(line: ConfigLine) -> Component:
 
 
 def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """First pass: add all nodes with their names and kinds, without descriptors."""
+    """First pass: add nodes with names and kinds, so that descriptors can refer to them."""
     taken = set(nnet.node_names)
     for name, line in line_of_node.items():
         nodes: list[tuple[str, Node]]
@@ -126,7 +126,7 @@ def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
 
 
 def _build_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """Second pass: fill in descriptors, components and sources of nodes."""
+    """Second pass: fill in the descriptors, components and sources of the numbered nodes."""
     numbers = {
         name: n
         for n, (name, node) in enumerate(zip(nnet.node_names, nnet.nodes, strict=True))
@@ -171,7 +171,7 @@ def _parse_descriptor(line: ConfigLine, numbers: dict[str, int]) -> Descriptor:
 
 
 def _objective(line: ConfigLine) -> tuple[str, str]:
-    """The objective's kind, and its formula for objective=expression (else "")."""
+    """The value of objective=..., and the formula for objective=expression (else "")."""
     objective = line.get_string("objective", "linear")
     if objective == "expression":
         return objective, " ".join(line.get_string("expression").split())
@@ -181,7 +181,7 @@ def _objective(line: ConfigLine) -> tuple[str, str]:
 
 
 def _check_network(nnet: Network, lines: dict[str, ConfigLine]) -> None:
-    """Check dimensions and structure; ConfigError with the line of the wrong node."""
+    """Raise ConfigError, with the line of the node, for wrong dimensions or structure."""
 
     def error(name: str, message: str) -> ConfigError:
         return lines[name].error(f"node '{name}': {message}")
@@ -203,7 +203,7 @@ def _check_network(nnet: Network, lines: dict[str, ConfigLine]) -> None:
 
 
 def _check_node(nnet: Network, n: int) -> None:
-    """Check the dimensions of a node; ConfigError without its name."""
+    """Raise ConfigError, without the node's name, if the dimensions of node n are wrong."""
     match nnet.nodes[n]:
         case ComponentNode(component_index):
             found, expected = nnet.dim(n - 1), nnet.components[component_index].input_dim

@@ -19,24 +19,24 @@ _times = tensor.element("_1 *= _2")
 
 
 def derivative_scale() -> Any:
-    """The scale as a number on the device for formulas (a Number); None stands for 1."""
+    """The factor that derivatives have inside `scaled_derivatives` (a Number); None outside."""
     return _scales[-1]
 
 
 def as_derivative(number: float) -> Any:
-    """A number to compare with derivatives or add to them, multiplied by the scale."""
+    """`number` times the present derivative scale, to compare with or add to derivatives."""
     return number if _scales[-1] is None else _scales[-1] * number
 
 
 def scale_as_derivative(array: Array) -> None:
-    """Multiply an array that will be added to derivatives by the scale."""
+    """Multiply an array, in place, by the present derivative scale, to add it to derivatives."""
     if _scales[-1] is not None:
         _times(array, _scales[-1])
 
 
 @contextmanager
 def scaled_derivatives(scale: Any) -> Iterator[None]:
-    """Context manager within which derivatives are scaled by `scale`."""
+    """Context manager: code inside treats derivatives as multiplied by the factor `scale`."""
     _scales.append(scale)
     try:
         yield

@@ -33,24 +33,24 @@ from nnet3tools.nnet.indexes import BoolArray
 
 
 class SumDescriptor:
-    """A part of a descriptor: a sum of leaves, some of which may be optional."""
+    """A part of a descriptor: an expression over leaves, some of which may be optional."""
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The forwarding expressions in the part, in Kaldi's order."""
+        """The forwarding expressions in the part, each of one node, in Kaldi's order."""
         return ()
 
     @property
     def constant(self) -> float | None:
-        """Sum of the Const() expressions in the value; None if it may differ between rows."""
+        """The constant that Const() expressions add to each row; None if rows may differ in it."""
         return 0.0
 
     def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
-        """The constant in each row's value; `used`: the rows that use each leaf (see `combine`)."""
+        """The constant in each row's value, (num_rows,); `used` has the rows that use each leaf."""
         return np.full(num_rows, self.constant, np.float32)
 
     def dim(self, nnet: NodeDims) -> int:
-        """Number of columns of the value; ConfigError if terms disagree."""
+        """Number of columns of the part; ConfigError if its terms disagree."""
         raise NotImplementedError
 
     def modulus(self) -> int:
@@ -58,11 +58,11 @@ class SumDescriptor:
         raise NotImplementedError
 
     def text(self, node_names: Sequence[str]) -> str:
-        """The expression as Kaldi prints it."""
+        """The part as Kaldi prints it, with names for node numbers."""
         raise NotImplementedError
 
     def renumber(self, old_to_new: Sequence[int]) -> SumDescriptor:
-        """The expression with node n replaced by `old_to_new[n]`."""
+        """A copy of the part with node number n replaced by `old_to_new[n]`."""
         raise NotImplementedError
 
     def combine(
@@ -70,25 +70,25 @@ class SumDescriptor:
     ) -> tuple[BoolArray, list[BoolArray]]:
         """Which rows can be computed, and for each leaf, which rows use it.
 
-        `available` says for each leaf which of its rows exist. Failover uses the second argument
+        `available` has for each leaf which of its rows exist. Failover uses the second argument
         only if the first is not computable. A row that is not computable uses no leaf.
         """
         raise NotImplementedError
 
     def required_nodes(self) -> set[int]:
-        """Nodes whose value at the same Index is needed for every row."""
+        """Nodes that each row of the part needs at the same Index."""
         return set()
 
 
 @dataclass(frozen=True)
 class Leaf(SumDescriptor):
-    """A part that is a single forwarding expression."""
+    """A part of a descriptor that reads one node through a forwarding expression."""
 
     source: Forwarding
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The forwarding expression."""
+        """The only forwarding expression."""
         return (self.source,)
 
     def dim(self, nnet: NodeDims) -> int:
@@ -121,7 +121,7 @@ class Const(SumDescriptor):
 
     @property
     def constant(self) -> float | None:
-        """The constant."""
+        """The value of the constant."""
         return self.value
 
     def dim(self, nnet: NodeDims) -> int:
@@ -150,12 +150,12 @@ class IfDefined(SumDescriptor):
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The leaves of the argument."""
+        """The forwarding expressions in the argument."""
         return self.source.leaves
 
     @property
     def constant(self) -> float | None:
-        """The argument's constant; None if it is not zero and only computable rows have it."""
+        """The argument's constant; None if rows whose argument is missing lack it."""
         constant = self.source.constant
         return constant if constant == 0.0 or not self.source.leaves else None
 
@@ -184,19 +184,19 @@ class IfDefined(SumDescriptor):
 
 @dataclass(frozen=True)
 class Joined(SumDescriptor):
-    """Sum(a, Sum(b, ...)), or Failover(a, Failover(b, ...)): the first computable term."""
+    """Sum(a, Sum(b, ...)), or Failover(a, Failover(b, ...)): a's row if computable, else b's."""
 
     operator: str
     terms: tuple[SumDescriptor, ...]
 
     @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The leaves of all terms."""
+        """The forwarding expressions of all terms, in order."""
         return tuple(leaf for term in self.terms for leaf in term.leaves)
 
     @property
     def constant(self) -> float | None:
-        """A Sum's sum of Const() expressions, or the number on which a Failover's terms agree."""
+        """The sum of a Sum's constants, or the constant common to a Failover's terms; or None."""
         constants = [term.constant for term in self.terms]
         total = constants[-1]
         for constant in reversed(constants[:-1]):
@@ -222,7 +222,7 @@ class Joined(SumDescriptor):
     def _split_by_term(
         self, of_leaves: list[BoolArray]
     ) -> list[tuple[SumDescriptor, list[BoolArray]]]:
-        """Each term with its part of `of_leaves`, a list with an entry for each leaf."""
+        """Pair each term with its part of `of_leaves`, which has one entry for each leaf."""
         shares, start = [], 0
         for term in self.terms:
             end = start + len(term.leaves)
@@ -271,13 +271,13 @@ class Joined(SumDescriptor):
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The input of a component node or output node: parts side by side in columns."""
+    """The input of a component node or output node: parts appended column-wise."""
 
     parts: tuple[SumDescriptor, ...]
 
     @classmethod
     def parse(cls, text: str, node_numbers: dict[str, int]) -> Descriptor:
-        """Parse text in the general grammar; `node_numbers` are the nodes that it may name.
+        """Parse text in the general grammar; `node_numbers` maps the allowed node names to numbers.
 
         ConfigError gives the column, and the most similar name for an unknown name.
         """
@@ -292,7 +292,7 @@ class Descriptor:
         return sum(part.dim(nnet) for part in self.parts)
 
     def modulus(self) -> int:
-        """Least common multiple of the parts' moduli."""
+        """The period in t with which the descriptor's structure repeats."""
         return math.lcm(*(part.modulus() for part in self.parts))
 
     def text(self, node_names: Sequence[str]) -> str:
@@ -305,16 +305,16 @@ class Descriptor:
         return [n for part in self.parts for leaf in part.leaves for n, _ in leaf.node_scales()]
 
     def required_nodes(self) -> set[int]:
-        """Nodes whose value at the same Index is needed for every row."""
+        """Nodes that each row of the descriptor needs at the same Index."""
         return set().union(*(part.required_nodes() for part in self.parts))
 
     def renumber(self, old_to_new: Sequence[int]) -> Descriptor:
-        """The descriptor with node n replaced by `old_to_new[n]`."""
+        """A copy of the descriptor with node number n replaced by `old_to_new[n]`."""
         return Descriptor(tuple(part.renumber(old_to_new) for part in self.parts))
 
 
 def _to_sum(expression: Expression, node_numbers: dict[str, int]) -> SumDescriptor:
-    """Build the Sum level from an expression in normal form."""
+    """Convert an expression in normal form to a part of a descriptor."""
     if expression.operator in ("Sum", "Failover"):
         terms = tuple(_to_sum(child, node_numbers) for child in expression.children)
         return Joined(expression.operator, terms)
@@ -326,7 +326,7 @@ def _to_sum(expression: Expression, node_numbers: dict[str, int]) -> SumDescript
 
 
 def _to_forwarding(expression: Expression, node_numbers: dict[str, int]) -> Forwarding:
-    """Build the forwarding level from an expression in normal form."""
+    """Convert an expression in normal form, without sums, to a Forwarding."""
     if expression.operator in ("", "Scale"):
         leaf = expression.children[0] if expression.children else expression
         node = node_numbers.get(leaf.name)

@@ -24,7 +24,7 @@ _MAX_SWITCHED = 1000
 
 
 def _append_terms(expression: Expression) -> list[Expression]:
-    """Move Append to the top: the terms of one Append that equals the expression."""
+    """The terms of an Append that equals the expression; [expression] if it has no Append."""
     if not expression.children:
         return [expression]
     columns = [_append_terms(child) for child in expression.children]
@@ -42,13 +42,13 @@ def _append_terms(expression: Expression) -> list[Expression]:
 
 
 def _push_inside(outer: Expression, inner: Expression) -> Expression:
-    """Move a one-argument operator `outer` into each argument of `inner`."""
+    """Apply the one-argument operator of `outer` to each argument of `inner` instead."""
     pushed = tuple(_simplify_top(replace(outer, children=(c,))) for c in inner.children)
     return replace(inner, children=pushed)
 
 
 def _joined(operator: str, terms: Iterable[Expression], position: int) -> Expression:
-    """Sum or Failover of terms: a single term is itself; (a, (b, c)) becomes (a, b, c)."""
+    """Make a Sum or Failover of `terms`, flattening a last term of the same operator."""
     *first, last = terms
     ends = last.children if last.operator == operator else (last,)
     if not first:
@@ -67,7 +67,7 @@ def _simplify_scale(expression: Expression) -> Expression:
 
 
 def _simplify_forwarding(expression: Expression) -> Expression:
-    """Move Offset, Switch, Round or ReplaceIndex below Sum, Failover and IfDefined."""
+    """Rewrite with Offset, Switch, Round or ReplaceIndex below Sum, Failover and IfDefined."""
     child = expression.children[0]
     if expression.operator == "Offset":
         t, x = (*expression.numbers, 0)[:2]
@@ -137,7 +137,7 @@ def _too_many_terms(expression: Expression) -> TextError:
 
 
 def _split_first(operator: str, expression: Expression) -> tuple[Expression, Expression]:
-    """First argument, and rest, of a Sum or Failover that equals the expression."""
+    """First argument and rest of an equal Sum or Failover; x is 0.5 x + 0.5 x, or x else x."""
     if expression.operator == operator:
         first, *rest = expression.children
         return first, _joined(operator, rest, expression.position)
@@ -149,7 +149,7 @@ def _split_first(operator: str, expression: Expression) -> tuple[Expression, Exp
 
 
 def _simplify_top(expression: Expression) -> Expression:
-    """Bring an expression whose arguments are in normal form into normal form."""
+    """Bring an expression whose arguments are in normal form into normal form as a whole."""
     if expression.operator in ("Sum", "Failover"):
         return _joined(expression.operator, expression.children, expression.position)
     if expression.operator == "Scale":
@@ -170,7 +170,7 @@ def _depth(expression: Expression) -> int:
 
 
 def normalize(expression: Expression) -> list[Expression]:
-    """The parts of the top-level Append in normal form; ConfigError if there is no normal form."""
+    """The terms of the top-level Append in normal form; ConfigError if there is no such form."""
     parts = [_simplify(term) for term in _append_terms(expression)]
     if max(map(_depth, parts)) >= MAX_DEPTH:  # Append takes one level
         raise expression.error(f"the normal form is nested more than {MAX_DEPTH} levels deep")

@@ -33,7 +33,7 @@ _TOKEN = re.compile(r"[(),]|[^\s(),]+|[^\S \t\r\n]")
 
 @dataclass
 class _Level:
-    """An operator whose arguments are being read."""
+    """An operator in the text whose arguments are being read."""
 
     name: str
     signature: Signature
@@ -46,7 +46,7 @@ class _Level:
 
     @property
     def next_argument(self) -> Argument | None:
-        """The kind of the next argument; None if there is none."""
+        """The kind of the operator's next argument; None if it takes no more."""
         return self.signature.at(len(self.arguments))
 
 
@@ -101,7 +101,7 @@ class _Parser:
         return TextError(message, self._text, self._at, "descriptor")
 
     def parse(self) -> Expression:
-        """Parse the whole text."""
+        """Parse the whole text to an Expression; TextError if it is malformed."""
         while True:
             value, depth = self._argument()
             while value is not None:
@@ -112,7 +112,7 @@ class _Parser:
                 value, depth = self._add_argument(value, depth)
 
     def _argument(self) -> tuple[Any, int]:
-        """The value of the next argument; None for an operator, for which it opens a level."""
+        """Read an argument: (value, depth). An operator starts a level, with value None."""
         kind = self._levels[-1].next_argument if self._levels else Argument.EXPRESSION
         assert kind is not None
         word, position = self._token, self._at
@@ -141,7 +141,7 @@ class _Parser:
         self._levels.append(_Level(name, OPERATORS[name], position))
 
     def _add_argument(self, value: Any, depth: int) -> tuple[Any, int]:
-        """Add an argument to its operator; if the operator ends, its value and depth, else None."""
+        """Add an argument to the innermost operator; if it is complete, return it and its depth."""
         level = self._levels[-1]
         level.arguments.append(value)
         level.depth_before, level.depth = level.depth, max(level.depth, depth)

@@ -33,7 +33,7 @@ def move_nnet(nnet: Nnet, like: Any = None) -> None:
 
 
 def _too_large(nnet: Nnet, error: MemoryError) -> UserError:
-    """A UserError for a network that does not fit into the memory of a device."""
+    """Make the UserError for a network that does not fit into the memory of a device."""
     sizes: dict[int, int] = {}
 
     def note(array: Any) -> Any:

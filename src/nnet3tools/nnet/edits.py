@@ -33,7 +33,7 @@ _commands: dict[str, Command] = {}
 
 
 def edit_network(nnet: Nnet, text: str, file: str = "") -> None:
-    """Apply the commands in the lines of `text` in order; ConfigError for a wrong line."""
+    """Apply edit commands, one in each line of `text`, in order; ConfigError for a wrong line."""
     from nnet3tools.grammars.lines import read_edit
 
     for number, line_text in enumerate(text.split("\n"), start=1):
@@ -60,7 +60,7 @@ def _obey(nnet: Nnet, line: ConfigLine) -> None:
 
 
 def _command(name: str) -> Callable[[Command], Command]:
-    """Register a command; a key of its line that the function does not read is an error."""
+    """Decorator: register an edit command's function; keys that it does not read are errors."""
 
     def decorate(function: Command) -> Command:
         def checked(nnet: Nnet, line: ConfigLine) -> None:
@@ -74,7 +74,7 @@ def _command(name: str) -> Callable[[Command], Command]:
 
 
 def _matching(nnet: Nnet, line: ConfigLine, kind: type[C]) -> list[C]:
-    """Components of type `kind` whose names match the line's pattern name=... (default: all)."""
+    """Components of type `kind` whose names match the line's name=<pattern> (default: all)."""
     pattern = line.get_string("name", "*")
     return [
         component
@@ -114,7 +114,7 @@ def _remove_orphans(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("set-learning-rate")
 def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
-    """Set rates. Keys: [name=<pattern>] learning-rate=<rate before components' factors>."""
+    """Set learning rates. Keys: [name=<pattern>] learning-rate=<rate before factors>."""
     components = _matching(nnet, line, UpdatableComponent)
     rate = line.get_float("learning-rate")
     for component in components:
@@ -124,7 +124,7 @@ def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("set-learning-rate-factor")
 def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
-    """Set factors, not rates. Keys: [name=<pattern>] learning-rate-factor=<factor>."""
+    """Set learning-rate factors. Keys: [name=<pattern>] learning-rate-factor=<factor>."""
     components = _matching(nnet, line, UpdatableComponent)
     factor = line.get_float("learning-rate-factor")
     for component in components:
@@ -134,7 +134,7 @@ def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("rename-node")
 def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
-    """Rename a node everywhere. Keys: old-name=<name> new-name=<name>."""
+    """Rename a node and all uses of it. Keys: old-name=<name> new-name=<name>."""
     old, new = line.get_string("old-name"), line.get_string("new-name")
     node = nnet.node_index(old)
     if node < 0 or nnet.is_component_input(node):
@@ -150,7 +150,7 @@ def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("remove-output-nodes")
 def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
-    """Remove outputs, but not all. Keys: name=<pattern>."""
+    """Remove matching output nodes; one must remain. Keys: name=<pattern>."""
     pattern = line.get_string("name")
     outputs = nnet.output_nodes()
     removed = [n for n in outputs if name_matches_pattern(nnet.node_names[n], pattern)]
@@ -162,7 +162,7 @@ def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("set-dropout-proportion")
 def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
-    """Set dropout components' proportion. Keys: [name=<pattern>] proportion=<p>."""
+    """Set the dropout proportion of components. Keys: [name=<pattern>] proportion=<p>."""
     components = _matching(nnet, line, Component)
     proportion = line.get_float("proportion")
     if not 0.0 <= proportion <= 1.0:
@@ -173,7 +173,7 @@ def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("apply-svd")
 def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
-    """Split by SVD: name=<pattern>, bottleneck-dim or energy-threshold, [shrinkage-threshold]."""
+    """Split by SVD. Keys: name=<pattern> bottleneck-dim= energy-threshold= shrinkage-threshold="""
     pattern = line.get_string("name")
     bottleneck_dim = line.get_int("bottleneck-dim", -1)
     energy_threshold = line.get_float("energy-threshold", -1.0)

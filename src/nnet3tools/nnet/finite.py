@@ -11,7 +11,7 @@ from nnet3tools.nnet.network import Network
 
 
 def components_not_finite(nnet: Network) -> list[str]:
-    """The names of the components with NaN or infinity."""
+    """The names of the components that contain NaN or infinity."""
     return [
         name
         for name, component in zip(nnet.component_names, nnet.components, strict=True)
@@ -20,13 +20,13 @@ def components_not_finite(nnet: Network) -> list[str]:
 
 
 def check_nnet_finite(nnet: Network, name: str) -> None:
-    """Raise DataError, with the model's name, if a network has NaN or infinity."""
+    """Raise DataError, with the model's `name`, if a network contains NaN or infinity."""
     if bad := components_not_finite(nnet):
         raise DataError(f"{name}: {quoted(bad)} of the model: NaN or infinity among its numbers")
 
 
 def quoted(names: list[str]) -> str:
-    """List up to three names of components for a message."""
+    """The first three names in quotes, as text for a message."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     noun = "component" if len(names) == 1 else "components"
     return f"{noun} {', '.join(map(repr, names[:3]))}{more}"

@@ -23,14 +23,14 @@ class NodeDims(Protocol):
 
 
 class Forwarding:
-    """An expression that maps each requested Index to one (node, Index)."""
+    """A descriptor's expression that maps each requested Index to one node and its Index."""
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
-        """Map N Indexes (N, 3) to nodes (N,) and Indexes (N, 3)."""
+        """Map N Indexes (N, 3) to the nodes (N,) and Indexes (N, 3) whose values they take."""
         raise NotImplementedError
 
     def node_scales(self) -> list[tuple[int, float]]:
-        """Node and scale for each node name in the expression, in order."""
+        """Number and scale of each node that the expression names, in order."""
         raise NotImplementedError
 
     def row_scales(self, indexes: IndexArray) -> NDArray[np.float64]:
@@ -38,7 +38,7 @@ class Forwarding:
         raise NotImplementedError
 
     def dim(self, nnet: NodeDims) -> int:
-        """Number of columns of the value."""
+        """Number of columns of the expression's value."""
         raise NotImplementedError
 
     def modulus(self) -> int:
@@ -50,13 +50,13 @@ class Forwarding:
         raise NotImplementedError
 
     def renumber(self, old_to_new: Sequence[int]) -> Forwarding:
-        """The expression with node n replaced by `old_to_new[n]`."""
+        """A copy of the expression with node number n replaced by `old_to_new[n]`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class NodeTerm(Forwarding):
-    """A node's name, or Scale(factor, name)."""
+    """The expression `name` or Scale(factor, name): the value of a node, possibly scaled."""
 
     node: int
     factor: float = 1.0
@@ -86,12 +86,12 @@ class NodeTerm(Forwarding):
 
 @dataclass(frozen=True)
 class _Wrapper(Forwarding):
-    """Base class of expressions with one argument, which only change the Index."""
+    """Base class of descriptor expressions with one argument, which only change the Index."""
 
     source: Forwarding
 
     def moved(self, indexes: IndexArray) -> IndexArray:
-        """The Indexes that are requested from the argument."""
+        """The Indexes that are requested from the argument, one for each requested Index."""
         raise NotImplementedError
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
@@ -122,7 +122,7 @@ class Offset(_Wrapper):
     x: int = 0
 
     def moved(self, indexes: IndexArray) -> IndexArray:
-        """Add the offset; an Index without a time stays without a time."""
+        """The Indexes with the offset added to t and x; an Index without a time keeps none."""
         moved = indexes + np.array([0, self.t, self.x], np.int32)
         moved[indexes[:, 1] == NO_TIME, 1] = NO_TIME
         return moved
@@ -137,7 +137,7 @@ class Offset(_Wrapper):
 
 @dataclass(frozen=True)
 class Round(_Wrapper):
-    """Round(source, modulus): t rounded down (toward minus infinity) to a multiple."""
+    """Round(source, modulus): the row whose t is rounded down to a multiple of `modulus`."""
 
     multiple: int
 
@@ -156,7 +156,7 @@ class Round(_Wrapper):
 
 @dataclass(frozen=True)
 class ReplaceIndex(_Wrapper):
-    """ReplaceIndex(source, t|x, value): sets t or x of the Index to a constant."""
+    """ReplaceIndex(source, t|x, value): the row whose t or x is the constant `value`."""
 
     variable: str
     value: int
@@ -172,7 +172,7 @@ class ReplaceIndex(_Wrapper):
 
 @dataclass(frozen=True)
 class Switch(Forwarding):
-    """Switch(a, b, ...): the argument with index t modulo the number of arguments."""
+    """Switch(a, b, ...): at time t, argument number t modulo the number of arguments."""
 
     sources: tuple[Forwarding, ...]
 

@@ -68,7 +68,7 @@ def unpack(keys: KeyArray) -> IndexArray:
 
 
 def shift_time(keys: KeyArray, offset: int) -> KeyArray:
-    """Keys of the same Indexes `offset` frames later; Indexes without a time stay unchanged."""
+    """Keys of the Indexes `offset` frames later; Indexes without a time stay unchanged."""
     if offset == 0 or len(keys) == 0:
         return keys
     shift = _N_BITS + _X_BITS
@@ -108,13 +108,13 @@ def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most:
 
 
 def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Clip times to int32; clipped values are ones that `pack` rejects."""
+    """Clip times to the range of int32; `pack` rejects clipped times."""
     limits = np.iinfo(np.int32)
     return np.clip(times, limits.min + 1, limits.max)
 
 
 def find_sorted(sorted_keys: KeyArray, keys: KeyArray) -> NDArray[np.intp]:
-    """Position of each key in `sorted_keys`; -1 if absent."""
+    """Position of each of `keys` in `sorted_keys`; -1 if absent."""
     if len(sorted_keys) == 0:
         return np.full(len(keys), -1, np.intp)
     at = np.searchsorted(sorted_keys, keys)
@@ -136,11 +136,11 @@ class IndexSet:
         return len(self._keys)
 
     def contains(self, indexes: IndexArray) -> BoolArray:
-        """Whether each of the Indexes is in the set, shape (N,)."""
+        """Whether the set has each of the Indexes, shape (N,)."""
         return find_sorted(self._keys, pack(indexes)) >= 0
 
     def find(self, indexes: IndexArray) -> IntArray:
-        """Row of each Index in the constructor's array (the first if repeated), or -1."""
+        """Row of each Index in the array that made the set (the first if repeated), or -1."""
         at = find_sorted(self._keys, pack(indexes))
         return np.where(at >= 0, self._positions[at], -1).astype(np.int32)
 

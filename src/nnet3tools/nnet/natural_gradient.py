@@ -57,7 +57,7 @@ Array = Any
 
 
 class Factored(NamedTuple):
-    """Preconditioned rows as x - h w, for an x that the caller has."""
+    """Preconditioned rows in factored form, x - h w, where the caller has x."""
 
     h: Array
     w: Array
@@ -70,7 +70,7 @@ _INITIAL_UPDATES = 10
 
 
 class OnlineNaturalGradient(HasSettings):
-    """Running Fisher estimate for the rows of one matrix, and preconditioning with it.
+    """Running estimate of the Fisher matrix of a matrix's rows, to precondition them.
 
     Model files contain the options, but not the state (`w`, `d`, `numbers`). `num_calls` counts
     calls of `precondition`; 0 means that there is no estimate yet.
@@ -108,12 +108,12 @@ class OnlineNaturalGradient(HasSettings):
 
     @property
     def rho(self) -> float:
-        """Weight of the identity in F; waits for the device."""
+        """Weight of the identity in the Fisher estimate; reading it waits for the device."""
         wait_for_side_stream()
         return float(tensor.to_host(self.numbers)[RHO])
 
     def problem(self) -> str | None:
-        """A sentence about an invalid option, or None."""
+        """A sentence about an invalid option; None if all are valid."""
         if self.rank <= 0:
             return f"natural-gradient rank must be positive, found {self.rank}"
         if self.update_period <= 0:
@@ -129,7 +129,7 @@ class OnlineNaturalGradient(HasSettings):
         return None
 
     def copy(self) -> Self:
-        """An independent copy with the state."""
+        """Make an independent copy of the estimate with its state."""
         return copy.deepcopy(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -161,7 +161,7 @@ class OnlineNaturalGradient(HasSettings):
 
     @contextmanager
     def factored(self, parts: Sequence[Array]) -> Iterator[Factored]:
-        """Like `precondition`, but x stays unchanged and the subtracted term is two factors.
+        """Precondition x, but leave x unchanged and yield the subtracted term as two factors.
 
         The columns of x are those of `parts` in order. A product with the result then takes a
         product with x and two products as narrow as the rank. The estimate is updated at the end of
@@ -174,7 +174,7 @@ class OnlineNaturalGradient(HasSettings):
                 yield Factored(h, self.w, norm_ratio(product, after))
 
     def _begin(self, parts: Sequence[Array]) -> tuple[Any, bool]:
-        """Count a call, make the first estimate; returns tr(X X^T), whether to update."""
+        """Count a call, perhaps make the estimate; returns tr(X X^T) and whether to update."""
         # one event for everything, because a minibatch has dozens of calls
         is_first, updating, pending_rows = recording.decide(
             self._plan_on_host if device_of(parts[0]) == "numpy" else self._plan
@@ -199,7 +199,7 @@ class OnlineNaturalGradient(HasSettings):
     # schedule
 
     def _plan(self) -> tuple[bool, bool, int]:
-        """Count a call; return whether it is the first, whether to update, and pending rows.
+        """Count a call; returns (is first call, updates estimate, rows of a deferred update).
 
         A replay of recorded operations also calls this before it uses the estimate.
         """
@@ -212,7 +212,7 @@ class OnlineNaturalGradient(HasSettings):
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """Like `_plan`, with None for "first": on the host first calls are recorded like others."""
+        """`_plan` for the host, with None for "first call": the host records these, too."""
         _, updating, pending_rows = self._plan()
         return None, updating, pending_rows
 
@@ -230,7 +230,7 @@ class OnlineNaturalGradient(HasSettings):
                 self._initialize(parts)
 
     def _initialize(self, parts: Sequence[Array]) -> None:
-        """Estimate from the first minibatch by a few power-method steps from a fixed start."""
+        """Make the first estimate by a few power-method steps from a fixed start."""
         like, num_rows = parts[0], parts[0].shape[0]
         dim = sum(part.shape[1] for part in parts)
         if self.rank >= dim:
@@ -287,7 +287,7 @@ class OnlineNaturalGradient(HasSettings):
 
 
 def _stored(w: Array) -> tuple[Array, UpdateBuffers | None]:
-    """W as an estimate stores it (on a GPU with padded rows), and buffers for updates."""
+    """W in the memory layout of an estimate (rows padded on a GPU), and buffers for its updates."""
     if device_of(w) == "numpy":
         return w, None
     made = padded(w.shape, like=w)
@@ -301,7 +301,7 @@ def _trace(parts: Sequence[Array]) -> Any:
 
 
 def in_columns(parts: Sequence[Array], wide: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield each part with the columns of `wide` that correspond to the part's columns."""
+    """Yield each part together with the same columns of `wide`, which is as wide as all parts."""
     begin = 0
     for part in parts:
         end = begin + part.shape[1]

@@ -44,7 +44,7 @@ class UpdateBuffers(NamedTuple):
 
 
 class Update(NamedTuple):
-    """An estimate to update with sums over a minibatch of `num_rows` rows."""
+    """A pending update of an estimate, with sums over a minibatch of `num_rows` rows."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers
@@ -66,7 +66,7 @@ def make_buffers(w: Array) -> UpdateBuffers:
 
 
 def small_products(w: Array, buffers: UpdateBuffers, h: Array) -> None:
-    """Compute K = J J^T and L = H^T H = W J^T; on the host by the cheaper formula for L."""
+    """Compute K = J J^T and L = H^T H = W J^T in `buffers` for an update of an estimate."""
     if device_of(w) != "numpy":
         fisher_products([buffers.products], [buffers.j], [w])
         return
@@ -133,12 +133,12 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Defer an update, whose input is in the estimate's buffers, to `apply_all_pending`."""
+    """Put off an update, whose input is in the estimate's buffers, to `apply_all_pending`."""
     _pending[estimate] = num_rows
 
 
 def take_pending(estimate: OnlineNaturalGradient) -> int:
-    """Remove an estimate's deferred update; returns its number of rows, or 0 if there is none."""
+    """Remove an estimate's deferred update; returns its number of minibatch rows, 0 if none."""
     return _pending.pop(estimate, 0)
 
 

@@ -23,7 +23,7 @@ N = TypeVar("N")
 
 
 class Network:
-    """Nodes and components, with Kaldi's numbers, names and order.
+    """The nodes and components of a network, with Kaldi's numbers, names and order.
 
     `nodes[i]` has the name `node_names[i]`, `components[c]` the name `component_names[c]`. Nodes
     are immutable, components are not.
@@ -36,7 +36,7 @@ class Network:
         self.component_names: list[str] = []
 
     def copy(self) -> Self:
-        """An independent copy, with copies of the components' parameters and statistics."""
+        """Make an independent copy of the network and of the components in it."""
         other = type(self)()
         other.nodes, other.node_names = list(self.nodes), list(self.node_names)
         other.components = [component.copy() for component in self.components]
@@ -105,7 +105,7 @@ class Network:
         return [n for n in range(self.num_nodes) if self.is_output(n)]
 
     def updatable_components(self) -> list[tuple[str, UpdatableComponent]]:
-        """Names and components of the components with parameters, in order."""
+        """(name, component) of each component with parameters, in order."""
         return [
             (name, c)
             for name, c in zip(self.component_names, self.components, strict=True)
@@ -133,7 +133,7 @@ class Network:
         return self.dim(node) if node >= 0 and self.is_output(node) else -1
 
     def node_inputs(self, node: int) -> list[int]:
-        """The nodes whose values a node reads directly, sorted and distinct."""
+        """The numbers of the nodes whose values a node reads directly, sorted and distinct."""
         match self.nodes[node]:
             case ComponentNode():
                 return [node - 1]
@@ -150,7 +150,7 @@ class Network:
         )
 
     def is_simple(self) -> bool:
-        """Whether the inputs are "input" and perhaps "ivector", and an output is "output"."""
+        """Whether the network has an "output", and no inputs but "input" and perhaps "ivector"."""
         output, only, ivector = (self.node_index(n) for n in ("output", "input", "ivector"))
         if output < 0 or not self.is_output(output) or only < 0 or not self.is_input(only):
             return False

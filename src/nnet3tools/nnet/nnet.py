@@ -14,7 +14,7 @@ from nnet3tools.nnet.network import Network
 
 
 class Nnet(Network):
-    """A network with constructors from config lines and files."""
+    """A neural network that can be made from config lines, read and written."""
 
     @classmethod
     def from_config(cls, lines: Sequence[ConfigLine]) -> Self:

@@ -13,7 +13,7 @@ from nnet3tools.nnet.descriptor import Descriptor
 
 @dataclass(frozen=True)
 class InputNode:
-    """An input matrix of the network."""
+    """A node that is an input matrix of the network."""
 
     dim: int
 
@@ -27,12 +27,12 @@ class DescriptorNode:
 
 @dataclass(frozen=True)
 class ComponentInputNode(DescriptorNode):
-    """The input of the component node that follows."""
+    """The node with a component's input; the component's own node follows it."""
 
 
 @dataclass(frozen=True)
 class OutputNode(DescriptorNode):
-    """An output matrix of the network; `objective` is the one in its config line."""
+    """A node that is an output matrix; `objective` is the one in its config line."""
 
     objective: str = "linear"
     """linear, quadratic or expression."""
@@ -47,14 +47,14 @@ class OutputNode(DescriptorNode):
 
 @dataclass(frozen=True)
 class ComponentNode:
-    """A component applied to the preceding node; several nodes may share a component."""
+    """A node that applies a component to the preceding node; nodes may share a component."""
 
     component_index: int
 
 
 @dataclass(frozen=True)
 class DimRangeNode:
-    """Columns [dim_offset, dim_offset + dim) of an input or component node."""
+    """A node with columns [dim_offset, dim_offset + dim) of an input or component node."""
 
     source: int
     dim_offset: int

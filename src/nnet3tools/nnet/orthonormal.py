@@ -31,7 +31,7 @@ _factor = tensor.element(
 
 
 def just_do(key: Hashable, work: Callable[[], None]) -> None:
-    """Call `work` without recording it."""
+    """Call `work` at once, without recording; `key` is ignored."""
     work()
 
 
@@ -105,7 +105,7 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
 
 
 def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
-    """Compute the squared scale of a matrix and the factor of its update, stored in `numbers`."""
+    """Squared scale of matrix m and factor of its update, stored in `numbers`; p is m m^T."""
     trace_p, trace_pp, square, factor = (numbers[i : i + 1] for i in range(4))
     rows = float(m.shape[0])
     store(trace_p, tensor.dot(m, m))
@@ -118,7 +118,7 @@ def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
 
 
 def _check_ratio(trace_p: Array, trace_pp: Array, rows: float, name: str) -> None:
-    """Warn if the eigenvalues of M M^T differ much; ProgramError for an impossible ratio."""
+    """Warn if the eigenvalues of P = M M^T differ much; ProgramError for impossible traces."""
     if trace_p[0] < 1.0e-15:
         return  # the component is unused
     ratio = trace_pp[0] * rows / (trace_p[0] * trace_p[0])

@@ -10,7 +10,7 @@ from nnet3tools.nnet.nnet import Nnet
 
 
 def convert_repeated_to_block_affine(nnet: Nnet) -> None:
-    """Replace all repeated affine components, including those in composite components."""
+    """Replace RepeatedAffineComponents, also in composites, by BlockAffineComponents."""
     nnet.components = [_converted(component) for component in nnet.components]
 
 

@@ -10,7 +10,7 @@ from nnet3tools.nnet.nnet import Nnet
 
 
 def structure_digest(nnet: Nnet) -> str:
-    """A digest (64 hexadecimal digits); if equal, each request compiles to the same program."""
+    """Hash (64 hex digits); networks with equal hashes compile to equal programs."""
     lines = nnet.config_lines()
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         lines.append(f"component {name}: {_component_text(component)}")
@@ -20,7 +20,7 @@ def structure_digest(nnet: Nnet) -> str:
 
 
 def _component_text(component: Component) -> str:
-    """Type, dimensions and properties; for a non-simple component also its settings."""
+    """Type, dimensions and properties of a component; if it is not simple, also its settings."""
     properties = component.properties
     text = f"{component.type_name} {component.input_dim} {component.output_dim} {int(properties):x}"
     return text if properties & Properties.SIMPLE else f"{text} {component.structure()}"

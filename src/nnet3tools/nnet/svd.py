@@ -21,7 +21,7 @@ from nnet3tools.nnet.topology import remove_orphan_components, remove_orphan_nod
 
 @dataclass(frozen=True)
 class _Factors:
-    """W = left diag(singular) right with decreasing singular values, in float64 on the host."""
+    """Singular value decomposition W = left diag(singular) right, decreasing, on the host."""
 
     left: np.ndarray
     singular: np.ndarray
@@ -36,7 +36,7 @@ class _Factors:
 
 
 def _candidate(name: str, component: Component, rank: int) -> AffineComponent | None:
-    """The component if it is affine with both dimensions above `rank`; else None and a warning."""
+    """The component if it is affine with dimensions above `rank`; else None, and a warning."""
     if not isinstance(component, AffineComponent):
         log.warning(f"Not reducing component {name} as it is not an AffineComponent.")
         return None
@@ -118,7 +118,7 @@ def apply_svd(
 
 
 def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, dim: int) -> None:
-    """Add `<name>_a` and `<name>_b`, each with the square roots of the singular values."""
+    """Add `<name>_a` and `<name>_b` in place of `affine`, from the first `dim` singular values."""
     root = np.sqrt(svd.singular[:dim])
     linear = (svd.right[:dim] * root[:, None]).astype(np.float32)
     left = (svd.left[:, :dim] * root).astype(np.float32)

@@ -12,13 +12,13 @@ from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode, N
 
 
 def orphan_components(nnet: Network) -> list[int]:
-    """Components that no node uses."""
+    """Numbers of the components that no node uses."""
     used = {node.component_index for node in nnet.nodes if isinstance(node, ComponentNode)}
     return [c for c in range(len(nnet.components)) if c not in used]
 
 
 def orphan_nodes(nnet: Network) -> list[int]:
-    """Nodes that no output depends on."""
+    """Numbers of the nodes that no output depends on."""
     pending, required = nnet.output_nodes(), set()
     while pending:
         node = pending.pop()
@@ -38,7 +38,7 @@ def warn_of_orphans(nnet: Network) -> None:
 
 
 def _same_index_inputs(nnet: Network, node: int) -> set[int]:
-    """The nodes whose value at the same Index a node always needs."""
+    """The nodes that a node needs at the same Index for every row."""
     match nnet.nodes[node]:
         case DescriptorNode(descriptor):
             return descriptor.required_nodes()

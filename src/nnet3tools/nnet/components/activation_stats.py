@@ -36,7 +36,7 @@ _sum_unscaled_squares = tensor.aggregate(
 
 
 class _RootMeanSquare(Statistic):
-    """A sum of squares that files store as the root of its average."""
+    """A field with a sum of squares over rows; files store the root of the mean square."""
 
     def total(self, average: Array, count: float) -> Array:
         return average * average * count
@@ -103,7 +103,7 @@ class NonlinearComponent(Component):
         return vector is not None and vector.shape[0] == self.dim
 
     def _have_room(self, like: Array, count: str, *names: str) -> None:
-        """Set the named sums, and their count, to zero if a sum is missing or has another size."""
+        """Set the sums in `names` and `count` to zero if a sum is missing or has a wrong size."""
         recording.prepare(
             like,
             lambda: not all(self._fits(getattr(self, name)) for name in names),
@@ -120,13 +120,13 @@ class NonlinearComponent(Component):
                 setattr(self, name, zeros)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Sum values and derivatives on about every second minibatch, and on the first."""
+        """Add values and derivatives to the sums on about every second minibatch and the first."""
         if recording.decide(lambda: tensor.random.rand_int(0, 1) == 0 and not self.count.is_zero()):
             return
         self.sum_stats(out_value)
 
     def sum_stats(self, out_value: Array) -> None:
-        """Add a minibatch to the statistics of values and, if kept, of derivatives."""
+        """Add the function's values, and if they are kept its derivatives, to the statistics."""
         with_derivatives = self.sum_derivatives is not None
         names = ("value_sum", "deriv_sum") if with_derivatives else ("value_sum",)
         self._have_room(out_value, "count", *names)
@@ -136,7 +136,7 @@ class NonlinearComponent(Component):
             type(self).sum_derivatives(self.deriv_sum, out_value, beta=1.0)
 
     def store_backprop_stats(self, out_deriv: Array) -> None:
-        """Sum squares of the objective's derivatives on 3 of 4 minibatches, and on the first."""
+        """Add squares of derivatives to `oderiv_sumsq` on 3 of 4 minibatches, and the first."""
         if recording.decide(
             lambda: tensor.random.rand_int(0, 3) == 0 and not self.oderiv_count.is_zero()
         ):

@@ -32,7 +32,7 @@ _add_rows = tensor.element("_1 += _2 * _3")
 
 
 class _SelfRepairing(NonlinearComponent):
-    """Base class of the three nonlinearities: backprop with self-repair."""
+    """Base class of ReLU, sigmoid and tanh: corrects gradients of dead or saturated units."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -60,7 +60,7 @@ class _SelfRepairing(NonlinearComponent):
             args.to_update.store_backprop_stats(args.out_deriv)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Check the options of self-repair in a config line (files may have any values)."""
+        """Raise ConfigError for impossible self-repair options; model files may have any values."""
         if self.self_repair_scale != 0.0 and not 0.0 < self.self_repair_scale < 0.1:
             raise line.error(
                 f"self-repair-scale must be in (0, 0.1) or 0, found {self.self_repair_scale:g}"
@@ -72,13 +72,13 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _repairs_now(self) -> bool:
-        """Whether to repair now: options and statistics exist, and a random choice says so."""
+        """Whether to self-repair in this minibatch: if enabled, with statistics, at random."""
         if self.self_repair_scale == 0.0 or self.count.is_zero() or not self._fits(self.deriv_sum):
             return False
         return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 
     def _threshold(self, configured: float, default: float) -> float:
-        """The configured (or default) threshold times `count`, for comparison with sums."""
+        """`configured`, or `default` if it is unset, times the number of rows in the sums."""
         return (default if configured == UNSET_THRESHOLD else configured) * self.count
 
     def _repair_scale(self) -> Any:
@@ -120,7 +120,7 @@ class RectifiedLinearComponent(_SelfRepairing):
 
 
 class _TwoSided(_SelfRepairing):
-    """Sigmoid and tanh: self-repair draws units with low mean derivative to the middle."""
+    """Base class of sigmoid and tanh; self-repair draws saturated units to the middle."""
 
     default_lower_threshold: float
     repair: ClassVar[tensor.Element]

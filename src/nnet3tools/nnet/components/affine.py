@@ -48,7 +48,7 @@ def split_affine(matrix: Array) -> tuple[Array, Array]:
 
 
 def affine_propagate(in_value: Array, out_value: Array, linear: Array, bias: Array) -> None:
-    """Set `out_value` to in_value linear^T + bias."""
+    """Set `out_value` to in_value @ linear.T + bias."""
     _set_rows(out_value, bias)
     tensor.prod(out_value, in_value, linear, trans_b=True, beta=1.0)
 
@@ -106,7 +106,7 @@ class AffineComponent(UpdatableComponent):
             args.to_update._update(args.in_value, args.out_deriv)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """W += lr dF/dy^T x, b += lr (sum of dF/dy over rows)."""
+        """Add the learning rate times the gradients of W and b, without preconditioning."""
         rate = self.learning_rate
         _sum_rows(self.bias_params, out_deriv, alpha=rate, beta=1.0)
         tensor.prod(self.linear_params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
@@ -114,7 +114,7 @@ class AffineComponent(UpdatableComponent):
 
 @register
 class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
-    """An affine component with updates preconditioned on the input and output sides."""
+    """An affine component trained with natural gradient on the input and output sides."""
 
     INFO = AffineComponent.INFO + " rank_in rank_out num_samples_history update_period alpha"
     CLOSING_TOKENS = ("</{}>", "<{}>")
@@ -139,7 +139,7 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
         self.set_default_ranks(line, self.input_dim, self.output_dim)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """Preconditioned update, with the bias as one more input that is always 1."""
+        """Update W and b with natural gradient; the bias is one more input that is always 1."""
         if self.is_gradient:
             super()._update(in_value, out_deriv)
             return

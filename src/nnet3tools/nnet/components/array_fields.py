@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 
 class _ArrayField(Field[Array]):
-    """An array on any device; `shape(owner)` is the shape of the default, zeros."""
+    """Field that holds an array on any device; the default is zeros of shape `shape(owner)`."""
 
     dtype: Any = np.float32
 
@@ -47,7 +47,7 @@ class _ArrayField(Field[Array]):
         self.shape = shape
 
     def default_of(self, owner: Any) -> Array:
-        """Make an array of zeros and store it in the owner; None if there is no `shape`."""
+        """Make an array of zeros and store it in the owner; None if the field has no `shape`."""
         if self.shape is None:
             return None
         value = tensor.zeros(self.shape(owner), dtype=self.dtype)
@@ -70,7 +70,7 @@ def _scale(array: Array, scale: float) -> None:
 
 
 class _Parameter(_ArrayField):
-    """A float32 array that training changes (unless not `trainable`); empty by default."""
+    """Field for a float32 array; training changes it if `trainable`; empty by default."""
 
     def __init__(self, token: str, *, trainable: bool = True, **named: Any) -> None:
         super().__init__(token, **named)
@@ -86,7 +86,7 @@ class _Parameter(_ArrayField):
 
 
 class Matrix(_Parameter):
-    """A parameter matrix.
+    """Field for a parameter matrix.
 
     Info lines show its root mean square and, with `norms`, norms of rows and columns.
     """
@@ -103,7 +103,7 @@ class Matrix(_Parameter):
 
 
 class Vector(_Parameter):
-    """A parameter vector; info lines show its mean and standard deviation.
+    """Field for a parameter vector; info lines show its mean and standard deviation.
 
     `config` is the config key that names a file with the vector; without it the vector is empty.
     """
@@ -124,7 +124,7 @@ class Vector(_Parameter):
 
 
 class Derived(_ArrayField):
-    """An array (or None) that `derive` computes from other fields; not stored in files."""
+    """Field for an array (or None) that the owner's `derive` computes; not stored in files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class Derived(_ArrayField):
 
 
 class Count(Field[Any]):
-    """A float64 count of statistics, which is scaled and added with the model."""
+    """Field for the float64 number of rows in statistics; scaled and added with the model."""
 
     METHODS = "read_double", "write_double", ""
 
@@ -176,7 +176,7 @@ class Count(Field[Any]):
 
 
 class Statistic(_ArrayField):
-    """A float64 sum over the rows of minibatches; files store its average.
+    """Field for a float64 sum over the rows of minibatches; files store its average.
 
     `average_of` names the owner's count to divide by; None stores the sum. With a `shape` the sum
     is zero if files have none. Without it the sum is None before the first minibatch, and files may
@@ -198,7 +198,7 @@ class Statistic(_ArrayField):
         self.average_of, self.ndim = average_of, ndim
 
     def count_of(self, owner: Any) -> float:
-        """The number by which the sum is divided in files."""
+        """The count of the owner by which the sum is divided to store an average in files."""
         return 1.0 if self.average_of is None else float(getattr(owner, self.average_of))
 
     def read_value(self, reader: Reader) -> Array:
@@ -212,7 +212,7 @@ class Statistic(_ArrayField):
             setattr(owner, self.name, self.total(average, self.count_of(owner)))
 
     def total(self, average: Array, count: float) -> Array:
-        """Convert the average from a file to a sum."""
+        """The sum that belongs to the average in a file and the number of rows."""
         return average * count
 
     def owner_problem(self, owner: Any) -> str | None:
@@ -244,7 +244,7 @@ class Statistic(_ArrayField):
 
 
 def rounded_average(total: Array | None, count: float) -> np.ndarray:
-    """The average in float32 on the host, rounded at each step like Kaldi's.
+    """The average total / count in float32 on the host, rounded at each step like Kaldi's.
 
     Files store averages. A program that only copies a model changes their last bits, and must
     change them as Kaldi does.
@@ -259,7 +259,7 @@ def rounded_average(total: Array | None, count: float) -> np.ndarray:
 
 
 class Side(Enum):
-    """The side of a parameter matrix that a natural-gradient estimate belongs to."""
+    """Whether natural gradient preconditions the rows or the columns of a parameter matrix."""
 
     ROWS = 0
     """Derivatives at the output, one column per row of the matrix."""
@@ -268,10 +268,10 @@ class Side(Enum):
 
 
 class Preconditioner(Field[OnlineNaturalGradient]):
-    """A natural-gradient estimate; other fields with `of=` are its options in files."""
+    """Field for a natural-gradient estimate; other fields with `of=` store its options in files."""
 
     def __init__(self, side: Side = Side.COLUMNS, *, freezes: bool = True, **options: Any) -> None:
-        """`options` are those of the estimate; `freezes`: whether backstitch freezes it."""
+        """`options`: those of OnlineNaturalGradient; `freezes`: whether backstitch freezes it."""
         super().__init__()
         self.side, self.freezes, self.options = side, freezes, options
 
@@ -285,7 +285,7 @@ class Preconditioner(Field[OnlineNaturalGradient]):
         return value.problem()
 
     def dim(self, owner: Any) -> int:
-        """Number of columns of the matrices that the estimate preconditions."""
+        """Number of columns of the matrices that `owner` preconditions with the estimate."""
         shapes = [p.shape for p in owner.parameters().values()]
         largest = max(shapes, key=lambda shape: (len(shape), shape))
         return int(largest[0] if self.side is Side.ROWS else largest[-1] + 1)

@@ -49,7 +49,7 @@ _entropy_of_rows = tensor.aggregate("-_1 * log(max(_1, 1e-20))", "sum", axis=0)
 
 @register_precomputed
 class AttentionIndexes(PrecomputedIndexes):
-    """The regular grid of times of the input and output rows."""
+    """Precomputed indexes of an attention component: the regular time grid of its rows."""
 
     type_name: ClassVar[str] = "RestrictedAttentionComponentPrecomputedIndexes"
 
@@ -63,7 +63,7 @@ class AttentionIndexes(PrecomputedIndexes):
 
     @property
     def rows_left(self) -> int:
-        """Number of input rows before the first output time."""
+        """Number of input rows with times before the first output time."""
         grid = self.grid
         return (grid.start_t_out - grid.start_t_in) // grid.t_step_in * grid.num_images
 
@@ -78,7 +78,7 @@ class AttentionIndexes(PrecomputedIndexes):
 
 
 class _Parts(NamedTuple):
-    """Views (rows, heads, dim) of an input matrix or its derivative."""
+    """Keys, values, queries and biases in an input or its derivative: views (rows, heads, dim)."""
 
     keys: Array
     values: Array
@@ -126,7 +126,7 @@ class RestrictedAttentionComponent(Component):
 
     @property
     def context_dim(self) -> int:
-        """Number of frames in a window."""
+        """Number of frames that an output frame attends to."""
         return self.num_left_inputs + 1 + self.num_right_inputs
 
     @property
@@ -140,7 +140,7 @@ class RestrictedAttentionComponent(Component):
     # -- creation and files
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Set defaults: all context is required, key-scale is 1 / sqrt(key_dim)."""
+        """Set unset options: all context is required, key-scale is 1 / sqrt(key_dim)."""
         if self.num_left_inputs_required < 0:
             self.num_left_inputs_required = self.num_left_inputs
         if self.num_right_inputs_required < 0:
@@ -181,7 +181,7 @@ class RestrictedAttentionComponent(Component):
         return matrix.reshape(matrix.shape[0], self.num_heads, -1)
 
     def _parts(self, matrix: Array, indexes: AttentionIndexes, num_rows: int) -> _Parts:
-        """Parts of the input; queries and biases only for the `num_rows` output rows."""
+        """Split the columns of an input; queries and biases only for the `num_rows` output rows."""
         heads = self._by_heads(matrix)
         key, value = self.key_dim, self.key_dim + self.value_dim
         queries = heads[indexes.rows_left : indexes.rows_left + num_rows, :, value:]
@@ -190,7 +190,7 @@ class RestrictedAttentionComponent(Component):
         )
 
     def _shift(self, in_matrix: Array, out_matrix: Array) -> int:
-        """Number of rows between successive positions of a window."""
+        """Number of input rows between successive frames that an output frame attends to."""
         extra = in_matrix.shape[0] - out_matrix.shape[0]
         shift, remainder = divmod(extra, self.context_dim - 1)
         if shift < 1 or remainder:
@@ -203,7 +203,7 @@ class RestrictedAttentionComponent(Component):
         return rows * self.num_heads * self.context_dim * per_frame
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Compute the output; the memo is c, (rows, num_heads * context_dim)."""
+        """Compute the output; the memo is the attention weights (rows, heads * context_dim)."""
         assert isinstance(indexes, AttentionIndexes)
         num_rows, shift = out_value.shape[0], self._shift(in_value, out_value)
         parts = self._parts(in_value, indexes, num_rows)
@@ -269,7 +269,7 @@ class RestrictedAttentionComponent(Component):
     # -- indexes
 
     def _places(self) -> IntArray:
-        """Window positions in units of time_stride: -num_left_inputs .. num_right_inputs."""
+        """Time offsets of the attended frames in units of time_stride, (context_dim,)."""
         return np.arange(-self.num_left_inputs, self.num_right_inputs + 1, dtype=np.int32)
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
@@ -278,7 +278,7 @@ class RestrictedAttentionComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """As in the base class; only inputs at required positions must exist."""
+        """Which outputs have all required inputs, (N,), and which inputs (M,) the outputs use."""
         places = self._places()
         required = (places >= -self.num_left_inputs_required) & (
             places <= self.num_right_inputs_required
@@ -286,7 +286,7 @@ class RestrictedAttentionComponent(Component):
         return used_if_required(available, required)
 
     def sees_all_of(self, grid: TimeGrid) -> bool:
-        """Whether the input times are exactly those in the windows of all output times."""
+        """Whether the grid's input times are exactly the times that its outputs attend to."""
         stride = self.time_stride
         return (
             stride % grid.t_step_in == 0
@@ -295,7 +295,7 @@ class RestrictedAttentionComponent(Component):
         )
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-        """The time grid of inputs and outputs, with a common step that divides the time stride."""
+        """The time grid of inputs and outputs, with a common step that divides `time_stride`."""
         grid = grid_of(self.type_name, input_indexes, output_indexes)
         stride = self.time_stride
         steps = grid.t_step_in or stride, grid.t_step_out or stride

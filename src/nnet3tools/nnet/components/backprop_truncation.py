@@ -43,7 +43,7 @@ _number_above = tensor.aggregate("where(_1 < _2, 0, 1)", "sum", axis=None)
 
 @register_precomputed
 class TruncationIndexes(PrecomputedIndexes):
-    """For each row -1 if its gradient may be zeroed, else 0; and the number of -1s."""
+    """Precomputed indexes: -1 for each row whose gradient may be zeroed, else 0; and their sum."""
 
     type_name: ClassVar[str] = "BackpropTruncationComponentPrecomputedIndexes"
 
@@ -55,14 +55,14 @@ class TruncationIndexes(PrecomputedIndexes):
 
 
 class _NumRows(Count):
-    """A count that info lines show with three digits."""
+    """Field for a number of rows that info lines show with three digits."""
 
     def text(self, value: float) -> str:
         return f"{value:.3g}"
 
 
 class _NumBoundaries(Count):
-    """A count that info lines show as an integer."""
+    """Field for a number of boundaries that info lines show as an integer."""
 
     def text(self, value: float) -> str:
         return str(int(value))
@@ -93,12 +93,12 @@ class BackpropTruncationComponent(Component):
 
     @property
     def clipped_proportion(self) -> float:
-        """Proportion of clipped rows."""
+        """Proportion of the rows whose derivative was clipped to the norm threshold."""
         return self.num_clipped / self.count if self.count.is_positive() else 0.0
 
     @property
     def zeroed_proportion(self) -> float:
-        """Proportion of zeroed rows among rows at zeroing boundaries."""
+        """Proportion of rows with zeroed derivatives among rows where a zeroing interval begins."""
         boundaries = self.count_zeroing_boundaries
         return self.num_zeroed / boundaries if boundaries.is_positive() else 0.0
 
@@ -114,7 +114,7 @@ class BackpropTruncationComponent(Component):
             tensor.copy(out, source)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """Clip and zero rows; statistics are added to `to_update`."""
+        """Compute the input derivative; clip or zero its rows; count them in `args.to_update`."""
         assert isinstance(args.indexes, TruncationIndexes)
         if args.in_deriv is None:
             return
@@ -143,7 +143,7 @@ class BackpropTruncationComponent(Component):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> TruncationIndexes:
-        """Mark rows that are in another zeroing interval than the recurrence's input."""
+        """Mark the rows whose recurrent input lies in an earlier interval of `zeroing_interval`."""
         if len(input_indexes) != len(output_indexes):
             raise RequestError(f"{self.type_name}: as many inputs as outputs expected")
         time = output_indexes[:, 1].astype(np.int64) - output_indexes[:, 0]

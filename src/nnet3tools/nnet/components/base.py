@@ -28,7 +28,7 @@ Memo = Any
 
 
 class Properties(enum.IntFlag):
-    """Kaldi's ComponentProperties, with the same bits."""
+    """Flags of a component that the compiler and optimizer use, with the bits of Kaldi's."""
 
     SIMPLE = 0x001
     UPDATABLE = 0x002
@@ -55,7 +55,7 @@ class PrecomputedIndexes(Declared):
     HAS_SETTINGS: ClassVar[bool] = False
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
-        """Whether the data are safe to use with a component and these numbers of rows.
+        """Whether a component with `num_inputs` and `num_outputs` rows can safely use the data.
 
         Must return False if any access would be out of bounds. The component has the right type.
         """
@@ -67,7 +67,7 @@ Indexes: TypeAlias = PrecomputedIndexes | None
 
 
 class BackpropArgs(NamedTuple):
-    """The operands of a component's backward pass."""
+    """The arguments of a component's `backprop`."""
 
     debug_info: str
     """The component's name, for error messages."""
@@ -115,7 +115,7 @@ class Component(Declared):
 
     @property
     def properties(self) -> Properties:
-        """The flags of this instance, which may depend on its configuration."""
+        """The property flags of this component, which may depend on its configuration."""
         return self.PROPERTIES
 
     @property
@@ -129,11 +129,11 @@ class Component(Declared):
         return None
 
     def preconditioners(self) -> list[tuple[OnlineNaturalGradient, int]]:
-        """The natural-gradient estimates, each with the dimension of its rows."""
+        """The natural-gradient estimates, each with the number of columns that it preconditions."""
         return [pair for field in self.FIELDS for pair in field.preconditioners(self)]
 
     def copy(self) -> Self:
-        """An independent copy with parameters and statistics."""
+        """Make an independent copy of the component with its parameters and statistics."""
         return copy.deepcopy(self)
 
     # -- running
@@ -147,23 +147,23 @@ class Component(Declared):
         raise NotImplementedError
 
     def infer(self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array) -> None:
-        """Compute the output like `propagate`, without a backward pass to follow."""
+        """Compute `out_value` like `propagate`, if there will be no backward pass."""
         self.propagate(indexes, in_value, out_value)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """Compute derivatives `args.in_deriv` and update `args.to_update`."""
+        """Compute the input derivative `args.in_deriv` and update `args.to_update`."""
         raise NotImplementedError
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Accumulate statistics over a minibatch (only called if STORES_STATS)."""
 
     def zero_stats(self) -> None:
-        """Reset the statistics."""
+        """Set the statistics that the component keeps about training data to zero."""
         for field in self.FIELDS:
             field.zero_stats(self)
 
     def scale(self, scale: float) -> None:
-        """Multiply parameters and statistics; scale 0 sets zero, even in place of NaN."""
+        """Multiply parameters and statistics by `scale`; 0 sets zero, even in place of NaN."""
         for field in self.FIELDS:
             field.scale(self, scale)
 
@@ -216,7 +216,7 @@ class Component(Declared):
     def reorder_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray
     ) -> tuple[IndexArray, IndexArray]:
-        """The order (and padding with t = NO_TIME) of rows that this component requires.
+        """Reorder input and output Indexes (padded with t = NO_TIME) as the component requires.
 
         Only called if REORDERS_INDEXES. RequestError for indexes that it cannot process.
         """
@@ -225,7 +225,7 @@ class Component(Declared):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> PrecomputedIndexes | None:
-        """Data about the rows for propagate and backprop; None for simple components."""
+        """Compute data about the rows for propagate and backprop; None for simple components."""
         return None
 
 
@@ -249,13 +249,13 @@ class RandomComponent(Component):
 
 
 class DropoutBase(RandomComponent):
-    """A random component whose proportion a dropout schedule or edit may change."""
+    """A random component with a `dropout_proportion`, which a schedule or an edit may change."""
 
     dropout_proportion: float
 
     @property
     def average_scale(self) -> float | None:
-        """The constant factor that replaces dropout in a collapsed model; None if there is none."""
+        """The constant factor that replaces dropout in a collapsed model; None if no factor can."""
         return None
 
 
@@ -268,5 +268,5 @@ class BatchStatisticsComponent(Component):
     count: Tally
 
     def set_test_mode(self, test_mode: bool) -> None:
-        """Use the stored statistics from now on, or those of each minibatch."""
+        """Use the stored statistics (True) or those of each minibatch (False) from now on."""
         raise NotImplementedError

@@ -51,7 +51,7 @@ _add_square = tensor.element("_1 += _2 * _2")
 
 @dataclass(slots=True)
 class _Memo:
-    """Results of a minibatch's forward pass for the backward pass and the statistics."""
+    """What batch norm's forward pass keeps for its backward pass and its statistics."""
 
     num_rows: int
     stats: Array
@@ -59,7 +59,7 @@ class _Memo:
 
 
 class _BlockDim(Int):
-    """A field whose value -1 in config lines stands for the default, `dim`."""
+    """Field for a number of columns; in config lines -1 stands for the component's `dim`."""
 
     def from_config(self, line: ConfigLine, owner: BatchNormComponent) -> None:
         super().from_config(line, owner)
@@ -68,7 +68,7 @@ class _BlockDim(Int):
 
 
 class _SumOfSquares(Statistic):
-    """A sum of squares that files store as a variance; the preceding field is the sum."""
+    """Field for a sum of squares; files store the variance, which also needs `stats_sum`."""
 
     def read(self, reader: Reader, owner: BatchNormComponent) -> None:
         super().read(reader, owner)
@@ -177,7 +177,7 @@ class BatchNormComponent(BatchStatisticsComponent):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: 5 per element, of which 3 for mean and variance."""
+        """Number of operations: 5 per element, 3 of them for mean and variance."""
         return 5 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -31,7 +31,7 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 class _BlockwiseAffine(UpdatableComponent):
-    """Base class of both kinds: `linear_params` and `bias_params` for `num_blocks` blocks."""
+    """Base class of affine components whose input and output columns form `num_blocks` blocks."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -93,7 +93,7 @@ class _BlockwiseAffine(UpdatableComponent):
 
 @register
 class RepeatedAffineComponent(_BlockwiseAffine):
-    """One affine map for all blocks; `linear_params` is (block output, block input)."""
+    """Applies one affine map to each block; `linear_params` is (block output, block input)."""
 
     PROPERTIES = (
         _BlockwiseAffine.PROPERTIES | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
@@ -107,15 +107,15 @@ class RepeatedAffineComponent(_BlockwiseAffine):
     late_is_gradient = LATE_IS_GRADIENT
 
     def _in_blocks(self, matrix: Array) -> Array:
-        """The input, or its derivative, with one row per block."""
+        """View of the input, or its derivative, with one row per block of input columns."""
         return as_blocks(matrix, self.block_input_dim)
 
     def _out_blocks(self, matrix: Array) -> Array:
-        """The output, or its derivative, with one row per block."""
+        """View of the output, or its derivative, with one row per block of output columns."""
         return as_blocks(matrix, self.block_output_dim)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations for `rows` rows; the block's matrix is applied to each block."""
+        """Number of operations for `rows` rows, with a matrix product for each block."""
         return rows * (2 * self.block_input_dim + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -143,7 +143,7 @@ class RepeatedAffineComponent(_BlockwiseAffine):
 
 @register
 class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
-    """RepeatedAffineComponent with natural gradient on the minibatch's summed gradient."""
+    """Affine map of each block, trained with natural gradient on a minibatch's summed gradient."""
 
     preconditioner = Preconditioner(freezes=False, update_period=4)
 
@@ -165,7 +165,7 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
 
 @register
 class BlockAffineComponent(_BlockwiseAffine):
-    """One affine map per block; `linear_params` is (output_dim, block input), block by block."""
+    """An affine map per block; `linear_params` is (output_dim, block input), block by block."""
 
     default_bias_stddev = 1.0
     blocks_share_params = False

@@ -55,7 +55,7 @@ _restore = tensor.element("_1 = where(_2 / _3 > _4 and _6 != 0, _5 / where(_6 !=
 
 
 class _SelfRepair(NotNegative):
-    """An option of self-repair; files older than the option imply the value `of_old`."""
+    """Field for a self-repair option; it has the value `of_old` in files written without it."""
 
     def __init__(self, token: str, config: str, default: float, of_old: float) -> None:
         super().__init__(token, config, default, optional=True)
@@ -70,7 +70,7 @@ class _SelfRepair(NotNegative):
 
 
 class _WholeCount(Count):
-    """A count that Kaldi stores as an integer, so that sums lose their fractions."""
+    """Field for a count stored as an integer; scaling and adding models truncates it."""
 
     METHODS = "read_int32", "write_int32", ""
 
@@ -87,7 +87,7 @@ class _WholeCount(Count):
 
 
 class _Calls(_WholeCount):
-    """A count of this job's calls, which scaling and adding models do not change."""
+    """Field for the number of calls in this job; scaling and adding models leave it unchanged."""
 
     def scale(self, owner: Any, scale: float) -> None:
         pass
@@ -98,7 +98,7 @@ class _Calls(_WholeCount):
 
 @register
 class ClipGradientComponent(Component):
-    """Limits each derivative or, with norm-based clipping, the norm of each row.
+    """Limits each derivative or, with norm-based clipping, the norm of each derivative row.
 
     `num_clipped` of `count` rows were clipped so far. If this proportion exceeds a threshold,
     self-repair pulls the input back.
@@ -133,7 +133,7 @@ class ClipGradientComponent(Component):
 
     @property
     def clipped_proportion(self) -> float:
-        """Proportion of clipped rows."""
+        """Proportion of rows whose derivatives were clipped."""
         return self.num_clipped / self.count if self.count.is_positive() else 0.0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -169,7 +169,7 @@ class ClipGradientComponent(Component):
             _scale_rows(in_deriv, out_deriv, squares)
 
     def _repairs_now(self) -> bool:
-        """Whether to repair now: options and counts exist, and a random choice says so."""
+        """Whether to self-repair in this minibatch: if enabled, counts exist, and at random."""
         off = self.self_repair_clipped_proportion_threshold >= 1.0 or self.self_repair_scale == 0.0
         if off or self.count.is_zero():
             return False
@@ -178,7 +178,7 @@ class ClipGradientComponent(Component):
     def _self_repair(
         self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
     ) -> None:
-        """Pull the input toward the target if too many rows are clipped.
+        """Add a pull of the input toward a target to `in_deriv`, if too many rows are clipped.
 
         The pull is proportional to the norm of the derivatives, which is restored afterwards. On a
         GPU the pull is computed always, and is 0 if not due, because only the device knows.
@@ -223,7 +223,7 @@ def _truncated(number: Any) -> Any:
 
 
 def _mean_norm(out: Array, matrix: Array) -> None:
-    """Set `out` (1,) to the mean of the norms of the rows."""
+    """Set `out` (1,) to the mean Euclidean norm of the rows of `matrix`."""
     with tensor.scratch((matrix.shape[0], 1), like=matrix) as squares:
         _row_squares(squares, matrix)
         _mean_root(out, squares)

@@ -31,7 +31,7 @@ _multiply = tensor.element("_1 = _2 * _3")
 
 
 class _BlockComponent(Component):
-    """Base class of components whose input consists of blocks of the output's size."""
+    """Base class of components whose input columns are blocks as wide as the output."""
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     output_dim = Int("<OutputDim>", "output-dim", positive=True)
@@ -96,7 +96,7 @@ class SumBlockComponent(_BlockComponent):
 
 
 class _ColumnMap(IntVector):
-    """A list of columns, which old models store as floats."""
+    """Field for a list of column numbers, which old models store as floats."""
 
     def read_value(self, reader: Reader) -> np.ndarray:
         if reader.binary and reader.peek_byte() == ord("F"):
@@ -124,7 +124,7 @@ class PermuteComponent(Component):
 
     @cached_property
     def reverse_column_map(self) -> np.ndarray:
-        """The inverse permutation."""
+        """The inverse of `column_map`: output column of each input column."""
         return np.argsort(self.column_map).astype(np.int32)
 
     def info(self) -> str:
@@ -133,7 +133,7 @@ class PermuteComponent(Component):
         return f"{self.type_name}, dim={self.input_dim} , column-map=[ {shown}{more}]"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Zero, because elements are only moved."""
+        """Number of operations: 0, because elements are only moved."""
         return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

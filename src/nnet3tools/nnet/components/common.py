@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def bias_problem(linear: Array, bias: Array) -> str | None:
-    """A sentence if an affine map's matrix and bias differ in their number of rows; else None."""
+    """A sentence if `linear` and `bias` of an affine map differ in number of rows; else None."""
     rows, dim = linear.shape[0], bias.shape[0]
     return None if rows == dim else f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
 
 
 def division_problem(part: str, part_dim: int, whole: str, whole_dim: int) -> str | None:
-    """A sentence if `part_dim` does not divide `whole_dim` (both positive); else None."""
+    """A sentence, with both names, if `part_dim` does not divide `whole_dim`; else None."""
     if whole_dim % part_dim == 0:
         return None
     return f"{part} must divide {whole}, found {part_dim} and {whole_dim}"
@@ -36,7 +36,7 @@ def division_problem(part: str, part_dim: int, whole: str, whole_dim: int) -> st
 
 
 def get_positive(line: ConfigLine, key: str, default: int | None = None) -> int:
-    """A positive integer from a config line; without a default the key is required."""
+    """The value of a key as a positive integer; ConfigError if absent without a default."""
     value = line.get_int(key) if default is None else line.get_int(key, default)
     if value <= 0:
         raise line.error(f"{key} must be positive, found {value}")
@@ -55,7 +55,7 @@ _scale_and_shift = tensor.element("_1 = _1 * _2 + _3")
 
 
 def matrix_of_config(line: ConfigLine, min_cols: int = 1) -> Array:
-    """The matrix in the file that matrix= names, with at least `min_cols` columns."""
+    """Read the file that matrix=... names; ConfigError for under `min_cols` columns."""
     matrix = array_of_config(line, "matrix", Reader.read_matrix)
     if matrix.shape[1] < min_cols:
         rxfilename = line.get_string("matrix")
@@ -79,7 +79,7 @@ def array_of_config(line: ConfigLine, key: str, read: Callable[[Reader], Array])
 
 
 def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> None:
-    """Raise ConfigError if a given input-dim or output-dim contradicts the matrix file."""
+    """Raise ConfigError if the line's input-dim or output-dim differs from the matrix file's."""
     for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
         if line.get_int(key, dim) != dim:
             rxfilename = line.get_string("matrix")
@@ -87,7 +87,7 @@ def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> N
 
 
 def summed(total: float | None) -> float:
-    """The result of an aggregate over all axes, which is never None; on a device a Number."""
+    """Assert that an aggregate's result is a number; aggregates over all axes never return None."""
     assert total is not None
     return total
 

@@ -36,7 +36,7 @@ _NESTED = "a CompositeComponent cannot contain another one"
 
 
 class _Components(Field[list[Component]]):
-    """The list of components, in files preceded by its length; operations go to each of them."""
+    """Field for a composite's inner components; its operations apply to each of them."""
 
     def read_value(self, reader: Reader) -> list[Component]:
         number = reader.read_int32()
@@ -100,7 +100,7 @@ class CompositeComponent(UpdatableComponent):
 
     @property
     def updatable(self) -> list[UpdatableComponent]:
-        """The components with parameters."""
+        """The inner components with parameters."""
         return [
             c
             for c in self.components
@@ -125,7 +125,7 @@ class CompositeComponent(UpdatableComponent):
 
     @property
     def couples_rows(self) -> bool:
-        """Whether any of the components couples rows."""
+        """Whether in any inner component an output row may depend on rows of other utterances."""
         return any(component.couples_rows for component in self.components)
 
     def parameters(self) -> dict[str, Array]:
@@ -259,7 +259,7 @@ class CompositeComponent(UpdatableComponent):
 
 
 def _read_part(reader: Reader) -> Component:
-    """Read an inner component. A composite is rejected before it is read, to bound recursion."""
+    """Read one inner component; a composite is rejected unread, to bound recursion."""
     if reader.peek_token() == f"<{CompositeComponent.type_name}>":
         raise reader.error(_NESTED)
     return read_component(reader)
@@ -280,13 +280,13 @@ def _component_from_config(line: ConfigLine, key: str) -> Component:
 
 
 def _matrix_for(dim: int, like: Array, stack: ExitStack) -> Array:
-    """A scratch matrix (rows of `like`, `dim` columns), valid until the stack is closed."""
+    """A scratch matrix (as many rows as `like`, `dim` columns), valid until `stack` is closed."""
     matrix: Array = stack.enter_context(tensor.scratch((like.shape[0], dim), like=like))
     return matrix
 
 
 def _propagated(component: Component, value: Array, stack: ExitStack) -> tuple[Array, object]:
-    """Apply a component: (output in scratch memory, memo)."""
+    """Apply a component to `value`: (output in scratch memory of `stack`, memo)."""
     out = _matrix_for(component.output_dim, value, stack)
     if Properties.PROPAGATE_ADDS in component.properties:
         tensor.fill(out, 0.0)

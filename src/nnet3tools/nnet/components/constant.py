@@ -33,7 +33,7 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 class _ConstantOutput(UpdatableComponent):
-    """Base class of components whose rows are all equal to `output` (output_dim,)."""
+    """Base class of components that output the same row, `output` (output_dim,), for each row."""
 
     OWN_INFO = "output_dim is_updatable use_natural_gradient output"
 
@@ -53,7 +53,7 @@ class _ConstantOutput(UpdatableComponent):
         self.output = random_normal((dim,), stddev, mean)
 
     def info(self) -> str:
-        """The info line, in which the type name is repeated as in Kaldi."""
+        """The line that nnet3-info shows, in which the type name is repeated as in Kaldi."""
         return f"{super().info()}, {self.type_name}, {self.info_of(self.OWN_INFO)}"
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -87,7 +87,7 @@ class _ConstantOutput(UpdatableComponent):
 
 @register
 class ConstantComponent(InputlessComponent, _ConstantOutput):
-    """A constant output that needs no input."""
+    """Outputs the trainable row `output` for each output row; needs no input."""
 
     @property
     def input_dim(self) -> int:

@@ -35,12 +35,12 @@ def num_steps(size: int, window: int, step: int) -> int:
 
 
 def windows(start: int, num_steps: int, step: int) -> slice:
-    """Positions that are `start` after the beginnings of windows `step` apart."""
+    """Slice of the positions start, start + step, ...: one for each of `num_steps` windows."""
     return slice(start, start + (num_steps - 1) * step + 1, step)
 
 
 class _Order(Int):
-    """A TensorVectorizationType, given by its name in config lines."""
+    """Field for the order of a row's axes: "zyx" or "yzx" in config lines, Kaldi's int in files."""
 
     def config_value(self, line: ConfigLine) -> int:
         order = line.get_string("input-vectorization-order")
@@ -98,7 +98,7 @@ class ConvolutionComponent(UpdatableComponent):
 
     @property
     def steps(self) -> tuple[int, int]:
-        """Number of patches along x and along y."""
+        """Number of filter positions along x and along y."""
         return (
             num_steps(self.input_x_dim, self.filt_x_dim, self.filt_x_step),
             num_steps(self.input_y_dim, self.filt_y_dim, self.filt_y_step),
@@ -106,7 +106,7 @@ class ConvolutionComponent(UpdatableComponent):
 
     @property
     def patch_dim(self) -> int:
-        """Number of elements of a patch."""
+        """Number of input elements that a filter covers at one position."""
         return self.filt_x_dim * self.filt_y_dim * self.input_z_dim
 
     def problem(self) -> str | None:
@@ -164,7 +164,7 @@ class ConvolutionComponent(UpdatableComponent):
         return num_rows * math.prod(self.steps)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; each output is a dot product and a bias."""
+        """Number of operations; each output element is a dot product and a bias."""
         return rows * (2 * self.filter_params.shape[1] + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -32,7 +32,7 @@ _NAME = "TimeHeightConvolutionComponent"
 
 @dataclass(frozen=True)
 class ConvolutionStep:
-    """One gather of patches and one matrix product."""
+    """Part of a convolution: gather patches of the input, multiply by some parameter columns."""
 
     input_time_shift: int
     """Number of input times to skip."""
@@ -43,7 +43,7 @@ class ConvolutionStep:
 
     @cached_property
     def is_contiguous(self) -> bool:
-        """Whether the patches are a contiguous range of the input's columns."""
+        """Whether the step reads a contiguous range of input columns, in order."""
         return bool(self.height_map[0] >= 0 and (np.diff(self.height_map) == 1).all())
 
     def pieces(self, height_out: int) -> IntArray:
@@ -69,7 +69,7 @@ class ConvolutionStep:
 
 
 class _Steps(Field[list[ConvolutionStep]]):
-    """Field for the list of steps: <NumSteps> and the fields of each step."""
+    """Field for the list of ConvolutionStep: <NumSteps> and the fields of each step."""
 
     def read_value(self, reader: Reader) -> list[ConvolutionStep]:
         return [self._read_step(reader) for _ in range(reader.read_int32())]
@@ -98,7 +98,7 @@ class _Steps(Field[list[ConvolutionStep]]):
 
 
 class ConvolutionComputation(Declared):
-    """The steps and sizes of a convolution; height_in and num_t_in count reshaped frames."""
+    """A compiled convolution: sizes and steps; height_in and num_t_in count reshaped frames."""
 
     type_name = "ConvComputation"
     HAS_SETTINGS = False
@@ -159,11 +159,11 @@ class ConvolutionComputation(Declared):
 
     @cached_property
     def pieces(self) -> tuple[IntArray, ...]:
-        """The source of each step's patches; see ConvolutionStep.pieces."""
+        """For each step, where its patches lie in the input (see ConvolutionStep.pieces)."""
         return tuple(step.pieces(self.height_out) for step in self.steps)
 
     def needs_gather(self, step: ConvolutionStep) -> bool:
-        """Whether the step's patches differ from whole input rows."""
+        """Whether the step's patches must be copied, because they are not whole input rows."""
         return not step.is_contiguous or len(step.height_map) != self.height_in
 
     def patch_cols(self) -> int:
@@ -178,9 +178,9 @@ def compile_convolution(
     output_indexes: IndexArray,
     max_memory_mb: float,
 ) -> tuple[ConvolutionComputation, IndexArray, IndexArray]:
-    """Compile: the computation, and input and output Indexes in its order, with blanks.
+    """Compile a convolution; also returns its input and output Indexes, padded with blanks.
 
-    RequestError if the rows cannot be brought into this order.
+    RequestError if the rows cannot be brought into the order that the convolution needs.
     """
     grid = grid_of(_NAME, input_indexes, output_indexes)
     _draw_spot_checks(grid)
@@ -204,7 +204,7 @@ def compile_convolution(
 
 
 def _draw_spot_checks(grid: TimeGrid) -> None:
-    """Draw the random output times that Kaldi spot-checks, four times five.
+    """Draw, and ignore, the four times five random output times that Kaldi spot-checks.
 
     Later decisions (which minibatches store statistics) use the same random stream.
     """
@@ -221,7 +221,7 @@ def _cannot(grid: TimeGrid, reason: str) -> RequestError:
 
 
 def _pad_times(model: ConvolutionModel, grid: TimeGrid) -> None:
-    """Extend the input's times to all that the offsets reach; absent times become blank rows.
+    """Extend the grid's input times to all that the offsets reach; absent times become blank rows.
 
     The input step is made to divide the gaps between offsets and the output step. In rare cases
     this needs more blanks than necessary, but it avoids many special cases.
@@ -276,7 +276,7 @@ def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep
 
 
 def _set_temp_size(computation: ConvolutionComputation, limit: float) -> None:
-    """Set temp_rows and temp_cols: the fewest equal blocks of output times within the limit.
+    """Choose temp_rows and temp_cols, so that the patches of a block fit into `limit` megabytes.
 
     `limit` is in units of 10^6 bytes. Arithmetic is in float32, as the limit is stored in programs.
     """

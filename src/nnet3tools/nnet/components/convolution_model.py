@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Times(IntVector):
-    """A set of integers, in any order in files."""
+    """Field for a set of integers; files may have them in any order."""
 
     def read_value(self, reader: Reader) -> IntArray:
         return np.unique(super().read_value(reader))
@@ -33,7 +33,7 @@ _MAX_HEIGHT = 1 << 20
 
 
 class ConvolutionModel(Declared):
-    """Sizes and offsets of a convolution with parameters (num_filters_out, param_cols)."""
+    """The geometry of a time-height convolution: numbers of filters, heights, patch offsets."""
 
     type_name = "ConvolutionModel"
 
@@ -52,26 +52,26 @@ class ConvolutionModel(Declared):
 
     @property
     def input_dim(self) -> int:
-        """Number of columns of an input frame."""
+        """Number of columns of an input frame: heights times filters."""
         return self.num_filters_in * self.height_in
 
     @property
     def output_dim(self) -> int:
-        """Number of columns of an output frame."""
+        """Number of columns of an output frame: heights times filters."""
         return self.num_filters_out * self.height_out
 
     @property
     def param_cols(self) -> int:
-        """Columns of the parameter matrix: num_filters_in for each offset."""
+        """Number of columns of the parameter matrix: num_filters_in for each offset."""
         return self.num_filters_in * len(self.offsets)
 
     @property
     def time_offsets(self) -> IntArray:
-        """The distinct time offsets, sorted."""
+        """The distinct time offsets of the patch, sorted."""
         return np.unique(self.offsets[:, 0])
 
     def input_heights(self) -> IntArray:
-        """Input height for each output height and offset, (height_out, K); may lie outside."""
+        """Input height for each output height and offset, (height_out, K); may be out of range."""
         centres = np.arange(self.height_out, dtype=np.int32) * np.int32(self.height_subsample_out)
         return centres[:, None] + self.offsets[None, :, 1]
 
@@ -119,7 +119,7 @@ class ConvolutionModel(Declared):
         self.offsets = _offsets_from_config(line)
 
     def info(self) -> str:
-        """The part of nnet3-info's line about the structure."""
+        """The text about the convolution's geometry in nnet3-info's line."""
         offsets = " ".join(f"{time},{height}" for time, height in self.offsets)
         required = ",".join(map(str, self.required_time_offsets))
         sizes = "num_filters_in num_filters_out height_in height_out height_subsample_out"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def as_rows(matrix: Array, *shape: int) -> Array:
-    """A view of a contiguous matrix with another shape (first axis free).
+    """A view of a contiguous matrix with rows of shape `shape`.
 
     ProgramError if it is not contiguous, which INPUT_CONTIGUOUS and OUTPUT_CONTIGUOUS exclude.
     """
@@ -48,7 +48,7 @@ class _Piece:
 
 
 def _plan(computation: ConvolutionComputation) -> Iterator[_Piece]:
-    """Yield the steps for each range of output times whose patches fit into memory."""
+    """Yield each step of a convolution, for each range of output times that fits in memory."""
     images, filters = computation.num_images, computation.num_filters_in
     times = computation.temp_rows // images or computation.num_t_out
     for start in range(0, computation.num_t_out, times):
@@ -66,7 +66,7 @@ def _plan(computation: ConvolutionComputation) -> Iterator[_Piece]:
 
 
 def _frames(computation: ConvolutionComputation, matrix: Array) -> Array:
-    """The input (or its derivative) as a view (rows, height_in, filters)."""
+    """View of the input (or its derivative) with shape (rows, height_in, filters)."""
     frames = as_rows(matrix, computation.height_in, computation.num_filters_in)
     if frames.shape[0] != computation.num_t_in * computation.num_images:
         raise ProgramError(f"convolution of {computation.num_t_in} times given {matrix.shape}")
@@ -77,7 +77,7 @@ def _frames(computation: ConvolutionComputation, matrix: Array) -> Array:
 def _patch_space(
     computation: ConvolutionComputation, piece: _Piece, like: Array
 ) -> Iterator[Array]:
-    """Scratch memory for the patches of a piece, (rows, height_out, positions, filters)."""
+    """Scratch memory for the patches of a step, (rows, height_out, positions, filters)."""
     rows = piece.out_rows.stop - piece.out_rows.start
     places = len(piece.step.height_map) // computation.height_out
     shape = (rows, computation.height_out, places, computation.num_filters_in)
@@ -87,7 +87,7 @@ def _patch_space(
 
 @contextmanager
 def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) -> Iterator[Array]:
-    """The patches of a piece as a matrix (rows * height_out, positions * filters)."""
+    """The patches of a step as a matrix (rows * height_out, positions * filters)."""
     width = piece.params.stop - piece.params.start
     if not computation.needs_gather(piece.step):
         yield as_rows(frames[piece.in_rows], width)
@@ -111,7 +111,7 @@ def add_output(
 def add_input_deriv(
     computation: ConvolutionComputation, params: Array, out_deriv: Array, in_deriv: Array
 ) -> None:
-    """Add the derivative with respect to a convolution's input to in_deriv."""
+    """Add the derivative with respect to a convolution's input to `in_deriv`."""
     frames = _frames(computation, in_deriv)
     for piece in _plan(computation):
         out = as_rows(out_deriv[piece.out_rows], computation.num_filters_out)
@@ -131,7 +131,7 @@ def add_params_deriv(
     alpha: float,
     params_deriv: Array,
 ) -> None:
-    """Add alpha times the derivative with respect to the parameters to params_deriv."""
+    """Add alpha times the derivative with respect to a convolution's parameters to params_deriv."""
     frames = _frames(computation, in_value)
     for piece in _plan(computation):
         out = as_rows(out_deriv[piece.out_rows], computation.num_filters_out)

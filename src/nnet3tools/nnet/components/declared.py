@@ -16,7 +16,7 @@ D = TypeVar("D", bound="Declared")
 
 
 class Declared:
-    """Base class of objects whose attributes are declared as fields (field.py).
+    """Base class of objects with declared fields (field.py), which files and configs follow.
 
     Files have the fields in the order of declaration, those of base classes first. A class that
     redeclares a base class's field moves it to its own position.
@@ -46,7 +46,7 @@ class Declared:
         cls.FIELDS = tuple(fields.values())
 
     def __init__(self, **values: Any) -> None:
-        """Set the given fields; other fields have their defaults."""
+        """Set the fields named in `values`; other fields have their defaults."""
         for field in self.FIELDS:
             field.begin(self)
         for name, value in values.items():
@@ -57,17 +57,17 @@ class Declared:
             self.derive()
 
     def derive(self) -> None:
-        """Compute attributes that depend on fields; called after the fields have been set."""
+        """Compute attributes that depend on fields; called after the fields have changed."""
 
     def problem(self) -> str | None:
-        """A sentence about an inconsistency among the fields, or None."""
+        """A sentence about an inconsistency among the fields; None if they are consistent."""
         return None
 
     # -- files
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        """Read up to the closing token; the opening token was consumed before."""
+        """Read an object's fields up to its closing token; the opening token was read before."""
         self = cls()
         if reader.peek_token() == f"<{cls.type_name}>":  # some old files repeat the token
             reader.read_token()
@@ -106,7 +106,7 @@ class Declared:
         return self
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Set what depends on several keys, such as initial parameters; called after the fields."""
+        """Set what depends on several keys, such as initial parameters, once the fields are set."""
 
     def _check(self, error: Callable[[str], UserError]) -> None:
         problem = next((p for f in self.FIELDS if (p := f.owner_problem(self))), None)
@@ -120,7 +120,7 @@ class Declared:
         return ", ".join(filter(None, [self.type_name, self.info_of(self.INFO)]))
 
     def info_of(self, names: str) -> str:
-        """The text `key=value, ...` for the named fields and properties, without empty ones."""
+        """The text `key=value, ...` for the fields and properties in `names` that are not empty."""
         return ", ".join(filter(None, map(self._info_of, names.split())))
 
     def _info_of(self, name: str) -> str:
@@ -134,26 +134,26 @@ class Declared:
     # operations on all fields
 
     def map_arrays(self, function: Callable[[Any], Any]) -> None:
-        """Replace each floating-point array by `function` of the array."""
+        """Replace each floating-point array in the fields by `function` of the array."""
         for field in self.FIELDS:
             field.map_arrays(self, function)
 
     def freeze(self) -> None:
-        """Make the arrays on the host read-only."""
+        """Make the arrays in the fields read-only if they are on the host."""
         for field in self.FIELDS:
             field.freeze(self)
 
     def num_bytes(self) -> int:
-        """Size of the floating-point arrays in bytes, without those of natural gradient."""
+        """Size of the floating-point arrays in bytes, except those of natural gradient."""
         return sum(field.num_bytes(self) for field in self.FIELDS)
 
     def structure(self) -> list[object]:
-        """The values that compiled programs depend on: integers, flags and texts."""
+        """The field values that compiled programs depend on: integers, flags and texts."""
         return [s for field in self.FIELDS if (s := field.structure(self)) is not None]
 
 
 class Part(Field[D]):
-    """A field whose value is a Declared object of class `cls`."""
+    """Field that holds an object of the Declared class `cls`."""
 
     def __init__(self, cls: type[D], token: str = "") -> None:
         super().__init__(token)

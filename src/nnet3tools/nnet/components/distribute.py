@@ -29,7 +29,7 @@ from nnet3tools.nnet.indexes import IndexArray, IndexSet, IntArray
 
 @register_precomputed
 class DistributeIndexes(PrecomputedIndexes):
-    """Input row and first input column of each output row, (N, 2)."""
+    """Precomputed indexes: input row and first input column of each output row, (N, 2)."""
 
     type_name: ClassVar[str] = "DistributeComponentPrecomputedIndexes"
 
@@ -49,7 +49,7 @@ class DistributeIndexes(PrecomputedIndexes):
 
 @register
 class DistributeComponent(Component):
-    """Splits rows into blocks of `output_dim` columns, which get successive x."""
+    """Splits each row into blocks of `output_dim` columns, which become rows with x = 0, 1, ..."""
 
     PROPERTIES = Properties(0)
 
@@ -67,12 +67,12 @@ class DistributeComponent(Component):
     # -- running
 
     def _blocks(self, matrix: Array) -> list[Array]:
-        """Views of the blocks of columns."""
+        """Views of the blocks of columns of an input matrix."""
         dim = self.output_dim
         return [matrix[:, i * dim : (i + 1) * dim] for i in range(self.num_blocks)]
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Zero, because elements are only moved."""
+        """Number of operations: 0, because elements are only moved."""
         return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

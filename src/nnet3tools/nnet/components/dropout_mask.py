@@ -60,7 +60,7 @@ class DropoutMaskComponent(InputlessComponent, DropoutBase):
                 self._exclusive_pair(out_value)
 
     def _exclusive_pair(self, out_value: Array) -> None:
-        """Zero the first two columns at opposite ends of one uniform random number per row."""
+        """Draw the first two mask columns so that no row has zeros in both."""
         with tensor.scratch((out_value.shape[0], 1), like=out_value) as uniform:
             tensor.random.uniform(uniform)
             _zero_one(out_value[:, 0:1], uniform, self.dropout_proportion)

@@ -49,7 +49,7 @@ _MAX_SIZE = 1 << 28
 
 
 class _Sizes(Field[dict[str, Any]]):
-    """A field with sizes by name; files have their number first."""
+    """Field for a dictionary from names to sizes; files store the number of entries first."""
 
     def read_value(self, reader: Reader) -> dict[str, Any]:
         number, read_size = _count(reader), getattr(reader, self.METHODS[0])
@@ -63,7 +63,7 @@ class _Sizes(Field[dict[str, Any]]):
 
 
 class _Parts(_Sizes):
-    """Dimensions of the input's parts; info lines omit a single `x`."""
+    """Field for the dimension of each named part of the input; info lines omit a single `x`."""
 
     METHODS = "read_int32", "write_int32", ""
 
@@ -93,7 +93,7 @@ class _Parts(_Sizes):
 
 
 class _Shapes(_Sizes):
-    """Shapes of the parameters by name."""
+    """Field for the shape of each named parameter."""
 
     METHODS = "read_int32_vector", "write_int32_vector", ""
 
@@ -108,7 +108,7 @@ class _Shapes(_Sizes):
 
 
 class _Formula(Field[str]):
-    """A formula, stored in files as the number of its words and the words."""
+    """Field for a formula, stored in files as the number of its words and the words."""
 
     def read_value(self, reader: Reader) -> str:
         return " ".join(reader.read_token() for _ in range(_count(reader)))
@@ -132,7 +132,7 @@ MAX_PARAMETERS = 1 << 26
 
 @register
 class ExpressionComponent(UpdatableComponent):
-    """y = formula of the input's parts and of parameters, all stored in one vector `values`."""
+    """A component that computes a formula of its input's parts and parameters (in `values`)."""
 
     parts = _Parts("<InputParts>", "input-parts")
     params = _Shapes("<ParamShapes>")
@@ -225,7 +225,7 @@ class ExpressionComponent(UpdatableComponent):
     # -- running
 
     def _cut(self, matrix: Array) -> dict[str, Array]:
-        """The parts of a matrix with the input's columns, by name."""
+        """Views of the named input parts in a matrix with the input's columns."""
         found, start = {}, 0
         for name, dim in self.parts.items():
             found[name] = matrix[:, start : start + dim]
@@ -256,9 +256,9 @@ class ExpressionComponent(UpdatableComponent):
 
 
 def _with_params_quoted(line: ConfigLine) -> ConfigLine:
-    """The line with quotes around the value of params=, so that params=a:3:init=1 ends at a blank.
+    """A config line with quotes around the value of params=, so that the value ends at a blank.
 
-    Without quotes the `=` inside would extend the value to the rest of the line.
+    Without quotes the `=` in params=a:3:init=1 would extend the value to the rest of the line.
     """
     text = re.sub(r"""(\sparams=)(?!["'])(\S+)""", r'\1"\2"', line.text)
     return line if text == line.text else ConfigLine(text, line.file, line.line_number)
@@ -286,7 +286,7 @@ def _dim(line: ConfigLine, name: str, text: str) -> int:
 
 
 def _param(line: ConfigLine, text: str) -> tuple[str, tuple[int, ...], Array]:
-    """Parse name:shape:key=value:... into name, shape and initial value."""
+    """Parse a parameter's description name:shape:key=value:... into name, shape, initial value."""
     name, *fields = text.strip().split(":")
     if not fields:
         raise line.error(f"expected name:dim for a parameter, found '{text}'")

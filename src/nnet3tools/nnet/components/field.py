@@ -71,7 +71,7 @@ class Field(Generic[T]):
         self.name = name
 
     def begin(self, owner: Any) -> None:
-        """Set the defaults of values stored in another field's value; called for each new owner."""
+        """For a field stored in another field's value, set its default in a new owner."""
         if self.paths and self.default is not REQUIRED:
             setattr(owner, self.name, self.default)
 
@@ -95,7 +95,7 @@ class Field(Generic[T]):
             return self.default_of(owner)
 
     def __set__(self, owner: Any, value: T) -> None:
-        """Set the value, and note the change, which invalidates recorded work."""
+        """Set the owner's value, and note the change, which invalidates recorded work."""
         if not self.paths:
             before = owner.__dict__.get(self.name, REQUIRED)
             owner.__dict__[self.name] = value
@@ -105,14 +105,14 @@ class Field(Generic[T]):
             setattr(getattr(owner, holder) if holder else owner, attribute, value)
 
     def default_of(self, owner: Any) -> T:
-        """The default for an owner without a value."""
+        """The field's default for an owner that has no value yet."""
         if self.default is REQUIRED:
             raise AttributeError(f"{type(owner).__name__} was given no '{self.name}'")
         value: T = self.default(owner) if callable(self.default) else self.default
         return value
 
     def is_default(self, owner: Any) -> bool:
-        """Whether the owner's value is the default."""
+        """Whether the owner's value equals the field's default."""
         return self.default is not REQUIRED and bool(
             getattr(owner, self.name) == self.default_of(owner)
         )
@@ -125,39 +125,39 @@ class Field(Generic[T]):
     """Names of the methods of Reader, Writer and ConfigLine for such values."""
 
     def read_value(self, reader: Reader) -> T:
-        """Read the value after its token."""
+        """Read the field's value from a file, after the field's token."""
         value: T = getattr(reader, self.METHODS[0])()
         return value
 
     def write_value(self, writer: Writer, value: T) -> None:
-        """Write the value after its token."""
+        """Write the field's value to a file, after the field's token."""
         getattr(writer, self.METHODS[1])(value)
 
     def config_value(self, line: ConfigLine) -> T:
-        """The value from a config line that has the key."""
+        """The field's value from a config line that has the field's key."""
         value: T = getattr(line, self.METHODS[2])(self.config)
         return value
 
     def problem(self, value: T) -> str | None:
-        """The rest of a sentence about an invalid value, such as "must be positive, found 0"."""
+        """What is wrong with `value`, such as "must be positive, found 0"; None if it is valid."""
         return None
 
     def text(self, value: T) -> str:
-        """The value as shown on an info line."""
+        """The text of `value` on an info line."""
         return str(value)
 
     def owner_problem(self, owner: Any) -> str | None:
-        """A sentence about an inconsistency after all fields were set, or None."""
+        """A sentence if the owner's value contradicts its other fields, else None; called last."""
         return None
 
     def structure(self, owner: Any) -> object:
-        """The part of the value that compiled programs depend on, or None."""
+        """The part of the owner's value that compiled programs depend on; None if there is none."""
         return None
 
     # -- files, configs, info lines
 
     def read(self, reader: Reader, owner: Any) -> None:
-        """Read token and value; an optional field that is missing keeps its default."""
+        """Read the field's token and value; if an optional field is missing, keep its default."""
         if self.token is None:
             return
         start = reader.offset
@@ -177,10 +177,10 @@ class Field(Generic[T]):
         return True
 
     def after_read(self, owner: Any) -> None:
-        """Finish a value that depends on other fields; called after all fields were read."""
+        """Convert the owner's value with the help of other fields, after all fields were read."""
 
     def write(self, writer: Writer, owner: Any) -> None:
-        """Write token and value, unless they are omitted for this owner."""
+        """Write the field's token and value, unless the field is omitted for this owner."""
         if self.token is None or not self.is_written(owner):
             return
         if self.token:
@@ -194,11 +194,11 @@ class Field(Generic[T]):
         return not (self.omit and self.is_default(owner))
 
     def file_value(self, owner: Any) -> Any:
-        """The value in the form stored in files."""
+        """The owner's value in the form in which files store it."""
         return getattr(owner, self.name)
 
     def from_config(self, line: ConfigLine, owner: Any) -> None:
-        """Set the value from a config line, if it has the key. ConfigError if it is invalid."""
+        """Set the owner's value if the line has the field's key. ConfigError if it is invalid."""
         if self.config is None:
             return
         if self.config not in line and self.default is not REQUIRED:
@@ -209,7 +209,7 @@ class Field(Generic[T]):
         setattr(owner, self.name, value)
 
     def info(self, owner: Any) -> str:
-        """Return `key=value` for an info line, or ""."""
+        """The text `key=value` for an info line; "" if the line omits the field."""
         if not self.show_default and self.is_default(owner):
             return ""
         return f"{self.key}={self.text(getattr(owner, self.name))}"
@@ -217,24 +217,24 @@ class Field(Generic[T]):
     # arrays and sums (most fields have none)
 
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
-        """Replace each floating-point array by `function` of the array."""
+        """Replace each floating-point array in the owner's value by `function` of the array."""
 
     def scale(self, owner: Any, scale: float) -> None:
-        """Multiply parameters and statistics; scale 0 sets zero, even in place of NaN."""
+        """Multiply a parameter or statistic of the owner; 0 sets zero, even in place of NaN."""
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
-        """Add alpha times the other owner's parameters and statistics."""
+        """Add alpha times the value of `other` to the owner's, for parameters and statistics."""
 
     def zero_stats(self, owner: Any) -> None:
-        """Reset statistics."""
+        """Set the owner's value to zero if the field is a statistic."""
 
     def freeze(self, owner: Any) -> None:
-        """Make arrays on the host read-only, so that devices may keep copies."""
+        """Make the owner's host arrays read-only, so that devices may keep copies of them."""
         if hasattr(value := getattr(owner, self.name), "flags"):
             value.flags.writeable = False
 
     def num_bytes(self, owner: Any) -> int:
-        """Size of the floating-point arrays in bytes, without those of natural gradient."""
+        """Size of the value's floating-point arrays in bytes, except those of natural gradient."""
         sizes: list[int] = []
 
         def note(array: Any) -> Any:
@@ -247,8 +247,8 @@ class Field(Generic[T]):
     # -- natural gradient
 
     def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
-        """The natural-gradient estimates in the value, each with the dimension of its rows."""
+        """The value's natural-gradient estimates, each with its number of columns."""
         return []
 
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
-        """Stop (or resume) updates of the natural-gradient estimates."""
+        """Stop (or resume) updates of natural-gradient estimates in the owner's value."""

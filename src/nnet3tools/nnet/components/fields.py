@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Setting(Field[T]):
-    """A value that compiled programs depend on, such as a dimension or flag."""
+    """Field for a value that compiled programs depend on, such as a dimension or flag."""
 
     def structure(self, owner: Any) -> object:
         value = getattr(owner, self.name)
@@ -36,7 +36,7 @@ class _Setting(Field[T]):
 
 
 class _Number(Field[T]):
-    """A number; greater than zero if `positive`."""
+    """Field for a number; with `positive`, config lines must have a number above zero."""
 
     def __init__(self, *args: Any, positive: bool = False, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -48,13 +48,13 @@ class _Number(Field[T]):
 
 
 class Int(_Number[int], _Setting[int]):
-    """An int32."""
+    """Field for an int32."""
 
     METHODS = "read_int32", "write_int32", "get_int"
 
 
 class Float(_Number[float]):
-    """A float32 as a Python float."""
+    """Field for a float32 that Python holds as a float."""
 
     METHODS = "read_float", "write_float", "get_float"
 
@@ -63,7 +63,7 @@ class Float(_Number[float]):
 
 
 class NotNegative(Float):
-    """A Float that must not be negative in config lines; files may have any value."""
+    """Field for a float that must not be negative in config lines; files may have any value."""
 
     def config_value(self, line: ConfigLine) -> float:
         if (value := super().config_value(line)) < 0.0:
@@ -72,14 +72,14 @@ class NotNegative(Float):
 
 
 class Proportion(Float):
-    """A Float from 0 to 1."""
+    """Field for a float from 0 to 1."""
 
     def problem(self, value: float) -> str | None:
         return None if 0.0 <= value <= 1.0 else f"must be between 0 and 1, found {value:g}"
 
 
 class Flag(_Setting[bool]):
-    """A boolean."""
+    """Field for a boolean."""
 
     METHODS = "read_bool", "write_bool", "get_bool"
 
@@ -88,7 +88,7 @@ class Flag(_Setting[bool]):
 
 
 class Mark(Flag):
-    """A boolean that files represent by the presence of a token."""
+    """Field for a boolean; in files the presence of the token means True."""
 
     def __init__(self, token: str, config: str | None = None, **named: Any) -> None:
         super().__init__(token, config, False, omit=True, **named)
@@ -101,7 +101,7 @@ class Mark(Flag):
 
 
 class IntVector(_Setting[np.ndarray]):
-    """A list of int32 as an array on the host."""
+    """Field for a list of int32, held as an array on the host."""
 
     METHODS = "read_int32_vector", "write_int32_vector", "get_int_list"
 
@@ -113,7 +113,7 @@ class IntVector(_Setting[np.ndarray]):
 
 
 class IntPairs(_Setting[np.ndarray]):
-    """A list of int32 pairs as an array (N, 2) on the host."""
+    """Field for a list of int32 pairs, held as an array (N, 2) on the host."""
 
     METHODS = "read_int_pairs", "write_int_pairs", ""
 

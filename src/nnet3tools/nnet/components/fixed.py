@@ -67,7 +67,7 @@ class FixedAffineComponent(Component):
         self.linear_params, self.bias_params = split_affine(matrix)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations of a matrix product and a bias."""
+        """Number of operations for a matrix product and a bias."""
         return rows * (2 * self.input_dim + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -79,7 +79,7 @@ class FixedAffineComponent(Component):
 
 
 class _FixedVector(Component):
-    """Base class of components with one constant vector that applies to every row."""
+    """Base class of components that apply one constant vector to every row."""
 
     PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
     INFO = Component.INFO + " vector"
@@ -92,7 +92,7 @@ class _FixedVector(Component):
         return int(self.vector.shape[0])
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Without a file, draw a random vector of the line's dim, as tests use it."""
+        """Draw a random vector of size dim=... if the line names no file, for tests."""
         if self.vector.size == 0:
             self.vector = random_normal((get_positive(line, "dim"),), 1.0)
 
@@ -104,7 +104,7 @@ class FixedScaleComponent(_FixedVector):
     vector = Vector("<Scales>", config="scales", trainable=False)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Also accept scale= and dim=, a vector of equal elements."""
+        """Read the scales from a file, or make dim=... equal scales of value scale=..."""
         if "scale" in line and "scales" not in line:
             dim = get_positive(line, "dim")
             self.vector = np.full(dim, line.get_float("scale"), np.float32)

@@ -44,7 +44,7 @@ _outside_band = tensor.element(
 
 @register_precomputed
 class DropoutIndexes(PrecomputedIndexes):
-    """The mask row for each row (of blocks); `num_mask_rows` is the number of mask rows."""
+    """Precomputed indexes: the mask row for each row of blocks, and the number of mask rows."""
 
     type_name: ClassVar[str] = "GeneralDropoutComponentPrecomputedIndexes"
 
@@ -57,7 +57,7 @@ class DropoutIndexes(PrecomputedIndexes):
 
 
 class _Regions(Int):
-    """The number of regions, which info lines show only in the SpecAugment mode."""
+    """Field for the number of zeroed regions; info lines show it only in SpecAugment mode."""
 
     def info(self, owner: GeneralDropoutComponent) -> str:
         return f"{self.key}={owner.specaugment_max_regions}" if owner.uses_bands else ""
@@ -103,7 +103,7 @@ class GeneralDropoutComponent(DropoutBase):
 
     @property
     def uses_bands(self) -> bool:
-        """Whether masks zero bands of columns, as in SpecAugment."""
+        """Whether the component zeroes bands of columns, as in SpecAugment."""
         return self.specaugment_max_proportion != 0.0
 
     def problem(self) -> str | None:
@@ -145,7 +145,7 @@ class GeneralDropoutComponent(DropoutBase):
             self._apply(args.memo, args.indexes, args.in_deriv)
 
     def _apply(self, mask: Array, indexes: DropoutIndexes, matrix: Array) -> None:
-        """Multiply each row of blocks by its row of the mask."""
+        """Multiply each row of `matrix`, viewed in blocks, by its row of the mask, in place."""
         rows = as_blocks(matrix, self.block_dim)
         if len(indexes.rows) != rows.shape[0]:
             raise ProgramError(f"dropout for {len(indexes.rows)} rows given {rows.shape[0]}")
@@ -154,7 +154,7 @@ class GeneralDropoutComponent(DropoutBase):
             _multiply(rows, factors)
 
     def _draw_mask(self, num_rows: int, like: Array) -> Array:
-        """Draw a mask; its mean is 1 except in the SpecAugment mode."""
+        """Draw a mask with `num_rows` rows; its mean is 1 except in the SpecAugment mode."""
         mask = tensor.persistent_array((num_rows, self.block_dim), like=like)
         if self.uses_bands:
             self._draw_bands(mask)
@@ -167,7 +167,7 @@ class GeneralDropoutComponent(DropoutBase):
         return mask
 
     def _draw_bands(self, mask: Array) -> None:
-        """Make rows of ones with a random band of zeros, which may wrap around.
+        """Set each mask row to ones with random bands of zeros, which may wrap around.
 
         As in Kaldi, each region after the first reverses a random half of the circle of columns,
         which may split a band in two. The reversals are undone in reverse order to find a column's
@@ -189,7 +189,7 @@ class GeneralDropoutComponent(DropoutBase):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> DropoutIndexes:
-        """Number the pairs (n, period of t) in the order of first occurrence."""
+        """Assign a mask row to each row: one for each pair of n and period of t."""
         if not np.array_equal(input_indexes, output_indexes):
             raise ProgramError(f"{self.type_name} given outputs other than its inputs")
         keys = input_indexes[:, 0].astype(np.int64) << 32

@@ -66,7 +66,7 @@ class SumGroupComponent(Component):
     sizes = IntVector("<Sizes>", "sizes", None)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Without sizes=, make groups of equal size from input-dim and output-dim."""
+        """Read group sizes from sizes=, or make equal groups from input-dim and output-dim."""
         if "sizes" in line:
             return
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
@@ -97,7 +97,7 @@ class SumGroupComponent(Component):
 
     @cached_property
     def group_of_column(self) -> np.ndarray:
-        """The group of each input column, (input_dim,)."""
+        """The group that each input column belongs to, (input_dim,)."""
         return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:

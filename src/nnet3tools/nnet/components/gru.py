@@ -46,7 +46,7 @@ _sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)
 
 
 class GruNonlinearityBase(UpdatableComponent):
-    """Base class of both kinds: statistics of tanh, self-repair, propagate, backprop.
+    """Base class of the two GRU cells: statistics of tanh, self-repair, propagate, backprop.
 
     `value_sum` and `deriv_sum` (cell_dim,) are float64 sums over `count` rows.
     """
@@ -116,7 +116,7 @@ class GruNonlinearityBase(UpdatableComponent):
                 args.to_update.update_weights(args.in_value, argument_deriv)
 
     def stats_and_repair(self, h: Array, repair: Array) -> bool:
-        """Sum tanh's values and derivatives; set `repair`, the pull of saturated units toward 0.
+        """Add tanh values `h` to the statistics; set `repair`, a pull of saturated units toward 0.
 
         Runs on about half of the minibatches; on the others it returns False, without repair.
         """
@@ -135,7 +135,7 @@ class GruNonlinearityBase(UpdatableComponent):
 
     @abstractmethod
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
-        """Add the change of w_h, given derivatives at tanh's argument, which may be overwritten.
+        """Update w_h, given the derivatives at tanh's argument, which may be overwritten.
 
         The change is preconditioned unless this component accumulates a gradient.
         """
@@ -227,7 +227,7 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
         return None if self.w_h.shape == (dim,) else f"expected <w_h> of {dim} numbers"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per cell sigmoid, w * c, sum, tanh, interpolation (4)."""
+        """Number of operations; per cell: sigmoid, w * c, sum, tanh, interpolation (4)."""
         return 8 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:

@@ -89,7 +89,7 @@ class LinearComponent(TwoSidedNaturalGradient):
             args.to_update._update(args.in_value, args.out_deriv)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """W += lr dF/dy^T x, with both factors preconditioned unless this is a gradient."""
+        """Update W with natural gradient, or with the plain gradient if `is_gradient`."""
         if self.is_gradient:
             rate = self.learning_rate
             tensor.prod(self.params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)

@@ -32,7 +32,7 @@ _count_saturated = tensor.aggregate("where(_1 / _2 < _3, 1.0, 0.0)", "sum", axis
 
 @register
 class LstmNonlinearityComponent(UpdatableComponent):
-    """[x_i, x_f, x_c, x_o, c(t-1)(, 3 dropout scales)] -> [c(t), m(t)], with peephole weights.
+    """LSTM cell with peepholes: [x_i, x_f, x_c, x_o, c(t-1)(, 3 dropout scales)] -> [c(t), m(t)].
 
     `params` is (3, cell_dim). Over `count` rows, `value_sum` and `deriv_sum` (5, cell_dim) sum the
     values and derivatives of the five nonlinearities in float64. `self_repair_total` (5,) counts

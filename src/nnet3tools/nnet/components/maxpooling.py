@@ -95,13 +95,13 @@ class MaxpoolingComponent(Component):
         return math.prod(self.num_pools)
 
     def _places(self, matrix: Array) -> Iterator[Array]:
-        """Views (rows, x, y, z boxes), one for each position within a box."""
+        """Yield, for each position in a box, a view of every box's element there."""
         images = matrix.reshape(-1, *self.input_dims)
         for place in np.ndindex(*self.pool_sizes):
             yield images[(slice(None), *map(windows, place, self.num_pools, self.pool_steps))]
 
     def _pools(self, matrix: Array) -> Array:
-        """An output (or its derivative) as a view (rows, x, y, z boxes)."""
+        """View of an output (or its derivative) as (rows, boxes along x, along y, along z)."""
         return matrix.reshape(-1, *self.num_pools)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:

@@ -26,7 +26,7 @@ _scaled_copy = tensor.element("_1 = _2 * _3")
 
 
 class _BackpropScale(Float):
-    """The backprop scale, which old files, of a former nonlinearity, do not have."""
+    """Field for the backprop scale; it is optional in files of Kaldi's older NoOpComponent."""
 
     def read(self, reader: Reader, owner: Any) -> None:
         if reader.peek_token() != "<ValueAvg>":
@@ -51,7 +51,7 @@ class NoOpComponent(Component):
     num_dims_processed = Obsolete("<NumDimsProcessed>")
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Zero, because elements are only moved."""
+        """Number of operations: 0, because elements are only moved."""
         return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Dim(Int):
-    """A dimension that config lines may also give as input-dim."""
+    """Field for a dimension that config lines may give as dim=... or input-dim=..."""
 
     def config_value(self, line: ConfigLine) -> int:
         return line.get_int("dim" if "dim" in line else "input-dim")

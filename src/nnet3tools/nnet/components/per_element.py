@@ -31,7 +31,7 @@ _max = tensor.aggregate("_1", "max", axis=None)
 def add_preconditioned_rows(
     params: Array, derivs: Array, rate: float, preconditioner: OnlineNaturalGradient
 ) -> None:
-    """Add rate times the sum of the preconditioned rows of derivs to params; overwrites derivs."""
+    """Precondition `derivs` in place, then add `rate` times the sum of its rows to `params`."""
     scale = preconditioner.precondition(derivs)
     _sum_rows(params, derivs, alpha=rate * scale, beta=1.0)
 
@@ -70,7 +70,7 @@ class PerElementScaleComponent(UpdatableComponent):
         return int(self.scales.shape[0])
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw random scales of size dim, if no file is given."""
+        """Read the scales from a file, or draw `dim` random ones."""
         if self.scales.size == 0:
             self.scales = random_vector(line, get_positive(line, "dim"), 1.0)
         elif line.get_int("dim", self.input_dim) != self.input_dim:
@@ -93,7 +93,7 @@ class PerElementScaleComponent(UpdatableComponent):
 
 @register
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
-    """PerElementScaleComponent with natural gradient, with a low rank to save memory."""
+    """Trainable scale per column, with natural gradient of low rank to save memory."""
 
     INFO = PerElementScaleComponent.INFO + " rank update_period num_samples_history alpha"
 

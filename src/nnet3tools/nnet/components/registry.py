@@ -41,7 +41,7 @@ def register_precomputed(cls: P) -> P:
 
 @functools.cache
 def _families() -> dict[str, str]:
-    """Class name -> module of this folder that defines the class.
+    """For each component class name, the module of components/ that defines the class.
 
     Found by searching the source text, because importing all families takes ten times as long.
     """
@@ -66,7 +66,7 @@ def component_types() -> list[str]:
 
 
 def component_class(type_name: str) -> type[Component]:
-    """The class for a Kaldi type name; UserError with the most similar name if it is unknown."""
+    """The component class for a Kaldi type name; UserError, with the nearest name, if unknown."""
     if type_name not in _components and (family := _families().get(type_name)) is not None:
         importlib.import_module(family)
     if (cls := _components.get(type_name)) is not None:

@@ -18,7 +18,7 @@ from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray, sor
 
 
 class TimeGrid(Declared):
-    """Start, step and number of input and output times; the step is 0 if there is one time."""
+    """Start, step and number of input and output times of a component; step 0 for a single time."""
 
     type_name: ClassVar[str] = "ConvCompIo"
     HAS_SETTINGS: ClassVar[bool] = False
@@ -47,7 +47,7 @@ class TimeGrid(Declared):
 
 
 def _images(indexes: IndexArray) -> IntArray:
-    """The distinct (n, x) pairs, sorted, shape (P, 2)."""
+    """The distinct (n, x) pairs of the Indexes, sorted, shape (P, 2)."""
     if not indexes[:, 2].any():  # the usual case needs no sorting
         n = np.flatnonzero(np.bincount(indexes[:, 0]))
         return np.stack([n, np.zeros_like(n)], axis=1).astype(np.int32)
@@ -57,7 +57,7 @@ def _images(indexes: IndexArray) -> IntArray:
 
 
 def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
-    """Start, step (greatest common divisor of the gaps; 0 for one time) and number of times."""
+    """Start, step (gcd of the gaps; 0 for one time) and number of a side's times, by field."""
     times = indexes[:, 1]
     is_new = np.ones(len(times), np.bool_)
     np.not_equal(times[1:], times[:-1], out=is_new[1:])
@@ -85,7 +85,7 @@ def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) ->
 def _on_times(
     images: IntArray, start: int, step: int, number: int, reorder: int, wanted: IndexArray
 ) -> IndexArray:
-    """Indexes of every image at every time, `reorder` times innermost; blank if not in `wanted`."""
+    """Indexes of the pairs (n, x) in `images` at all times; blank if not in `wanted`."""
     times = (start + step * np.arange(number)).reshape(-1, 1, reorder)
     grid = np.empty((number // reorder, len(images), reorder, 3), np.int32)
     grid[..., 0] = images[None, :, None, 0]
@@ -101,7 +101,7 @@ def _on_times(
 def indexes_on_grid(
     name: str, grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
 ) -> tuple[IndexArray, IndexArray]:
-    """All input and output Indexes of the grid in order; blank if not among the given ones.
+    """Input and output Indexes of the whole grid in order; Indexes not in the arguments are blank.
 
     RequestError, with the component's `name`, if an output's (n, x) has no input.
     """
@@ -125,5 +125,5 @@ def indexes_on_grid(
 
 
 def _pairs(images: IntArray) -> np.ndarray:
-    """An int64 key for each (n, x) pair, for set operations."""
+    """One int64 key for each row (n, x) of `images`, for set operations."""
     return (images[:, 0].astype(np.int64) << 32) + images[:, 1]

@@ -70,7 +70,7 @@ class PerElementOffsetComponent(UpdatableComponent):
         return int(self.offsets.shape[0])
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw random offsets of size block-dim, if no file is given."""
+        """Read the offsets from a file, or draw `block_dim` random ones."""
         if self.offsets.size == 0:
             block_dim = get_positive(line, "block-dim", get_positive(line, "dim"))
             self.offsets = random_vector(line, block_dim, 0.0)
@@ -124,7 +124,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
 
     @property
     def block_size(self) -> int | None:
-        """Number of columns of a block on info lines; None if there is a single block."""
+        """Number of columns of a block, for info lines; None if there is a single block."""
         return None if self.block_dim == self.dim else self.block_dim
 
     @property
@@ -141,7 +141,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
         return flags
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Start with the identity, in blocks of block-dim."""
+        """Start with scales 1 and offsets 0, repeated over blocks of block-dim columns."""
         block_dim = get_positive(line, "block-dim", self.dim)
         self.scales, self.offsets = np.ones(block_dim, np.float32), np.zeros(block_dim, np.float32)
         # Kaldi sets the update period only here: after reading a file it is 1.
@@ -176,7 +176,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
             _multiply(as_blocks(args.in_deriv, block_dim), deriv, self.scales)
 
     def _update(self, scale_derivs: Array, out_deriv: Array) -> None:
-        """Add the preconditioned rows to both parameters; overwrites `scale_derivs`."""
+        """Update scales and offsets with natural gradient; overwrites `scale_derivs`."""
         rate = self.learning_rate
         if self.is_gradient or not self.use_natural_gradient:
             _sum_rows(self.offsets, out_deriv, alpha=rate, beta=1.0)

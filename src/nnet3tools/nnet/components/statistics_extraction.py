@@ -41,7 +41,7 @@ _add = tensor.element("_1 += _2")
 
 @register_precomputed
 class ExtractionIndexes(PrecomputedIndexes):
-    """Row range that each output sums, its length, and the output that each input belongs to."""
+    """Precomputed indexes: input row range and count of each output, output row of each input."""
 
     type_name: ClassVar[str] = "StatisticsExtractionComponentPrecomputedIndexes"
 
@@ -63,7 +63,7 @@ class ExtractionIndexes(PrecomputedIndexes):
 
 @register
 class StatisticsExtractionComponent(Component):
-    """Count, sum and (if `include_variance`) sum of squares over periods of frames."""
+    """Outputs count, sum and (if `include_variance`) sum of squares over periods of frames."""
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     input_period = Int("<InputPeriod>", "input-period", 1, positive=True)
@@ -86,7 +86,7 @@ class StatisticsExtractionComponent(Component):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations for sums over row ranges, without the squares."""
+        """Number of operations for sums over row ranges, without the squares."""
         forward = getattr(indexes, "forward", None)
         summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
         return summed * self.output_dim
@@ -102,7 +102,7 @@ class StatisticsExtractionComponent(Component):
                 tensor.add_row_ranges(out_value[:, dim + 1 :], squares, indexes.forward)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """d sum / dx = 1, d sum of squares / dx = 2 x; the count has no derivative."""
+        """Compute the input derivative from the sums and sums of squares; the count has none."""
         assert isinstance(args.indexes, ExtractionIndexes)
         if args.in_deriv is None:
             return
@@ -118,7 +118,7 @@ class StatisticsExtractionComponent(Component):
     # -- indexes
 
     def _periods(self, indexes: IndexArray) -> IntArray:
-        """Start time of each Index's period."""
+        """For each Index, the first time of its period of `output_period` frames."""
         return indexes[:, 1] // self.output_period * self.output_period
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
@@ -130,7 +130,7 @@ class StatisticsExtractionComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """An output needs one frame of its period; it uses all available frames."""
+        """Which outputs have at least one frame of their period; they use all available frames."""
         return used_if_any(available, self.output_period // self.input_period)
 
     def reorder_indexes(

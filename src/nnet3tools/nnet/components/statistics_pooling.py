@@ -47,7 +47,7 @@ _MAX_CONTEXT = 100_000
 
 @register_precomputed
 class PoolingIndexes(PrecomputedIndexes):
-    """Input rows that each output sums, and output rows that each input contributes to."""
+    """Precomputed indexes: input row range of each output, output row range of each input."""
 
     type_name: ClassVar[str] = "StatisticsPoolingComponentPrecomputedIndexes"
 
@@ -64,10 +64,10 @@ class PoolingIndexes(PrecomputedIndexes):
 
 @register
 class StatisticsPoolingComponent(Component):
-    """`num_log_count_features` log counts, means, and standard deviations if `output_stddevs`.
+    """Outputs log counts, means and, if `output_stddevs`, standard deviations over a window.
 
-    The window at t is [t - left_context, t + right_context]; an output needs one frame in it.
-    Outputs exist at multiples of `input_period`.
+    There are `num_log_count_features` log counts. The window at t is [t - left_context, t +
+    right_context]; an output needs one frame in it. Outputs exist at multiples of `input_period`.
     """
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
@@ -84,7 +84,7 @@ class StatisticsPoolingComponent(Component):
 
     @property
     def properties(self) -> Properties:
-        """Flags; backprop takes counts from the output's log counts or else from the input."""
+        """Property flags: backprop takes counts from the log counts in the output or the input."""
         flags = Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
         if self.output_stddevs or self.num_log_count_features > 0:
             flags |= Properties.BACKPROP_NEEDS_OUTPUT
@@ -111,7 +111,7 @@ class StatisticsPoolingComponent(Component):
     # -- running
 
     def _mean_and_other(self, matrix: Array) -> tuple[Array, Array]:
-        """The columns of the means, and of the mean squares or standard deviations."""
+        """Views of the first half of the columns (means) and of the other half (second moments)."""
         dim = (self.input_dim - 1) // 2
         return matrix[:, :dim], matrix[:, dim:]
 
@@ -120,7 +120,7 @@ class StatisticsPoolingComponent(Component):
         tensor.add_row_ranges(counts, in_value[:, :1], indexes.forward)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations for sums over row ranges, without the squares."""
+        """Number of operations for sums over row ranges, without the squares."""
         forward = getattr(indexes, "forward", None)
         summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
         return summed * self.output_dim
@@ -141,7 +141,7 @@ class StatisticsPoolingComponent(Component):
             _to_stddev(variance, mean, self.variance_floor)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """Compute input derivatives; ignores the variance floor, as Kaldi does, and the counts."""
+        """Compute the input derivative; like Kaldi's, it ignores the variance floor."""
         assert isinstance(args.indexes, PoolingIndexes)
         if args.in_deriv is None:
             return
@@ -173,7 +173,7 @@ class StatisticsPoolingComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """An output needs one frame in its window and a time that is a multiple of the period."""
+        """Which outputs, at multiples of `input_period`, have a frame in their window."""
         width = (self.left_context + self.right_context) // self.input_period + 1
         computable, used = used_if_any(available, width)
         on_grid = outputs[:, 1] % self.input_period == 0
@@ -187,7 +187,7 @@ class StatisticsPoolingComponent(Component):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> PoolingIndexes:
-        """Row ranges in both directions; an input without output, or vice versa, is an error."""
+        """Row ranges in both directions; RequestError for an input without output or vice versa."""
         left, right = self.left_context, self.right_context
         name, period = self.type_name, self.input_period
         ts = output_indexes[:, 1]

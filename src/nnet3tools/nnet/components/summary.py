@@ -16,7 +16,7 @@ _PERCENTILES = ((0, 1, 2, 5), (10, 20, 50, 80, 90), (95, 98, 99, 100))
 
 
 def _general(value: float | np.float32, digits: int) -> str:
-    """Format with %.<digits>g; NaN (root of a negative rounding error) prints -nan, as in C."""
+    """Format a number as C's %.<digits>g; NaN (root of a negative rounding error) becomes -nan."""
     return "-nan" if np.isnan(value) else f"{value:.{digits}g}"
 
 
@@ -45,7 +45,7 @@ def _sum_of_squares(values: np.ndarray) -> np.float32:
 
 
 def summarize_vector(vector: Array) -> str:
-    """Format as `[ a b c ]` for fewer than ten elements, else percentiles, mean and deviation."""
+    """Format all elements `[ a b c ]` if fewer than ten, else percentiles, mean and deviation."""
     values = tensor.to_host(vector).astype(np.float32)
     if values.size < 10:
         return "[ " + "".join(f"{_succinct(v)} " for v in values) + "]"
@@ -63,7 +63,7 @@ def summarize_vector(vector: Array) -> str:
 def parameter_stats(
     name: str, params: Array, include_mean: bool = False, include_norms: bool = False
 ) -> str:
-    """`<name>-rms=...` or `<name>-{mean,stddev}=...` for a vector or matrix of parameters.
+    """The info text `name-rms=...`, or `name-{mean,stddev}=...` with `include_mean`.
 
     `include_norms` adds summaries of the norms of rows and columns, and of the singular values if
     the verbose level is at least 2.

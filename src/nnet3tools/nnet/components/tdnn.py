@@ -57,7 +57,7 @@ _PROPERTIES_WITHOUT_BIAS = _PROPERTIES | Properties.PROPAGATE_ADDS
 
 @register_precomputed
 class TdnnIndexes(PrecomputedIndexes):
-    """The input rows for each time offset: offset, offset + stride, ..."""
+    """Precomputed indexes: first input row for each time offset, and the stride between rows."""
 
     type_name: ClassVar[str] = "TdnnComponentPrecomputedIndexes"
 
@@ -77,7 +77,7 @@ class TdnnIndexes(PrecomputedIndexes):
         )
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
-        """View of the `num_rows` input rows for the i-th time offset."""
+        """View of the `num_rows` rows of `rows` (the input) that the i-th time offset reads."""
         if i >= len(self.row_offsets):
             raise DataError(
                 f"the program has {len(self.row_offsets)} time offsets for a TdnnComponent that "
@@ -91,7 +91,7 @@ class TdnnIndexes(PrecomputedIndexes):
 
 
 class _Alphas(Float):
-    """Two numbers after <AlphaInOut>; like Kaldi, also reads <Alpha> and one number for both."""
+    """Field for the natural-gradient alphas <AlphaInOut>; old files have one number <Alpha>."""
 
     def read(self, reader: Reader, owner: TdnnComponent) -> None:
         has_both = reader.peek_token() == "<AlphaInOut>"
@@ -143,7 +143,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
 
     @property
     def properties(self) -> Properties:
-        """The flags; without a bias, `propagate` adds to its output instead of setting it."""
+        """The property flags; without a bias, `propagate` adds to its output."""
         return _PROPERTIES if self.has_bias else _PROPERTIES_WITHOUT_BIAS
 
     # -- creation and files
@@ -198,7 +198,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
         return self.linear_params[:, i * dim : (i + 1) * dim]
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Add a matrix product per time offset to the bias (or to the contents of `out_value`)."""
+        """Add a matrix product per time offset to the bias, or to `out_value` without bias."""
         assert isinstance(indexes, TdnnIndexes)
         if self.has_bias:
             _set_rows(out_value, self.bias_params)
@@ -233,7 +233,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
     def _update_natural_gradient(
         self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array
     ) -> None:
-        """Precondition the spliced input (with ones for the bias) and the output derivative."""
+        """Update parameters with natural gradient on spliced input and output derivative."""
         num_rows, dim = out_deriv.shape[0], self.input_dim
         parts = [indexes.part(in_value, i, num_rows) for i in range(len(self.time_offsets))]
         bias_params = self.bias_params if self.has_bias else None
@@ -264,7 +264,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
         return at_shifts(output_indexes, self.time_offsets)
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-        """The grid, with an output step that is a multiple of the input step."""
+        """The grid of input and output times, with an output step that the input step divides."""
         grid = grid_of(self.type_name, input_indexes, output_indexes)
         if grid.t_step_out == 0:  # a single output time allows any step
             grid.t_step_in = grid.t_step_in or 1
@@ -287,7 +287,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> TdnnIndexes:
-        """First input row for each time offset, given rows in the order of `reorder_indexes`."""
+        """Find the first input row for each time offset; rows are in `reorder_indexes` order."""
         # Kaldi draws here whether to check the rows; later decisions use the same stream.
         tensor.random.rand_int(0, 10)
         grid = self._grid(input_indexes, output_indexes)

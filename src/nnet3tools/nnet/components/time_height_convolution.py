@@ -81,7 +81,7 @@ class ConvolutionIndexes(PrecomputedIndexes):
 
 @register
 class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
-    """A convolution with bias; `linear_params` (num_filters_out, offsets * num_filters_in).
+    """A convolution over time and height; `linear_params` (filters, offsets * num_filters_in).
 
     `bias_params` (num_filters_out,) is the same for all heights and times.
     """
@@ -125,7 +125,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     # -- creation and info lines
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw random parameters, or with init-unit=true make those that copy the input."""
+        """Draw random parameters; with init-unit=true, make parameters that copy the input."""
         model = self.model
         if len(unused := model.unused_heights()):
             log.warning(
@@ -193,7 +193,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def _update_natural_gradient(
         self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array
     ) -> None:
-        """Precondition the parameter derivative on both sides; the bias is its last column.
+        """Update with natural gradient on both sides of the gradient; the bias is its last column.
 
         The inputs have so many rows (heights times frames) that Kaldi treats the derivative of a
         whole minibatch as the sample; hence num-minibatches-history.
@@ -221,7 +221,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Only the required time offsets must be available; others read as zero if missing."""
+        """Which outputs have all required time offsets; other missing inputs read as zero."""
         required = np.isin(self.model.time_offsets, self.model.required_time_offsets)
         return used_if_required(available, required)
 

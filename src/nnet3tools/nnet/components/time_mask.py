@@ -42,7 +42,7 @@ _is_even = tensor.element("_1 = where(floor(_2 / 2) * 2 == _2, 1, 0)")
 
 
 class _Sequences(IntVector):
-    """Rows that files store as one list per sequence; `offsets` of the owner divides them."""
+    """Field for `rows` and `offsets` of TimeMaskIndexes; files have a list of rows per sequence."""
 
     def read(self, reader: Reader, owner: TimeMaskIndexes) -> None:
         reader.expect_token("<Indexes>")
@@ -59,7 +59,7 @@ class _Sequences(IntVector):
 
 @register_precomputed
 class TimeMaskIndexes(PrecomputedIndexes):
-    """The rows of each sequence in order of time, one sequence after the other.
+    """Precomputed indexes: the rows of each sequence in order of time, sequence after sequence.
 
     Sequence s has rows[offsets[s]:offsets[s + 1]].
     """
@@ -75,7 +75,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     @property
     def num_sequences(self) -> int:
-        """The number of sequences."""
+        """The number of sequences among the rows."""
         return len(self.offsets) - 1
 
     @functools.cached_property
@@ -85,7 +85,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     @functools.cached_property
     def places(self) -> IntArray:
-        """Position of each row in a table with `longest` + 1 frames per sequence."""
+        """Position of each row in a flat table with `longest` + 1 frames for each sequence."""
         sequence = np.repeat(np.arange(self.num_sequences), np.diff(self.offsets))
         frame = np.arange(len(self.rows)) - self.offsets[sequence]
         places = np.empty(len(self.rows), np.int32)
@@ -99,7 +99,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
 @register
 class SpecAugmentTimeMaskComponent(RandomComponent):
-    """Identity except that about `zeroed_proportion` of the frames become zero.
+    """Copies its input, but zeroes about `zeroed_proportion` of the frames, in ranges.
 
     Each zeroed range has up to `time_mask_max_frames` frames.
     """
@@ -119,7 +119,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
 
     @property
     def max_kept_frames(self) -> int:
-        """Largest length of a range of kept frames, chosen to meet the proportion on average."""
+        """Longest allowed range of kept frames; it makes the zeroed proportion right on average."""
         z = np.float32(self.zeroed_proportion)
         if z <= 0.0:
             return 1

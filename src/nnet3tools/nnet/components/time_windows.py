@@ -17,16 +17,16 @@ _T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)
 
 
 def at_shifts(indexes: IndexArray, shifts: IntArray) -> tuple[IndexArray, IntArray]:
-    """Each of N Indexes at t + shift for K shifts, in CSR form: (N * K, 3) and (N + 1,)."""
+    """For each of N Indexes, the K Indexes at t + shift, in CSR form: (N * K, 3) and (N + 1,)."""
     inputs = np.repeat(indexes, len(shifts), axis=0)
     inputs[:, 1] += np.tile(np.asarray(shifts, np.int32), len(indexes))
     return inputs, np.arange(len(indexes) + 1, dtype=np.int32) * np.int32(len(shifts))
 
 
 def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Outputs with all required inputs are computable and use all available inputs.
+    """Outputs that have all required inputs (N,), and the available inputs they use (N * K,).
 
-    `available` is (N * K,), `required` (K,). Returns computable (N,) and used (N * K,).
+    `available` is (N * K,): which of an output's K inputs exist; `required` (K,).
     """
     per_row = available.reshape(-1, len(required))
     computable = np.asarray(per_row[:, required].all(axis=1))
@@ -34,12 +34,12 @@ def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArr
 
 
 def used_if_any(available: BoolArray, width: int) -> tuple[BoolArray, BoolArray]:
-    """Outputs with any of their `width` inputs are computable and use all available inputs."""
+    """Outputs that have any of their `width` inputs, and the available inputs, all of them used."""
     return np.asarray(available.reshape(-1, width).any(axis=1)), available
 
 
 def nxt_keys(n: IntArray, x: IntArray, t: IntArray) -> KeyArray:
-    """int64 keys (N,) that sort by n, then x, then t (Kaldi's IndexLessNxt).
+    """One int64 key (N,) for each Index, which sorts by n, then x, then t (Kaldi's IndexLessNxt).
 
     A t out of range is clipped, so that it may stand for the end of a window.
     """
@@ -60,7 +60,7 @@ def nxt_order(indexes: IndexArray) -> IndexArray:
 def window_ranges(
     name: str, rows: IndexArray, centres: IndexArray, first: IntArray, last: IntArray, period: int
 ) -> IntArray:
-    """Ranges (N, 2) of `rows` with the n and x of each center and t in [first, last].
+    """For each center, the range of `rows` with its n and x and t in [first, last], (N, 2).
 
     RequestError, with the component's `name`, unless `rows` are sorted by n, x, t, times are
     multiples of `period` from the windows' first times, and no window is empty.

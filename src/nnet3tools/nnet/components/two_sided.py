@@ -28,14 +28,14 @@ WORTH = 1 << 23
 
 
 def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> int:
-    """Operations for H = X W^T and X -= H W, plus J = H^T X and the new W once per period."""
+    """Number of operations to precondition a matrix (rows, dim) and update `estimate`."""
     rank = min(estimate.rank, max(1, dim - 1))
     product = 2 * rows * rank * dim
     return 2 * product + (product + 2 * rank * rank * dim) // max(1, estimate.update_period)
 
 
 class TwoSidedNaturalGradient(UpdatableComponent):
-    """An updatable component with an estimate for its inputs and one for its derivatives.
+    """An updatable component with natural-gradient estimates for inputs and output derivatives.
 
     Subclasses declare `rank_in`, `rank_out` and the other options with their tokens.
     """
@@ -47,14 +47,14 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def set_default_ranks(
         self, line: ConfigLine, input_dim: int, output_dim: int, most_in: int = 20
     ) -> None:
-        """Set Kaldi's default ranks for the dimensions unless the config line has ranks >= 0."""
+        """Set Kaldi's default ranks (inputs: at most `most_in`) unless the line gives ranks."""
         for side, most, dim in (("in", most_in, input_dim), ("out", 80, output_dim)):
             if line.get_int(f"rank-{side}", -1) < 0:
                 estimate: OnlineNaturalGradient = getattr(self, f"preconditioner_{side}")
                 estimate.rank = min(most, (dim + 1) // 2)
 
     def precondition(self, inputs: Array, derivs: Array) -> float:
-        """Precondition both matrices in place; returns the learning rate times both scales."""
+        """Precondition both matrices in place; returns the learning rate to use with them."""
         rate = self.learning_rate * self.preconditioner_in.precondition(inputs)
         return rate * self.preconditioner_out.precondition(derivs)
 
@@ -80,7 +80,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """Inputs or derivatives: whose factors save most multiplications; or None."""
+        """The side (inputs or derivatives) to factor, which saves most work; None if neither."""
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}
         saved = {

@@ -52,7 +52,7 @@ class UpdatableComponent(Component):
             setattr(self, field.name, getattr(other, field.name))
 
     def set_as_gradient(self) -> None:
-        """Prepare to accumulate a plain gradient: learning rate 1, no preconditioning."""
+        """Prepare the component to accumulate a plain gradient: rate 1, no preconditioning."""
         self.learning_rate, self.is_gradient = 1.0, True
 
     def set_underlying_learning_rate(self, rate: float) -> None:
@@ -78,7 +78,7 @@ class UpdatableComponent(Component):
         return products + sum(rows * self.output_dim for shape in shapes if len(shape) == 1)
 
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
-        """Number of operations: as many as the forward pass for each of the two derivatives.
+        """Number of operations: as many for each of the two derivatives as for the forward pass.
 
         Natural gradient is added.
         """
@@ -107,7 +107,7 @@ class UpdatableComponent(Component):
         return np.concatenate(flat) if flat else np.empty(0, np.float32)
 
     def unvectorize(self, values: np.ndarray) -> None:
-        """Set all parameters from a host vector of length `num_parameters`."""
+        """Set all parameters from a host vector in the order of `vectorize`."""
         start = 0
         for p in self.parameters().values():
             part = values[start : start + p.size].reshape(p.shape)

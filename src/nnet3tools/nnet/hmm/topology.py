@@ -16,7 +16,7 @@ _MAX_PHONE = 1_000_000
 
 @dataclass(frozen=True)
 class HmmState:
-    """An HMM state: pdf classes for leaving and repeating it, (next state, probability) pairs."""
+    """An HMM state: pdf classes of its transitions, and (next state, probability) pairs."""
 
     forward_pdf_class: int
     self_loop_pdf_class: int
@@ -25,7 +25,7 @@ class HmmState:
 
 @dataclass(frozen=True)
 class HmmTopology:
-    """The HMM of each entry; `phone_to_entry[phone]` is the phone's entry, or -1."""
+    """The HMMs of all phones; `phone_to_entry[phone]` is the number of the HMM entry, or -1."""
 
     phones: NDArray[np.int32]
     phone_to_entry: NDArray[np.int32]
@@ -36,13 +36,13 @@ class HmmTopology:
         return self.entries[self.phone_to_entry[phone]]
 
     def num_pdf_classes(self, phone: int) -> int:
-        """Number of pdf classes, from 0, of the states of a phone."""
+        """Number of pdf classes that the states of a phone use; they are numbered from 0."""
         states = self.states(phone)
         return 1 + max(max(s.forward_pdf_class, s.self_loop_pdf_class) for s in states)
 
     @property
     def is_hmm(self) -> bool:
-        """Whether self-loops use the same pdf classes as the transitions that leave the state."""
+        """Whether in all states self-loops use the same pdf class as the leaving transitions."""
         used = {int(self.phone_to_entry[phone]) for phone in self.phones}
         return all(
             state.forward_pdf_class == state.self_loop_pdf_class

@@ -20,7 +20,7 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 
 
 def _packed(columns: int) -> np.dtype:
-    """Data type of rows of int32 as WriteBasicType packs them: a size byte before each number."""
+    """Data type of a row of `columns` int32, each after a size byte as in Kaldi's binary files."""
     return np.dtype([(f"{kind}{i}", code) for i in range(columns) for kind, code in _PACKED])
 
 
@@ -28,7 +28,7 @@ _PACKED = (("size", "i1"), ("value", "<i4"))
 
 
 class Transitions(NamedTuple):
-    """Arrays indexed by transition id; element 0 is unused because ids start at 1."""
+    """Properties of transitions as arrays indexed by transition id; ids start at 1."""
 
     states: NDArray[np.int32]
     """Transition states from 0, which are rows of the model's tuples."""
@@ -44,9 +44,10 @@ _MAX_PDF = 2**31 - 1
 
 @dataclass(frozen=True)
 class TransitionModel:
-    """`tuples` (N, 4): phone, HMM state, forward pdf, self-loop pdf of each transition state.
+    """The probabilities and pdfs of the HMM transitions of a tree's states.
 
-    `log_probs` is indexed by transition id; element 0 is unused. Transition ids number, from 1, the
+    `tuples` (N, 4): phone, HMM state, forward pdf, self-loop pdf of each transition state.
+    `log_probs` is indexed by transition id; element 0 is unused. Ids number, from 1, the
     transitions that leave the HMM states of the transition states in order.
     """
 
@@ -56,7 +57,7 @@ class TransitionModel:
 
     @property
     def num_pdfs(self) -> int:
-        """The largest pdf plus one."""
+        """Number of pdfs: the largest pdf plus one."""
         return int(self.tuples[:, 2:].max(initial=-1)) + 1
 
     # -- files
@@ -164,7 +165,7 @@ class TransitionModel:
 
     @property
     def num_transition_ids(self) -> int:
-        """The largest transition id; the smallest is 1."""
+        """Number of transition ids, which start at 1."""
         return len(self.log_probs) - 1
 
     def check_transition_ids(self, ids: NDArray[np.int32]) -> None:
@@ -204,7 +205,7 @@ class TransitionModel:
         return self.transitions().pdfs
 
     def _targets(self, most: int) -> NDArray[np.int32]:
-        """Next state of each transition: (entries, states, `most` transitions); -1 if absent."""
+        """Next HMM state by (entry, state, transition), padded to `most` transitions with -1."""
         entries = self.topology.entries
         targets = np.full((len(entries), max(map(len, entries)), most), -1, np.int32)
         for number, entry in enumerate(entries):
@@ -215,7 +216,7 @@ class TransitionModel:
 
 
 def _with_none(values: NDArray, none: int | bool) -> NDArray:
-    """Prepend the element `none` for id 0 to values of transition ids; read-only."""
+    """Prepend `none` for the unused id 0 to values by transition id; the result is read-only."""
     values = values if values.dtype == bool else values.astype(np.int32)
     found = np.concatenate([np.array([none], values.dtype), values])
     found.flags.writeable = False
@@ -223,7 +224,7 @@ def _with_none(values: NDArray, none: int | bool) -> NDArray:
 
 
 def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
-    """Read `size` rows, (size, 4); for triples the self-loop pdf is the forward pdf."""
+    """Read the transition states, (size, 4); a triple's self-loop pdf is its forward pdf."""
     if reader.binary:
         rows = reader.read_array(size, _packed(columns), "transition states")
         if any((rows[f"size{i}"] != 4).any() for i in range(columns)):

@@ -17,7 +17,7 @@ _FLOORINGS = 3
 
 @dataclass(frozen=True)
 class TransitionUpdate:
-    """A model with new probabilities, and the gain in log-likelihood over `count` transitions."""
+    """A re-estimated transition model, and its gain in log-likelihood over `count` transitions."""
 
     model: TransitionModel
     improvement: float
@@ -25,7 +25,7 @@ class TransitionUpdate:
 
     @property
     def average(self) -> float:
-        """The gain per frame; NaN if there are no frames."""
+        """The gain in log-likelihood per frame; NaN if there are no frames."""
         return self.improvement / self.count if self.count else float("nan")
 
 
@@ -80,7 +80,7 @@ def update_transitions(
 
 
 def _pools(model: TransitionModel, share_for_pdfs: bool) -> tuple[NDArray, NDArray]:
-    """Transition states, and for each the pool in which it is updated, sorted by pool."""
+    """Transition states and the pool of each, sorted by pool; a pool shares its estimate."""
     numbers = np.arange(len(model.tuples))
     if not share_for_pdfs:
         return numbers, numbers
@@ -90,7 +90,7 @@ def _pools(model: TransitionModel, share_for_pdfs: bool) -> tuple[NDArray, NDArr
 
 
 def _ids(sizes: NDArray[np.int32], states: NDArray) -> tuple[NDArray, NDArray]:
-    """Transition ids of `states`, (len(states), most transitions), and which entries exist."""
+    """Transition ids of `states`, (len(states), most transitions), and a mask of real ids."""
     steps = np.arange(sizes.max(initial=0))
     exists = steps < sizes[states, None]
     return np.where(exists, (np.cumsum(sizes) - sizes + 1)[states, None] + steps, 0), exists

@@ -21,10 +21,10 @@ Event = dict[int, int]
 
 
 class EventMap:
-    """Maps an event to pdfs; an event gives the phone at each position, and the pdf class at -1."""
+    """A decision tree that maps an event (phone by position, pdf class by key -1) to pdfs."""
 
     def answers(self, event: Event) -> set[int]:
-        """All pdfs that the event may lead to; a question about an absent key leads both ways."""
+        """All pdfs that the event may lead to; if a key is absent, every branch is followed."""
         raise NotImplementedError
 
     def largest(self) -> int:
@@ -38,7 +38,7 @@ class EventMap:
 
 @dataclass(frozen=True)
 class ConstantMap(EventMap):
-    """Maps every event to one pdf."""
+    """A leaf of a decision tree: it maps every event to one pdf."""
 
     pdf: int
 
@@ -55,14 +55,14 @@ class ConstantMap(EventMap):
 
 @dataclass(frozen=True)
 class TableMap(EventMap):
-    """One map for each value of a key, from 0; None for values without a pdf."""
+    """A tree node with a subtree for each value of a key, from 0; None for values without a pdf."""
 
     key: int
     children: tuple[EventMap | None, ...]
 
     @classmethod
     def of(cls, key: int, maps: Mapping[int, EventMap]) -> TableMap:
-        """Make a TableMap from a dictionary of value -> map."""
+        """Make a TableMap for `key` from a dictionary of value -> subtree."""
         return cls(key, tuple(maps.get(value) for value in range(max(maps) + 1)))
 
     def answers(self, event: Event) -> set[int]:
@@ -91,7 +91,7 @@ class TableMap(EventMap):
 
 @dataclass(frozen=True)
 class SplitMap(EventMap):
-    """Chooses one of two maps, depending on whether a key's value is in `values`."""
+    """A tree node with a yes and a no branch: whether a key's value is in `values`."""
 
     key: int
     values: frozenset[int]
@@ -143,7 +143,7 @@ def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
 
 
 def _read_uint32(reader: Reader) -> int:
-    """Read a uint32, whose size byte is -4 in Kaldi's binary form."""
+    """Read a uint32, which binary files mark with size byte -4."""
     if not reader.binary:
         return reader.read_int32()
     if reader.peek_byte() != 256 - 4:
@@ -161,7 +161,7 @@ def _write_uint32(writer: Writer, value: int) -> None:
 
 @dataclass(frozen=True)
 class ContextDependency:
-    """A tree over a window of `width` phones, of which number `central` is the central one."""
+    """Kaldi's tree over windows of `width` phones, of which number `central` is the central one."""
 
     width: int
     central: int
@@ -203,7 +203,7 @@ class ContextDependency:
         return self.to_pdf.largest() + 1
 
     def pdf_of(self, window: Sequence[int], pdf_class: int) -> int:
-        """The pdf for a pdf class in a complete window of phones; DataError if there is none."""
+        """The pdf for a pdf class and a window of all phones; DataError if the tree has none."""
         pdfs = self.to_pdf.answers({**dict(enumerate(window)), PDF_CLASS_KEY: pdf_class})
         if len(pdfs) != 1:
             raise DataError(
@@ -229,7 +229,7 @@ class ContextDependency:
     def _pairs(
         self, phones: np.ndarray, window: Event, forward_class: int, self_loop_class: int
     ) -> set[tuple[int, int]]:
-        """Like `pdf_pairs` for different classes and a window with some phones fixed."""
+        """(forward, self-loop) pdfs for two pdf classes over all ways to complete `window`."""
         forward = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
         if self_loop_class < 0:
             return {(pdf, -1) for pdf in forward}
