@@ -47,7 +47,7 @@ _SPARE_ROUNDS = 500
 
 
 class GraphBuilder:
-    """Builds one graph. For several segments, call compute() and prune() for each in turn."""
+    """Builds one ComputationGraph. For each segment in turn, call compute() and prune()."""
 
     def __init__(
         self, plan: NetworkPlan, *, foresee: bool = True, expect_all: bool = False
@@ -139,7 +139,7 @@ class GraphBuilder:
         return _SPARE_ROUNDS + (span + 1) * (1 + len(self.plan.back_edges))
 
     def computable_outputs(self, request: ComputationRequest) -> list[BoolArray]:
-        """For each output, a flag for each row that can be computed. Call before prune()."""
+        """Flags of the computable rows of each output. For use before prune()."""
         ids = [
             self.graph.find(self.plan.nnet.node_index(spec.name), spec.indexes)
             for spec in request.outputs
@@ -147,7 +147,7 @@ class GraphBuilder:
         return [self.store.status[of_output] == COMPUTABLE for of_output in ids]
 
     def graph_index(self, cindex: int) -> tuple[int, int, int]:
-        """The Index (n, t, x) of a cindex. Call before prune()."""
+        """The Index (n, t, x) of a cindex. For use before prune()."""
         n, t, x = unpack(self.store.keys[cindex : cindex + 1])[0].tolist()
         return n, t, x
 
@@ -167,7 +167,7 @@ class GraphBuilder:
         return np.arange(first, first + len(keys), dtype=np.int32)
 
     def _add(self, node: int, keys: KeyArray) -> IntArray:
-        """The ids of cindexes of a node. New cindexes are added to the graph and to the queue."""
+        """The ids of a node's cindexes with these keys. New ones are added to graph and queue."""
         table = self.graph.tables[node]
         if len(table.keys) == 0:
             new = sorted_unique(keys)
@@ -204,10 +204,10 @@ class GraphBuilder:
         return ids
 
     def _further_keys(self, node: int, new: KeyArray) -> KeyArray:
-        """The later steps of a recurrence whose step `new` of a node is being added.
+        """Keys of later steps of a recurrence, given the keys `new` that are being added to a node.
 
-        Exploring them now saves a round for each step in time. The result does not depend on it:
-        at the end, a step stays only if another cindex depends on it.
+        They are to be added, too, which saves a round for each step in time. The result does not
+        depend on them: at the end, a step stays only if another cindex depends on it.
         """
         if self._frames is None or (self._exploring, node) not in self.plan.back_edges:
             return new[:0]
@@ -239,8 +239,7 @@ class GraphBuilder:
     # -- usable counts: by cindex, the number of usable cindexes that depend on it
 
     def _want(self, rows: IntArray, num_before: int) -> None:
-        """Add 1 to the usable count of each dependency in `rows`, and queue those that become
-        usable.
+        """Add 1 to the usable count of each id in `rows`, and queue the ids that become usable.
 
         Ids from `num_before` on are new, and in the queue already.
         """
@@ -256,8 +255,9 @@ class GraphBuilder:
             add_counts(store.usable, ids, 1)
 
     def _unwant(self, rows: IntArray) -> None:
-        """Subtract 1 from the usable count of each dependency, and go on from those that reach
-        0.
+        """Subtract 1 from the usable count of each id in `rows`.
+
+        If a count reaches 0, the dependencies of that cindex are treated in the same way.
         """
         store = self.store
         pending = [rows]
@@ -269,7 +269,7 @@ class GraphBuilder:
             pending += self._rows_of_explored(unusable)
 
     def _rows_of_explored(self, ids: IntArray) -> list[IntArray]:
-        """The dependencies of the ids that are explored and not known to be uncomputable."""
+        """By node, the dependencies of those `ids` that are explored and may be computable."""
         store = self.store
         ids = ids[(store.slots[ids] >= 0) & (store.status[ids] != NOT_COMPUTABLE)]
         rows = []
@@ -314,7 +314,7 @@ class GraphBuilder:
         self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Flags for cindexes: computable from known dependencies; uncomputable in any case."""
+        """(is computable, can never be computable): flags for each of the node's cindexes `ids`."""
         store, rule = self.store, self.plan.rules[node]
         if rule.needs_all and rows.shape[1] == 1:
             status = store.status[as_slice(rows[:, 0])]

@@ -18,7 +18,7 @@ from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, p
 
 @dataclass
 class ComputationGraph:
-    """Pruned graph: everything in it is an input or is used to compute an output."""
+    """Pruned graph: the cindexes that a computation needs, and the dependencies of each."""
 
     tables: list[KeyTable]
     """A table of cindexes for each node of the network."""
@@ -40,7 +40,7 @@ class ComputationGraph:
 
     @property
     def num_cindexes(self) -> int:
-        """Number of cindexes."""
+        """Number of cindexes in the graph."""
         return len(self.nodes)
 
     def indexes(self, ids: IntArray) -> IndexArray:
@@ -52,7 +52,7 @@ class ComputationGraph:
         return self.tables[node].find(pack(indexes))
 
     def dependencies(self, ids: IntArray) -> IntArray:
-        """The terms of cindexes of one node and segment, (N, width); rows of -1 for id -1."""
+        """Ids that cindexes of one node and segment depend on, (N, width); all -1 for the id -1."""
         if len(ids) == 0:
             return np.empty((0, 0), np.int32)
         some = int(ids.max())

@@ -95,7 +95,7 @@ def _rows_of_shift(plan: NetworkPlan, window: int) -> int:
 
 
 def _check_period(plan: NetworkPlan) -> None:
-    """Raise UserError if trying all shifts would take too long."""
+    """Raise UserError if the network's period in t is too long for trying all shifts."""
     modulus = plan.nnet.modulus()
     if modulus * _rows_of_shift(plan, 16 * _FIRST_WINDOW) > _MAX_ROWS:
         raise UserError(
@@ -118,7 +118,7 @@ def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationR
 
 
 def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray:
-    """Whether each output of that request can be computed, shape (shifts, window)."""
+    """Whether each output of the request by `_request` is computable, (shifts, window)."""
     request = _request(plan, shifts, window)
     builder = GraphBuilder(plan)
     builder.compute(request)

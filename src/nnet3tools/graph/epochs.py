@@ -101,7 +101,7 @@ def find_sccs(graph: Graph) -> list[list[int]]:
 
 
 def node_epochs(graph: Graph) -> list[int]:
-    """The epoch of each node, given the consumers of each node."""
+    """The epoch of each node, its place in the order of computation; `graph` has the consumers."""
     sccs = find_sccs(graph)
     scc_of = [0] * len(graph)
     for i, scc in enumerate(sccs):

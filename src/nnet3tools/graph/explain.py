@@ -42,7 +42,7 @@ def _name(builder: GraphBuilder, cindex: int) -> str:
 
 
 def _reason(builder: GraphBuilder, start: int) -> str:
-    """Follow missing dependencies to an input that is not given, or around a cycle."""
+    """Why a cindex is not computable: the input not given, or the cycle, that it depends on."""
     store = builder.store
     came_from = {start: -1}
     pending = [start]
@@ -64,7 +64,7 @@ def _reason(builder: GraphBuilder, start: int) -> str:
 
 
 def _given(builder: GraphBuilder, cindex: int) -> str:
-    """Words about the times t that are given for the cindex's node, n and x."""
+    """Text that says for which times t an input node is given, for n and x of the cindex."""
     n, _, x = builder.graph_index(cindex)
     table = builder.graph.tables[int(builder.store.nodes[cindex])]
     indexes = unpack(table.keys[builder.store.is_input[table.ids]])
@@ -81,7 +81,7 @@ def _missing(builder: GraphBuilder, terms: IntArray) -> IntArray:
 
 
 def _path(builder: GraphBuilder, came_from: dict[int, int], end: int) -> str:
-    """Words for the last cindex of a path and the components on the way to it."""
+    """Text that names the last cindex of a path and the components on the way to it."""
     nnet = builder.plan.nnet
     through = []
     cindex = came_from[end]

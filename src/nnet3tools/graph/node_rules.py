@@ -32,7 +32,7 @@ AddCindexes = Callable[[int, KeyArray], IntArray]
 
 
 class NodeRule:
-    """The rule of an input node: it depends on nothing and is computable only if it is given."""
+    """The dependencies of a node's cindexes. This class is for input nodes, which have none."""
 
     sources: tuple[int, ...] = ()
     """The nodes that this node may depend on, sorted."""
@@ -43,7 +43,7 @@ class NodeRule:
 
     @property
     def is_strict(self) -> bool:
-        """Whether `needs_all` holds and no row is padded."""
+        """Whether each row needs all of its dependencies, and all rows have equally many."""
         return self.needs_all
 
     def time_shifts(self) -> list[tuple[int, int]] | None:
@@ -65,16 +65,17 @@ class NodeRule:
         dependency_keys: KeyArray,
         available: BoolArray,
     ) -> tuple[BoolArray, BoolArray]:
-        """Flags: rows that can be computed, (N,), and dependencies that they use, (N, width).
+        """(whether each row is computable, (N,); whether it uses each dependency, (N, width)).
 
-        `dependency_keys` and `available` have the shape of `dependencies`, (N, width).
+        `available` flags the computable dependencies; it has the shape of `dependencies`, (N,
+        width).
         """
         computable: BoolArray = np.all(available, axis=1)
         return computable, available & computable[:, None]
 
 
 class SameIndexRule(NodeRule):
-    """A simple component or a dim-range node: it needs the same Index of one other node."""
+    """The rule of a simple component or dim-range: a row needs the same Index of its source."""
 
     def __init__(self, source: int) -> None:
         self.sources = (source,)
@@ -87,7 +88,7 @@ class SameIndexRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """The rule of a component that is not simple."""
+    """The rule of a component that is not simple: the component itself says what each row needs."""
 
     needs_all = False
 
@@ -140,7 +141,7 @@ class ComponentRule(NodeRule):
 
 
 class DescriptorRule(NodeRule):
-    """The rule of a descriptor: it needs all of its parts."""
+    """The rule of a node with a descriptor. A row needs all of the descriptor's parts."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._parts = descriptor.parts
@@ -152,14 +153,14 @@ class DescriptorRule(NodeRule):
 
     @property
     def num_leaves(self) -> int:
-        """Number of dependencies of a row."""
+        """Number of leaves of the descriptor, each of which is a dependency of every row."""
         return len(self._leaves)
 
     @cached_property
     def answers(self) -> BoolArray:
-        """Whether a row is computable, for each set of available leaves: (2 ** leaves,) flags.
+        """(2 ** leaves,) flags: whether a row is computable if a set of leaves is available.
 
-        Bit i of an entry's place says that leaf i is available. The row's Index does not matter.
+        Bit i of a flag's position says that leaf i is available. The row's Index does not matter.
         """
         cases = np.arange(1 << len(self._leaves))
         available = (cases[:, None] >> np.arange(len(self._leaves)) & 1).astype(np.bool_)

@@ -52,7 +52,7 @@ def sub_phases(
 
 
 def _num_given(graph: ComputationGraph, ranges: _Ranges) -> list[int]:
-    """For each (node, first id, end), the number of cindexes that the request gives."""
+    """For each range (node, first id, end), the number of its cindexes that the request gives."""
     before = np.concatenate([[0], np.cumsum(graph.is_input)])
     counts: list[int] = [int(before[end] - before[first]) for _, first, end in ranges]
     return counts
@@ -89,7 +89,7 @@ def _recurrent_phases(
 def _edges_inside(
     graph: ComputationGraph, ids: IntArray
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The M dependencies between `ids` (increasing), as places in `ids`: (users, used)."""
+    """The M dependencies between `ids` (increasing), as positions in `ids`: (users, used)."""
     position = np.full(graph.num_cindexes + 1, -1, np.int64)
     position[ids] = np.arange(len(ids))
     counts = graph.offsets[ids + 1] - graph.offsets[ids]

@@ -35,7 +35,7 @@ def prune_segment(
 ) -> None:
     """Add one segment to the graph: of the ids from `start` on, the inputs and all used cindexes.
 
-    Afterwards `store` holds these cindexes under their new ids. All outputs must be computable.
+    Afterwards `store` holds only these cindexes, under new ids. All outputs must be computable.
     """
     finder = _Finder(plan, graph, store, dependency_rows, start)
     finder.find()
@@ -43,7 +43,7 @@ def prune_segment(
 
 
 class _Finder:
-    """Finds the required cindexes: computable ones that an output uses."""
+    """Finds the cindexes to keep: inputs, and computable cindexes that an output uses."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class _Finder:
         self.required[:start] = True
 
     def find(self) -> None:
-        """Fill in `required` and `used_rows`."""
+        """Find the cindexes to keep: set `required`, by id, and `used_rows`, by node."""
         for node in self._plan.nnet.output_nodes():
             self.required[self._graph.tables[node].ids] = True
         # Without a recurrence, one visit to each node is enough.
@@ -86,8 +86,9 @@ class _Finder:
                 self.used_rows[node] = ids[kept], rows[kept]
 
     def _computed(self, node: int) -> tuple[IntArray, slice | IntArray]:
-        """The ids of a node's computable cindexes in this segment; the same as a slice if
-        possible.
+        """(ids, positions): the ids of a node's computable cindexes in this segment, twice.
+
+        The positions are the ids as a slice if they are consecutive, otherwise the ids.
         """
         ids = self._graph.tables[node].ids
         if self._start:

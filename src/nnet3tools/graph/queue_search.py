@@ -17,7 +17,7 @@ from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 
 
 class QueueSearch:
-    """Kaldi's queues over the cindexes, which have the ids that GraphBuilder gave them."""
+    """Counts the cindexes after each hop of Kaldi's search; they have GraphBuilder's ids."""
 
     def __init__(self, builder: GraphBuilder, request: ComputationRequest) -> None:
         store, size = builder.store, builder.store.size
@@ -177,7 +177,7 @@ class QueueSearch:
     # -- cindexes that GraphBuilder did not explore
 
     def _ask(self, cindex: int) -> list[int]:
-        """Find the dependencies of a cindex by its node's rule."""
+        """The dependencies of a cindex that GraphBuilder did not explore."""
         found = self.facts.dependencies(cindex)
         self.rows.update(zip(found.ids.tolist(), found.rows.tolist(), strict=True))
         num_new = len(found.new_nodes)
@@ -193,7 +193,7 @@ class QueueSearch:
 
 
 def _explored(builder: GraphBuilder) -> dict[int, list[int]]:
-    """The dependencies of each cindex that the builder has explored."""
+    """By cindex, the dependencies of all cindexes that the builder has explored."""
     store = builder.store
     of_cindex: dict[int, list[int]] = {}
     for node, rows in enumerate(builder.dependency_rows):

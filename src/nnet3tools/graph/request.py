@@ -49,7 +49,7 @@ class IoSpecification:
 
     @classmethod
     def read(cls, reader: Reader) -> IoSpecification:
-        """Read in Kaldi's text or binary form."""
+        """Read an IoSpecification in Kaldi's text or binary form."""
         reader.expect_token("<IoSpecification>")
         name = reader.read_token()
         reader.expect_token("<NumIndexes>")
@@ -66,7 +66,7 @@ class IoSpecification:
         return cls(name, indexes, has_deriv)
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write this IoSpecification in Kaldi's form."""
         writer.write_token("<IoSpecification>")
         writer.write_newline()
         writer.write_token(self.name)
@@ -114,11 +114,11 @@ class ComputationRequest:
         return max(times)
 
     def find_input(self, name: str) -> IoSpecification | None:
-        """The input of this name."""
+        """The input with this name; None if the request has no such input."""
         return next((spec for spec in self.inputs if spec.name == name), None)
 
     def find_output(self, name: str) -> IoSpecification | None:
-        """The output of this name."""
+        """The output with this name; None if the request has no such output."""
         return next((spec for spec in self.outputs if spec.name == name), None)
 
     def summary(self) -> str:
@@ -172,7 +172,7 @@ class ComputationRequest:
 
     @classmethod
     def read(cls, reader: Reader) -> ComputationRequest:
-        """Read in Kaldi's text or binary form. DataError for malformed input."""
+        """A request in Kaldi's text or binary form. DataError for malformed input."""
         reader.expect_token("<ComputationRequest>")
         reader.expect_token("<NumInputs>")
         num_inputs = reader.read_size()
@@ -191,7 +191,7 @@ class ComputationRequest:
 
     @classmethod
     def from_text(cls, text: str) -> ComputationRequest:
-        """Read Kaldi's text form as users write it. TextError if it is malformed."""
+        """A ComputationRequest from Kaldi's text form as users write it. TextError if malformed."""
         from nnet3tools.grammars.request import read_request
 
         def specs(listed: list[tuple[str, list[int], bool]]) -> list[IoSpecification]:
@@ -204,7 +204,7 @@ class ComputationRequest:
         return cls(specs(inputs), specs(outputs), need_model_derivative, store_component_stats)
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write this ComputationRequest in Kaldi's form."""
         writer.write_token("<ComputationRequest>")
         writer.write_newline()
         for kind, io in (("Inputs", self.inputs), ("Outputs", self.outputs)):

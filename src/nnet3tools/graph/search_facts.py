@@ -22,7 +22,7 @@ _EVER = 1 << 26
 
 
 class Found(NamedTuple):
-    """The dependencies of cindexes of one node."""
+    """Cindexes of one node and their dependencies, as SearchFacts.dependencies returns them."""
 
     ids: IntArray
     """The cindexes."""
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class SearchFacts:
-    """The cindexes of a builder after compute() and before prune(), and further cindexes."""
+    """The cindexes of a GraphBuilder before prune(), and the cindexes that Kaldi finds besides."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         store = builder.store
@@ -55,7 +55,7 @@ class SearchFacts:
         return int(self._nodes[cindex])
 
     def dependencies(self, cindex: int) -> Found:
-        """Dependencies of all cindexes of a cindex's node whose dependencies are not known yet."""
+        """The dependencies of a cindex, and of all cindexes of its node that still lack them."""
         node = self.node(cindex)
         self._table(node)
         unasked = self._unasked[node]
@@ -66,15 +66,13 @@ class SearchFacts:
         return Found(ids, np.ascontiguousarray(rows, np.int32), new_nodes)
 
     def can(self, cindex: int, row: IntArray, available: BoolArray) -> bool:
-        """Whether a cindex with dependencies `row` can be computed from those flagged as
-        available.
-        """
+        """Whether a cindex is computable from the dependencies of `row` that `available` flags."""
         rule = self._rules[self.node(cindex)]
         keys, row_keys = self._keys[[cindex]], self._keys[row]
         return bool(rule.used(keys, row[None], row_keys[None], available[None])[0][0])
 
     def _table(self, node: int) -> KeyTable:
-        """The table of a node, at first a copy of the builder's."""
+        """The KeyTable of a node, at first with the content of the builder's KeyTable."""
         if (table := self._tables.get(node)) is None:
             builders = self._builders_tables[node]
             table = self._tables[node] = KeyTable()
@@ -83,7 +81,7 @@ class SearchFacts:
         return table
 
     def _ids(self, node: int, keys: KeyArray) -> IntArray:
-        """The ids of cindexes of a node; cindexes without an id get the next free one."""
+        """The ids of a node's cindexes, given their keys; new cindexes get the next free ids."""
         table = self._table(node)
         ids = table.find(keys)
         missing = ids < 0

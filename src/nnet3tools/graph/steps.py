@@ -65,7 +65,7 @@ class _SimpleRows(NamedTuple):
     """The cindex that each row depends on."""
 
     def of(self, ids: IntArray) -> slice | IntArray:
-        """The rows' places for increasing ids: a slice if they are a range, which makes views."""
+        """The positions of increasing ids among these rows: a slice if the ids are consecutive."""
         first, last = int(ids[0]), int(ids[-1])
         if last - first + 1 == len(ids):
             return slice(first - self.first, last + 1 - self.first)
@@ -108,7 +108,7 @@ class _Builder:
         self.step_of[-1] = self.row_of[-1] = -1
 
     def _rows_of_simple_nodes(self) -> dict[int, _SimpleRows]:
-        """By node, the rows of this segment's dim-ranges and simple components."""
+        """For each dim-range node and simple component, its rows in this segment."""
         graph, rows_of_node = self.graph, {}
         for node, first, end in graph.node_ranges[self._segment]:
             if not isinstance(self.plan.rules[node], SameIndexRule) or graph.is_input[first]:

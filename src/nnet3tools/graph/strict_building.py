@@ -23,12 +23,12 @@ _NONE: list[KeyArray] = [np.empty(0, np.int64)]
 
 
 class _NotStrictError(Exception):
-    """The request needs the general path."""
+    """A dependency is optional or missing, so that strict_building cannot build the graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrictGraph:
-    """All cindexes, with the ids that they have in the pruned ComputationGraph."""
+    """All cindexes of a request, with the ids that they have in the pruned ComputationGraph."""
 
     node_ranges: list[tuple[int, int, int]]
     """(node, first id, end) by node."""
@@ -42,7 +42,7 @@ class StrictGraph:
     def fill(
         self, graph: ComputationGraph, store: CindexStore, dependency_rows: list[DependencyRows]
     ) -> None:
-        """Fill the builder's tables as if the builder had explored the graph."""
+        """Fill a GraphBuilder's tables as if the builder had explored the graph."""
         store.restart(0, self.keys, self.nodes, self.is_input)
         ids = np.arange(store.size, dtype=np.int32)
         begin = 0
@@ -68,7 +68,7 @@ class StrictGraph:
 
 
 def strict_graph(plan: NetworkPlan, request: ComputationRequest) -> StrictGraph | None:
-    """The graph; None if a dependency is optional or missing, or if the network is recurrent."""
+    """The graph of a request; None if a dependency is optional or missing, or there is a cycle."""
     try:
         return _Explorer(plan, request).explored()
     except (_NotStrictError, RequestError):  # the general path finds the RequestError, too
@@ -76,7 +76,7 @@ def strict_graph(plan: NetworkPlan, request: ComputationRequest) -> StrictGraph 
 
 
 class _Explorer:
-    """Visits each node once, before its sources.
+    """Builds a StrictGraph: visits each node once, before its sources.
 
     During the visit, a dependency is represented by a place: its number among all requested rows.
     """
@@ -97,7 +97,10 @@ class _Explorer:
         self._wanted = _keys_by_node(plan, request.outputs)
 
     def explored(self) -> StrictGraph:
-        """The graph. _NotStrictError if it needs the general path."""
+        """The graph, by a visit to each node.
+
+        _NotStrictError if a dependency is optional or missing.
+        """
         if not self._plan.input_nodes.issuperset(self._given):
             raise _NotStrictError
         for node in self._plan.from_outputs:

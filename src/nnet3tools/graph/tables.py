@@ -45,7 +45,7 @@ def add_counts(target: NDArray[np.integer], places: NDArray[np.integer], amount:
 
 
 def as_slice(ids: IntArray) -> slice | IntArray:
-    """The ids as a slice if they are consecutive, which makes copying several times faster."""
+    """Consecutive ids as a slice, which makes copying several times faster; other ids unchanged."""
     if len(ids):
         first, last = int(ids[0]), int(ids[-1])
         if last - first + 1 == len(ids) and (last == first or is_increasing(ids)):
@@ -131,7 +131,7 @@ class KeyTable:
 
 
 class CindexStore:
-    """The builder's facts about each cindex id, as arrays that grow by doubling."""
+    """GraphBuilder's data about each cindex: arrays, by cindex id, that grow by doubling."""
 
     __slots__ = ("is_input", "keys", "nodes", "size", "slots", "status", "usable")
 
@@ -169,7 +169,7 @@ class CindexStore:
             yield node, ids[nodes == node]
 
     def restart(self, first: int, keys: KeyArray, nodes: IntArray, is_input: BoolArray) -> None:
-        """Replace the cindexes from `first` on by these, whose status is COMPUTABLE."""
+        """Replace the cindexes from id `first` on by others, whose status is COMPUTABLE."""
         self.size = first
         end = first + len(keys)
         if end > len(self.keys):
@@ -218,7 +218,7 @@ class DependencyRows:
         return self._rows[: self.size]
 
     def take(self, slots: IntArray) -> IntArray:
-        """The rows at these slots, (N, width)."""
+        """The rows with the numbers `slots`, (N, width)."""
         if (
             len(slots) == self.size
             and (slots[0] if len(slots) else 0) == 0

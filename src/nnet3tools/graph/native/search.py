@@ -24,7 +24,7 @@ _FAILED, _STOPPED = -1, -2
 
 
 class _Answer(ctypes.Structure):
-    """queue_search.c's `answer`."""
+    """The C struct `answer` of queue_search.c: dependencies that Python has found for C."""
 
     _fields_ = (
         ("num_asked", ctypes.c_int64),
@@ -43,7 +43,7 @@ _Can = ctypes.CFUNCTYPE(
 
 
 class _Graph(ctypes.Structure):
-    """queue_search.c's `graph`."""
+    """The C struct `graph` of queue_search.c: the arguments of the search."""
 
     _fields_ = (
         ("num_cindexes", ctypes.c_int64),
@@ -64,12 +64,12 @@ class _Graph(ctypes.Structure):
 
 @functools.cache
 def search_library() -> ctypes.CDLL | None:
-    """The C library; None if it cannot be compiled."""
+    """The compiled library of queue_search.c; None if it cannot be compiled."""
     return load_files(Path(__file__).parent, ("queue_search.c",), "the graph search")
 
 
 class NativeSearch:
-    """The search of queue_search.QueueSearch, by the C library."""
+    """Counts the cindexes that Kaldi's search finds, as queue_search.QueueSearch does, in C."""
 
     def __init__(
         self, library: ctypes.CDLL, builder: GraphBuilder, request: ComputationRequest
@@ -94,7 +94,7 @@ class NativeSearch:
         return out[:num_hops].tolist()
 
     def _graph(self, max_hops: int) -> _Graph:
-        """The struct `graph` of this search."""
+        """The arguments of this search as a C struct."""
         builder = self._builder
         store, plan = builder.store, builder.plan
         rows = [
