@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Binding:
-    """A program with its memory and networks, from which commands are lowered to steps."""
+    """A program bound to its arena and networks; commands are lowered to steps on this memory."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Binding:
         self._views: dict[tuple[int, int], Array] = {}
 
     def block(self, index: int) -> Array:
-        """A whole block of the arena, viewed as its matrix."""
+        """The memory of a whole block of the memory plan, viewed as its matrix."""
         block = self.plan.blocks[index]
         info = self.computation.matrices[block.matrix]
         start = self.plan.offsets[index]
@@ -50,9 +50,9 @@ class Binding:
         return view
 
     def precomputed(self, number: int) -> PrecomputedIndexes | None:
-        """A component's precomputed indexes, which become read-only.
+        """Precomputed indexes of a component, by their number in the program.
 
-        A GPU can therefore keep the copies that it makes at the first call.
+        They become read-only, so that a GPU can keep the copies that it makes at the first call.
         """
         data = self.computation.component_precomputed_indexes[number].data
         if data is not None:

@@ -25,7 +25,7 @@ between blocks is computed twice: nnet3-compute-batch of benchmarks/ takes 1.12 
 
 @dataclass
 class _Placed:
-    """An utterance in the stream."""
+    """An utterance at its place in the stream of all utterances."""
 
     utterance: Utterance
     first_frame: int
@@ -35,7 +35,10 @@ class _Placed:
 
 
 class Blocks:
-    """Plans blocks of a stream. The network must satisfy `graph.time_reach.is_local_in_time`."""
+    """Joins utterances to one stream and cuts it into minibatches, which are blocks of frames.
+
+    The network must satisfy `graph.time_reach.is_local_in_time`.
+    """
 
     averages = False
     max_waiting = math.inf
@@ -53,11 +56,11 @@ class Blocks:
         """Outputs of the blocks that are computed when less than a full block is left."""
 
     def num_outputs(self, num_frames: int) -> int:
-        """Rows of an utterance's output."""
+        """Rows of the output of an utterance of `num_frames` frames."""
         return -(-num_frames // self._step)
 
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Append an utterance to the stream; give the blocks that are now full."""
+        """Append an utterance to the stream; yield the blocks that are now full."""
         utterance.num_missing = len(utterance.output)
         self._stream.append(_Placed(utterance, self._end, utterance.num_missing))
         padding = -(-(self._context.left + self._context.right) // self._step)
@@ -66,11 +69,11 @@ class Blocks:
             yield self._next_block(_OUTPUTS_PER_BLOCK)
 
     def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
-        """Nothing: less than a block waits."""
+        """No minibatches: an utterance waits for less than one block."""
         return ()
 
     def rest(self) -> Iterator[Minibatch]:
-        """Blocks up to the end of the stream."""
+        """Yield blocks up to the end of the stream."""
         while self._stream:
             last = self._stream[-1]
             end = last.first_frame + len(last.utterance.output) * self._step
@@ -98,7 +101,7 @@ class Blocks:
         return Minibatch(shape, parts, check_parts_only=True)
 
     def _part(self, placed: _Placed, begin: int, num_inputs: int, num_outputs: int) -> Part:
-        """The part of an utterance in a block whose input begins at time `begin`."""
+        """The part of an utterance in a block whose input begins at time `begin` of the stream."""
         utterance, context = placed.utterance, self._context
         last_frame = placed.first_frame + (len(utterance.output) - 1) * self._step
         first = max(placed.first_frame - context.left, begin)

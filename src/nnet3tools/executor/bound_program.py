@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Arena:
-    """The memory of programs that never run interleaved."""
+    """One piece of memory that several programs use, if their runs do not interleave."""
 
     def __init__(self, like: Array | None = None) -> None:
         self._memory = GrowingBytes(like)
@@ -34,11 +34,11 @@ class Arena:
 
     @property
     def moves(self) -> int:
-        """How often the memory was replaced; programs bound before keep the old memory alive."""
+        """How often new memory replaced the old, which programs bound before continue to use."""
         return self._memory.moves
 
     def take(self, num_bytes: int) -> Array:
-        """`num_bytes` aligned bytes. Earlier results stay valid and may overlap this one."""
+        """The first `num_bytes` bytes of the arena, aligned; earlier results may overlap them."""
         before = self._memory.size
         taken = self._memory.first(num_bytes)
         if device_of(taken) == "numpy" and num_threads() > 1:
@@ -48,7 +48,7 @@ class Arena:
 
 @dataclass
 class Segment:
-    """The work between two waits for the user."""
+    """The work between two points at which the program waits for inputs or requests for outputs."""
 
     accepts: dict[int, Array]
     """Node -> matrix to fill before this segment runs."""
@@ -160,7 +160,7 @@ def _segments(binding: Binding) -> list[Segment]:
 def _close_loop(
     binding: Binding, waits: list[tuple[int, int]], segments: list[Segment], label: int
 ) -> None:
-    """Let the last segment move matrices for the loop, and run from the label to the next wait."""
+    """Make the last segment of a looped program move matrices, and continue at the label."""
     entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
     if entry is None:
         raise ProgramError("a looped program takes and gives nothing in its loop")
@@ -185,7 +185,7 @@ def _close_loop(
 
 
 def _exchange(binding: Binding, begin: int, end: int) -> tuple[dict[int, Array], dict[int, Array]]:
-    """The matrices that commands [begin, end) accept and provide, by node."""
+    """(accepts, provides): by node, the matrices that commands [begin, end) accept and provide."""
     accepts: dict[int, Array] = {}
     provides: dict[int, Array] = {}
     for c in range(begin, end):

@@ -39,7 +39,7 @@ class ChunkPrograms:
         self._computers: OrderedDict[ChunkShape, NnetComputer] = OrderedDict()
 
     def computer(self, shape: ChunkShape) -> NnetComputer:
-        """The computer for chunks of this shape, ready for inputs.
+        """The NnetComputer for chunks of this shape, ready for inputs.
 
         All computers share one arena: finish with one before asking for the next.
         """
@@ -61,7 +61,7 @@ class ChunkPrograms:
         return computer
 
     def close(self) -> None:
-        """Log the time of compilation, and with --computation.profile that of each command."""
+        """Log the time of compilation and, with --computation.profile, the time of each command."""
         self.compiler.log_time()
         while self._computers:
             self._report(*self._computers.popitem(last=False))
@@ -73,7 +73,7 @@ class ChunkPrograms:
 
 
 def fill_rows(buffer: Array, features: Array, rows: slice | np.ndarray) -> None:
-    """Copy rows of the features, given as a slice or as row numbers, into a program's input."""
+    """Copy rows of the features, a slice or row numbers, to `buffer`, the input of a program."""
     if isinstance(rows, slice):
         tensor.copy(buffer, features[rows])
     else:

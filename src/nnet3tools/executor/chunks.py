@@ -22,7 +22,7 @@ _IVECTOR_TOLERANCE = 50
 
 
 class ChunkShape(NamedTuple):
-    """The facts that decide a chunk's program. Times count from the first output's."""
+    """The properties of a chunk that decide its program. Times count from the first output's."""
 
     first_input_t: int
     num_inputs: int
@@ -33,7 +33,7 @@ class ChunkShape(NamedTuple):
     num_sequences: int = 1
 
     def request(self) -> ComputationRequest:
-        """The request for this shape; rows are n-major: the first sequence, then the next."""
+        """The ComputationRequest for this shape; rows are n-major: one sequence after the other."""
         n = np.arange(self.num_sequences)[:, None]
         t_in = np.arange(self.first_input_t, self.first_input_t + self.num_inputs)
         t_out = np.arange(self.num_outputs) * self.stride

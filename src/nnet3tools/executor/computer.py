@@ -44,7 +44,7 @@ _SHOWN_BEFORE = 5
 
 
 class NnetComputer:
-    """A bound program with its memory and its present position."""
+    """Runs a program on matrices: takes inputs, runs forward and backward, gives outputs."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class NnetComputer:
         tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
 
     def accept_inputs(self, matrices: Mapping[str, Array], place: Hashable = None) -> None:
-        """Copy in matrices by node. `place` identifies their memory: equal places, equal memory."""
+        """Copy in matrices by node. Equal values of `place` promise equal memory of matrices."""
         buffers = [self._fitting_buffer(name, matrix) for name, matrix in matrices.items()]
         pairs = [
             (buffer, tensor.asarray(matrix, like=buffer))
@@ -208,9 +208,9 @@ class NnetComputer:
         self._wait()
 
     def replay(self, key: Hashable, work: Step) -> None:
-        """Do work with inputs or outputs; on a GPU, record and replay it like the program.
+        """Call `work`, which reads or writes inputs or outputs; on a GPU, record and replay it.
 
-        Work with equal keys must be the same, on the same memory. With key None it runs live.
+        Work with equal keys must be the same, on the same memory. With key None it is only called.
         """
         if key is None or self._replayer is None or not self._on_gpu:
             work()
@@ -226,7 +226,7 @@ class NnetComputer:
         return self._replayer.steps(self._at, self._recorded_steps[self._at], self._at == 0)
 
     def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
-        """The steps, and on a GPU a step for the updates of natural gradient that they defer."""
+        """The steps, and on a GPU a step for the natural-gradient updates that they defer."""
         commands = self.computation.commands
         if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
             return [*steps, (steps[-1][0], SideStreamStep(apply_all_pending))]

@@ -26,7 +26,7 @@ class Magnitudes(NamedTuple):
 
 
 class Debugger:
-    """Measures what commands write before and after they run."""
+    """Log lines about commands: root mean squares of the matrices that each writes, and times."""
 
     def __init__(self, program: BoundProgram) -> None:
         self._program = program
@@ -37,7 +37,7 @@ class Debugger:
         log(preamble_text(computation, nnet))
 
     def before(self, c: int) -> Magnitudes:
-        """Measure before command c runs."""
+        """Root mean squares of what command `c` will write, measured just before it runs."""
         binding = self._program.binding
         return Magnitudes(
             [root_mean_square(binding.view(c, s)) for s in self._written[c]],

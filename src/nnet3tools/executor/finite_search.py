@@ -32,7 +32,7 @@ class FiniteSearch:
         """The component of that command, else its text; empty until it is found."""
 
     def run(self, c: int, step: Callable[[], object]) -> None:
-        """Run the step of command `c` and check the matrices that it writes."""
+        """Call `step`, the step of command `c`, and check the matrices that it has written."""
         step()
         views = (self._program.binding.view(c, s) for s in self._written[c])
         if not self.found and not all(is_finite(v) for v in views if v.dtype.kind == "f"):

@@ -23,7 +23,7 @@ class FiniteWatch:
     def look(
         self, what: str, output: Array, computer: NnetComputer, again: Callable[[], object]
     ) -> None:
-        """Log a warning, the first time that an output of `computer` is not finite.
+        """If `output` is the first that is not finite, log a warning that says where this began.
 
         `what` names the output. `again` lets the computer repeat the work from the same inputs.
         """

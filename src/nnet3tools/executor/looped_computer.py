@@ -81,7 +81,7 @@ class LoopedComputer:
         return self._computer.peak_bytes
 
     def stream(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Output rows, on the host, for pieces of features (frames, dim), without i-vectors.
+        """Yield output rows, on the host, for pieces of features (frames, dim), without i-vectors.
 
         A chunk is computed as soon as the frames that it depends on are there. NotFiniteError if an
         output is not finite.
@@ -112,11 +112,11 @@ class LoopedComputer:
         ivectors: Ivectors | None = None,
         held_bytes: int = 0,
     ) -> None:
-        """Compute an utterance; `ready` gives its output. As UtteranceComputer.accept."""
+        """Compute an utterance; `ready` then yields its output. `held_bytes` is not used."""
         self._complete.append((key, self.compute(features, ivectors)))
 
     def ready(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(key, output) of the utterances accepted since the last call."""
+        """Yield (key, output) of the utterances accepted since the last call."""
         while self._complete:
             yield self._complete.pop(0)
 
@@ -124,7 +124,7 @@ class LoopedComputer:
         """Nothing to do: `accept` completes utterances."""
 
     def close(self) -> None:
-        """Nothing to log."""
+        """Nothing: a looped computer has nothing to log."""
 
     def warm_up(self) -> None:
         """Compile and record everything now that the first stream would otherwise wait for."""
@@ -138,7 +138,7 @@ class LoopedComputer:
     def _chunks(
         self, pieces: Iterable[np.ndarray], ivectors: Ivectors | None = None
     ) -> Iterator[np.ndarray]:
-        """Output rows of chunk after chunk of a new stream."""
+        """Yield the output rows of each chunk of a new stream of features, given in pieces."""
         self._computer.reset()
         left, right = self._context.left, self._context.right
         buffer = last = np.empty((0, self.network.input_dim), np.float32)
@@ -164,7 +164,7 @@ class LoopedComputer:
     def _next_chunk(
         self, buffer: np.ndarray, num_given: int, ivectors: Ivectors | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the chunk that follows `num_given` outputs: (frames left over, output rows)."""
+        """(frames left over, output rows) of the next chunk, after `num_given` output rows."""
         size = self._frames + (0 if num_given else self._context.left + self._context.right)
         computer = self._computer
         device_rows = tensor.asarray(np.ascontiguousarray(buffer[:size]), like=self._like)
@@ -180,7 +180,7 @@ class LoopedComputer:
         return buffer[size:], tensor.to_host(self._output).copy()
 
     def _run_chunks(self, count: int, features: np.ndarray, ivectors: Ivectors | None) -> None:
-        """Compute the first `count` chunks of an utterance again."""
+        """Compute the first `count` chunks of an utterance, without keeping their outputs."""
         for _ in islice(self._chunks([features], ivectors), count):
             pass
 

@@ -224,7 +224,7 @@ def _add_rows(binding: Binding, c: int, command: AddRows) -> Step:
 def _multi_operands(
     binding: Binding, c: int, indexes_multi: int
 ) -> tuple[list[Array], Array, Array]:
-    """Operands of a Multi command: submatrices; for each row, index of its submatrix; row there."""
+    """Operands of a Multi command: submatrices; which of them each row uses; its row there."""
     pairs = binding.computation.indexes_multi[indexes_multi]
     distinct, which = np.unique(pairs[:, 0], return_inverse=True)
     missing = int((distinct < 0).sum())  # -1, where present, sorts first
@@ -268,7 +268,7 @@ def _add_row_ranges(binding: Binding, c: int, command: AddRowRanges) -> Step:
 
 
 def _recoding(binding: Binding, c: int, submatrix: int) -> tuple[Array, Array] | None:
-    """The matrix before and after a command; None if the memory plan ignores the command."""
+    """The whole matrix before and after (de)compression; None if the plan ignores command `c`."""
     matrix = binding.computation.matrix_of(submatrix)
     before, after = binding.plan.before(c, matrix), binding.plan.after(c, matrix)
     return None if before == after else (binding.block(before), binding.block(after))

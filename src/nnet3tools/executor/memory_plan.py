@@ -32,7 +32,7 @@ from nnet3tools.tensor.offsets import assign_offsets, live_bytes
 
 @dataclass
 class Block:
-    """A part of the arena and its lifetime."""
+    """A part of the arena that holds one matrix at a time, and its lifetime in commands."""
 
     matrix: int
     """The matrix that decides its size."""
@@ -44,12 +44,12 @@ class Block:
     """Last command that touches the block."""
 
     def touch(self, first: int, last: int) -> None:
-        """Extend the lifetime to these commands."""
+        """Extend the block's lifetime to include commands `first` and `last`."""
         self.first, self.last = min(self.first, first), max(self.last, last)
 
 
 class Move(NamedTuple):
-    """A copy at the goto of a loop, from block `source` to the block that the first round used."""
+    """A copy of a matrix at the goto of a loop, from block `source` to block `dest`."""
 
     matrix: int
     source: int
@@ -72,14 +72,14 @@ class MemoryPlan:
     """The copies between blocks that a looped program makes at its goto."""
 
     def after(self, command: int, matrix: int) -> int:
-        """The block that holds a matrix after a command; ProgramError if there is none."""
+        """Number of the block that holds a matrix after a command; ProgramError if none does."""
         block = self.holdings.after(command, matrix)
         if block < 0:
             raise ProgramError(f"m{matrix} has no memory at command c{command}")
         return block
 
     def before(self, command: int, matrix: int) -> int:
-        """The block that holds a matrix just before a command."""
+        """Number of the block that holds a matrix just before a command."""
         return self.after(command - 1, matrix)
 
 

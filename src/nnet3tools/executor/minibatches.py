@@ -45,13 +45,13 @@ class Utterance:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the utterance takes."""
+        """Bytes of features and output, and of the memory that the caller holds meanwhile."""
         return int(self.features.nbytes + self.output.nbytes) + self.held_bytes
 
 
 @dataclass(frozen=True)
 class Part:
-    """An utterance's share of a minibatch."""
+    """The rows of an utterance that a minibatch computes, and their place in the minibatch."""
 
     utterance: Utterance
     rows: slice | np.ndarray
@@ -85,7 +85,7 @@ class Minibatch:
 
 
 class ChunkPlan(Protocol):
-    """Decides which minibatches compute the utterances."""
+    """Decides which minibatches compute the outputs of utterances."""
 
     averages: bool
     """Whether outputs are sums of weighted chunks; then they must be zero at first."""
@@ -93,20 +93,20 @@ class ChunkPlan(Protocol):
     """If more utterances than this are incomplete, the oldest is completed."""
 
     def num_outputs(self, num_frames: int) -> int:
-        """Rows of an utterance's output."""
+        """Rows of the output of an utterance of `num_frames` frames."""
 
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Take an utterance, set its `num_missing`, and give the minibatches that are now full."""
+        """Take an utterance, set its `num_missing`, and yield the minibatches that are now full."""
 
     def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
-        """Minibatches, full or not, that hold what is missing of an utterance."""
+        """Minibatches, full or not, that compute the missing rows of an utterance's output."""
 
     def rest(self) -> Iterator[Minibatch]:
-        """Minibatches of everything that waits."""
+        """Minibatches, full or not, that compute everything that has not been computed."""
 
 
 class QueuedChunks(ABC):
-    """Queues chunks by shape. Subclasses decide how to cut, and the size of minibatches."""
+    """Cuts utterances into chunks, and joins chunks of equal shape to minibatches."""
 
     averages = False
     _partial_factor = 0.5
@@ -118,18 +118,18 @@ class QueuedChunks(ABC):
 
     @abstractmethod
     def num_outputs(self, num_frames: int) -> int:
-        """Rows of an utterance's output."""
+        """Rows of the output of an utterance of `num_frames` frames."""
 
     @abstractmethod
     def chunks(self, utterance: Utterance) -> list[Chunk]:
-        """The chunks of an utterance."""
+        """Cut an utterance into chunks."""
 
     @abstractmethod
     def full_size(self, chunk: Chunk) -> int:
         """Number of chunks in a full minibatch of this chunk's shape."""
 
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Queue the chunks of an utterance; give the minibatches that are now full."""
+        """Queue the chunks of an utterance; yield the minibatches that are now full."""
         chunks = self.chunks(utterance)
         if utterance.ivectors is not None:
             for chunk in chunks:
@@ -142,19 +142,19 @@ class QueuedChunks(ABC):
                 yield self._minibatch(chunk.shape)
 
     def complete(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """One minibatch of each shape of which the utterance has a chunk in the queue."""
+        """Yield a minibatch of each shape of which the utterance has a chunk in the queue."""
         for shape, queue in self._queues.items():
             if any(waiting is utterance for waiting, _ in queue):
                 yield self._minibatch(shape)
 
     def rest(self) -> Iterator[Minibatch]:
-        """Minibatches of all chunks in the queues."""
+        """Yield minibatches until all queues are empty."""
         for shape, queue in self._queues.items():
             while queue:
                 yield self._minibatch(shape)
 
     def _minibatch(self, shape: ChunkShape) -> Minibatch:
-        """The oldest chunks of a shape, in the smallest minibatch size that holds them."""
+        """Dequeue the oldest chunks of a shape, as the smallest minibatch that holds them."""
         queue = self._queues[shape]
         size = self.full_size(queue[0][1])
         while len(queue) < int(self._partial_factor * size):

@@ -26,7 +26,7 @@ Steps = Sequence[tuple[int, Step]]
 
 
 class Capture(Protocol):
-    """A device's function that captures work as a graph; the result launches the graph."""
+    """Type of a function that captures `work` as a graph, and returns a launcher of the graph."""
 
     def __call__(
         self, work: Callable[[], None], on_side_stream: bool = False
@@ -34,7 +34,7 @@ class Capture(Protocol):
 
 
 class _HostEvents(NamedTuple):
-    """The host's part of a step between two decisions."""
+    """The actions that the host takes in a step between two decisions, and the second decision."""
 
     actions: tuple[Action, ...]
     decision: Decision | None
@@ -42,7 +42,7 @@ class _HostEvents(NamedTuple):
 
 
 class RecordedStep:
-    """A step, or on a GPU neighbouring steps, with a recording for each sequence of outcomes."""
+    """Steps (on a CPU one) with a recording for each sequence of outcomes of host decisions."""
 
     def __init__(
         self, steps: Steps, workspace: Workspace, persistent: PersistentObjects,
@@ -61,7 +61,10 @@ class RecordedStep:
         """Whether a run has come to its end."""
 
     def run(self) -> None:
-        """Do the host's part as far as it is known; then replay the recording, or record it."""
+        """Take the host's known actions and decisions, then replay the recording for the outcomes.
+
+        Without a recording, run the Python code of the steps.
+        """
         outcomes: Outcomes = ()
         num_actions = 0
         while (events := self._events.get(outcomes)) is not None:
@@ -90,7 +93,7 @@ class RecordedStep:
         return Occasion.HOST_WORK if is_known else Occasion.NEW_OUTCOMES
 
     def prepare(self) -> None:
-        """On a CPU, make the work of all recordings that have none yet."""
+        """On a CPU, turn each recording into a callable, if that has not been done."""
         for outcomes, calls in self._recordings.items():
             if outcomes not in self._work:
                 steps = self._policy.replay_steps([(0, call) for call in calls])
@@ -100,12 +103,16 @@ class RecordedStep:
 
     @property
     def only_recording(self) -> Recording | None:
-        """The recording, if the host has no part in the step; else None."""
+        """The recording, if the host takes no actions or decisions in the step; otherwise None."""
         events = self._events.get(())
         return None if events is None or events.actions else self._recordings.get(())
 
     def _run_python(self, outcomes: Outcomes, num_actions: int, rule: Rule) -> None:
-        """Run the steps' Python code after known outcomes and actions, and record its calls."""
+        """Run the Python code of the steps; record it if `rule` says so.
+
+        Known `outcomes` of the first decisions, and the first `num_actions` actions, are not
+        computed again.
+        """
         records = rule.state is RunState.RECORD
         replay_rule = self._policy.rule(Occasion.LATER, self._capture is not None)
         recorder = Recorder(
@@ -131,7 +138,7 @@ class RecordedStep:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
 
     def _add_events(self, recorder: Recorder) -> Outcomes:
-        """Keep the events of a run; its outcomes."""
+        """Keep the recorder's actions and decisions for later runs; return the outcomes."""
         outcomes = tuple(recorder.outcomes)
         for i, decision in enumerate((*recorder.decisions, None)):
             known = self._events.get(outcomes[:i])

@@ -42,7 +42,7 @@ def device_capture() -> Capture:
 
 @dataclass(frozen=True)
 class SideStreamStep:
-    """A step that a GPU may run on its side stream (tensor/side_stream.py)."""
+    """A step that a GPU may run on its side stream, concurrently with other work."""
 
     work: Step
 
@@ -51,10 +51,10 @@ class SideStreamStep:
 
 
 class Replayer:
-    """Runs sequences of steps, each under a key.
+    """Runs sequences of steps live at first, then records and replays them.
 
-    `capture` captures work as a graph of a GPU; None on a CPU. Replayers that never run interleaved
-    may share a workspace.
+    Each has a key. `capture` captures work as a graph of a GPU; None on a CPU. Replayers that never
+    run interleaved may share a workspace.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Replayer:
         self._sequences: dict[Hashable, _StepSequence] = {}
 
     def steps(self, key: Hashable, steps: Steps, begins_run: bool = True) -> Steps:
-        """The steps of this run, to be called in turn.
+        """The steps of this run, to be called in turn: live, recording or replaying, as is due.
 
         `begins_run` is false if recordings of `steps` refer to memory of the keys before it in the
         same run, such as those of a backward pass.
@@ -94,13 +94,13 @@ class Replayer:
         return sequence.next_run()
 
     def run(self, key: Hashable, work: Step, begins_run: bool = True) -> None:
-        """Do work that differs between runs of an equal key in its declared decisions only."""
+        """Call, record or replay `work`. Runs of one key differ only in declared decisions."""
         for _, step in self.steps(key, [(0, work)], begins_run):
             step()
 
 
 class _StepSequence:
-    """Steps that always run one after the other."""
+    """The steps of one key of a Replayer: runs them live at first, then records and replays."""
 
     def __init__(
         self, steps: Steps, workspace: Workspace, capture: Capture | None, first: Occasion
@@ -118,17 +118,17 @@ class _StepSequence:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether there are recordings."""
+        """Whether recording has begun."""
         return self._recorded is not None
 
     @property
     def is_complete(self) -> bool:
-        """Whether each step has been recorded, and `flatten` not been called."""
+        """Whether every step has been recorded, and `flatten` has not been called yet."""
         recorded = None if self._flat is not None else self._recorded
         return recorded is not None and all(step.has_run for _, step in recorded)
 
     def next_run(self) -> Steps:
-        """The steps of one run."""
+        """The steps of the next run: live, recording or replaying, as is due."""
         if self._flat is not None:
             return self._flat
         if self._recorded is None:
@@ -143,7 +143,7 @@ class _StepSequence:
         return [(c, step.run) for c, step in self._recorded]
 
     def flatten(self) -> None:
-        """On a CPU, replace steps that have one recording by their calls."""
+        """On a CPU, replace each step that has a single recording by the recorded calls."""
         assert self._recorded is not None
         policy = self._workspace.policy
         flat: list[tuple[int, Step]] = []
@@ -172,7 +172,7 @@ class _StepSequence:
                 self._occasion = Occasion.FIRST
 
     def _recorded_steps(self) -> Iterator[tuple[int, RecordedStep]]:
-        """Each step by itself; on a GPU only those that cannot be captured, the others joined."""
+        """(command, RecordedStep) for each step; on a GPU, neighbouring steps are joined."""
         on_gpu = self._capture is not None
         joined: list[tuple[int, Step]] = []
         num_random = 0

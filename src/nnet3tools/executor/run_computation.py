@@ -29,7 +29,7 @@ class ProgramResult:
 
 
 def check_fits(computation: Computation, nnet: Nnet, name: str) -> None:
-    """Raise a DataError with the program's file `name` if the program does not fit the network."""
+    """Raise DataError if the program does not fit the network; `name` is the program's file."""
     try:
         check_computation(computation, nnet)
     except ProgramError as error:

@@ -59,7 +59,7 @@ class SimpleComputationOptions:
     computation: ComputeOptions = field(default_factory=ComputeOptions)
 
     def check(self) -> None:
-        """Raise OptionError for impossible values."""
+        """Raise OptionError for option values that are impossible."""
         if self.frame_subsampling_factor < 1 or self.frames_per_chunk < 1:
             raise OptionError("--frame-subsampling-factor and --frames-per-chunk must be > 0")
         for name in ("extra_left_context", "extra_right_context"):
@@ -127,7 +127,7 @@ class BatchComputationOptions(SimpleComputationOptions):
     )
 
     def check(self) -> None:
-        """Raise OptionError for impossible values."""
+        """Raise OptionError for option values that are impossible."""
         super().check()
         if self.minibatch_size < 1 or self.edge_minibatch_size < 1:
             raise OptionError("--minibatch-size and --edge-minibatch-size must be > 0")

@@ -106,11 +106,11 @@ class UtteranceComputer:
             yield utterance.key, tensor.to_host(utterance.output)
 
     def finish(self) -> None:
-        """Complete all utterances; more may follow."""
+        """Compute all waiting utterances, which `ready` then yields."""
         self._compute(self._plan.rest())
 
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
-        """The output (rows, dim) of one utterance; no other may be waiting."""
+        """The output (rows, dim) of one utterance. No accepted utterance may be waiting."""
         self.accept("", features, ivectors)
         self.finish()
         ((_, output),) = self.ready()

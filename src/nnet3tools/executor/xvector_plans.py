@@ -25,7 +25,7 @@ class XvectorOptions:
     """Pad shorter pieces by repeating their first and last frame; else they are left out."""
 
     def check(self) -> None:
-        """Raise OptionError for impossible lengths."""
+        """Raise OptionError for lengths that are impossible."""
         if self.chunk_size != -1 and self.chunk_size < 1:
             raise OptionError("--chunk-size must be > 0, or -1 for whole utterances")
         if self.pad_input:
@@ -33,7 +33,7 @@ class XvectorOptions:
 
 
 class _OneVector(QueuedChunks):
-    """Plans whose output is one row: a weighted mean over chunks."""
+    """Base of x-vector plans: an utterance's output is one row, a weighted mean over chunks."""
 
     averages = True
 
@@ -49,7 +49,7 @@ class XvectorPieces(_OneVector):
         self._options = options
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
-        """The pieces. DataError if all are too short."""
+        """Cut an utterance into pieces. DataError if all pieces are too short."""
         num_frames, shortest = len(utterance.features), self._options.min_chunk_size
         size = num_frames if self._options.chunk_size == -1 else self._options.chunk_size
         if num_frames < size:
@@ -92,7 +92,7 @@ class EvenChunks(_OneVector):
         self._chunk_size, self._batch_size, self._pad = chunk_size, batch_size, pad
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
-        """Chunks of equal weight; none, with a warning, for an utterance that is too short."""
+        """Cut an utterance into chunks of equal weight; none, and a warning, if it is too short."""
         num_frames = len(utterance.features)
         starts = chunk_starts(num_frames, self._chunk_size, self._context, self._pad).tolist()
         if not starts:
