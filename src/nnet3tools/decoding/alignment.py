@@ -44,7 +44,7 @@ def transition_log_probs(
 
 @dataclass
 class Aligner:
-    """Aligns utterances with one model."""
+    """Finds the best path of an utterance's frames through its graph, with one acoustic model."""
 
     model: TransitionModel
     options: AlignOptions
@@ -53,7 +53,7 @@ class Aligner:
     num_retried: int = 0
 
     def align(self, key: str, graph: Fst, loglikes: NDArray[np.float32]) -> BestPath | None:
-        """The best path to a final state; None, after a warning, if there is none."""
+        """The best path to a final state of `graph`; None, after a warning, if there is none."""
         if not graph.num_states:
             log.warning(f"Empty decoding graph for {key}")
             return None
@@ -90,7 +90,7 @@ class Aligner:
 
 
 def _with_loop(graph: Fst) -> Fst:
-    """The graph with arcs from its final states to a second copy that has no final states.
+    """A copy of `graph` whose final states have arcs to a second copy without final states.
 
     If an utterance uses up its words too early, its alignment then fails instead of being wrong
     (ModifyGraphForCarefulAlignment).

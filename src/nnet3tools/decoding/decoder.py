@@ -27,7 +27,7 @@ _MOST_VISITS = 100_000
 
 
 class Decoder:
-    """Decodes utterances: `start`, `advance` with outputs as they become available, `finish`."""
+    """Beam search in NumPy: `start`, `advance` with outputs as they become available, `finish`."""
 
     def __init__(self, graph: DecodingGraph, options: SearchOptions) -> None:
         """The graph may be shared by decoders."""
@@ -81,20 +81,20 @@ class Decoder:
 
     @property
     def num_frames(self) -> int:
-        """Number of frames decoded."""
+        """Number of frames decoded since `start`."""
         return len(self.frames) - 1
 
     @property
     def is_alive(self) -> bool:
-        """Whether there are tokens."""
+        """Whether any token has survived the last frame."""
         return len(self.frames[-1].states) > 0
 
     def reached_final(self) -> bool:
-        """Whether a token is in a final state."""
+        """Whether a token of the last frame is in a final state of the graph."""
         return bool((self.graph.finals[self.frames[-1].states] != _INFINITY).any())
 
     def ways(self) -> Ways:
-        """All tokens and links that have not been pruned."""
+        """All tokens and links of the utterance that have not been pruned."""
         return Ways.of(self.frames)
 
     # -- one frame
@@ -130,9 +130,9 @@ class Decoder:
     def _first_limit(
         self, state: np.int32, best: np.float32, loglikes: NDArray[np.float32]
     ) -> np.float32:
-        """The cost of the best token's cheapest continuation by one emitting arc.
+        """The lowest cost of a path that goes on from the best token by one emitting arc.
 
-        Costs are summed in Kaldi's order.
+        `best` is the cost of this token, `state` its state. Costs are summed in Kaldi's order.
         """
         graph, fst = self.graph, self.graph.fst
         _, arcs = graph.emitting(np.array([state]), np.zeros(1, np.intp))
@@ -147,12 +147,12 @@ class Decoder:
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
-        """The frame with these tokens and the tokens that epsilon arcs add."""
+        """A Frame of these tokens, to which `emitting` lead, and of those that epsilon arcs add."""
         closed, costs, epsilon = self._closed(states, costs, np.float32(limit))
         return Frame(closed, costs, emitting, epsilon, np.float32(offset))
 
     def _hash_order(self, states: NDArray[np.int32]) -> NDArray[np.intp]:
-        """The order in which Kaldi's hash list visits tokens that were created in this order.
+        """Positions of `states` in the order in which Kaldi's hash list visits their tokens.
 
         Buckets come in the order of their first use, and the tokens of a bucket together.
         """
@@ -170,7 +170,7 @@ class Decoder:
     ) -> tuple[np.float32, np.float32]:
         """The cost limit for tokens of this frame, and the beam for the next one (GetCutoff).
 
-        If there are at most `min_active` tokens, there is no limit.
+        If there are at most `min_active` tokens, there is no limit. `best` is the lowest cost.
         """
         options = self._options
         beam, delta = np.float32(options.beam), np.float32(options.beam_delta)
@@ -188,7 +188,7 @@ class Decoder:
         return within, beam
 
     def _new_states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The distinct states in order of first occurrence; `_place` gets their numbers."""
+        """The distinct states in order of first occurrence; sets `_place` to their positions."""
         numbers = np.arange(len(states))
         self._place[states[::-1]] = numbers[::-1]  # the first occurrence of a state wins
         new = states[self._place[states] == numbers]
@@ -198,7 +198,7 @@ class Decoder:
     def _closed(
         self, states: NDArray[np.int32], costs: NDArray[np.float32], limit: np.float32
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], Links]:
-        """(states, costs, epsilon links) with the tokens that epsilon arcs reach below `limit`."""
+        """(states, costs, epsilon links) after epsilon arcs added tokens below the cost `limit`."""
         graph, fst = self.graph, self.graph.fst
         waiting = [t for t in self._hash_order(states).tolist() if graph.has_epsilon[states[t]]]
         if not waiting:
@@ -218,7 +218,7 @@ class Decoder:
         limit: np.float32,
         waiting: list[int],
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Tokens and costs after epsilon arcs have been followed, the latest token first.
+        """(states, costs) after epsilon arcs were followed from `waiting`, the latest token first.
 
         This is a Python loop, because the order matters and a frame has few such arcs.
         """

@@ -43,7 +43,7 @@ _ONE: _Element = (_Single(0.0), _Single(0.0), ())
 
 @dataclass
 class _OutputState:
-    """A subset of input states in minimal form, and its output arcs so far."""
+    """An output state: its subset of input states in minimal form, and its arcs so far."""
 
     subset: _Subset
     forward_cost: float
@@ -88,7 +88,7 @@ def determinized(
 
 
 class Determinizer:
-    """Determinizes one lattice on its labels, in Python."""
+    """Determinizes one lattice on its labels, in Python: `run`, then `result`."""
 
     def __init__(
         self, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
@@ -140,7 +140,7 @@ class Determinizer:
     # -- subsets
 
     def _closure(self, subset: _Subset) -> _Subset:
-        """The subset and all states reachable by arcs without labels."""
+        """The subset, extended by all states that arcs without labels reach from its states."""
         closed = dict(subset)
         queue = [state for state in subset if self._epsilon[state]]
         heapq.heapify(queue)
@@ -157,7 +157,7 @@ class Determinizer:
 
     @staticmethod
     def _followed(element: _Element, arc: _Arc, other: _Element | None) -> _Element | None:
-        """The element after an arc; None if it is not better than `other`."""
+        """The weight and ids after an arc; None if they are not better than `other`."""
         graph, acoustic = element[0] + arc[1], element[1] + arc[2]
         if other is None:
             return graph, acoustic, element[2] + arc[3]
@@ -170,7 +170,7 @@ class Determinizer:
         return None
 
     def _minimal_form(self, subset: _Subset) -> _Subset:
-        """The states of a subset that are final or have arcs with labels, in order."""
+        """The part of a subset whose states are final or have arcs with labels, in order."""
         labelled, finals = self._labelled, self._finals
         return {
             state: subset[state]
@@ -180,7 +180,7 @@ class Determinizer:
 
     @staticmethod
     def _normalized(subset: _Subset) -> tuple[_Subset, _Element]:
-        """The subset divided by its best weight and its common prefix of ids, and both of these."""
+        """(subset divided by its best weight and its common prefix of ids, weight and prefix)."""
         elements = list(subset.values())
         graph, acoustic, prefix = elements[0]
         for other in elements[1:]:
@@ -203,7 +203,7 @@ class Determinizer:
     # -- output states
 
     def _state_of_initial(self, subset: _Subset, forward_cost: float) -> tuple[int, _Element]:
-        """The output state of a normalized subset before closure, and the remaining weight."""
+        """(output state, remaining weight) of a normalized subset before closure."""
         known = self._initial.setdefault(_key(subset), [])
         for other, state, rest in reversed(known):
             if self._is_equal(subset, other):
@@ -228,7 +228,7 @@ class Determinizer:
         return len(self._states) - 1
 
     def _set_final(self, state: _OutputState) -> None:
-        """Set the state's final weight to the best of its subset, if that is within the beam."""
+        """Set the output state's final weight to the best of its subset, if within the beam."""
         best: _Element | None = None
         for member, element in state.subset.items():
             final = self._finals[member]
@@ -239,7 +239,7 @@ class Determinizer:
             self._num_arcs += 1
 
     def _plan_arcs(self, number: int) -> None:
-        """Queue a task for each label that leaves the subset, if a path is within the beam."""
+        """Queue a task for each label of arcs that leave output state `number` within the beam."""
         by_label: dict[int, _Subset] = {}
         costs: dict[int, float] = {}
         state = self._states[number]
@@ -272,7 +272,7 @@ class Determinizer:
 
 
 def _key(subset: _Subset) -> tuple:
-    """States and sequences of a subset."""
+    """The states and id sequences of a subset, without weights, as a dictionary key."""
     return tuple((state, element[2]) for state, element in subset.items())
 
 

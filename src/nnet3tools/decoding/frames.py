@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass
 class Links:
-    """Links between tokens: places of source and target in their frames, arc, acoustic cost."""
+    """Arrays that describe links: source and target token in their frames, arc, acoustic cost."""
 
     sources: NDArray[np.intp]
     targets: NDArray[np.intp]
@@ -18,13 +18,13 @@ class Links:
     acoustic: NDArray[np.float32]
 
     def only(self, kept: NDArray[np.bool_]) -> Links:
-        """The links that a mask selects."""
+        """A copy with only the links that the mask `kept` selects."""
         return Links(self.sources[kept], self.targets[kept], self.arcs[kept], self.acoustic[kept])
 
 
 @dataclass
 class Frame:
-    """The tokens after a frame: graph states and costs, and the links that lead to them.
+    """The search after one frame: tokens (graph state and cost), and the links that lead to them.
 
     Acoustic costs in `emitting` contain `offset`, minus the best cost of the previous frame. It
     keeps costs small, so that float32 is exact enough.
@@ -45,7 +45,7 @@ NO_LINKS = Links(
 
 @dataclass(frozen=True)
 class Ways:
-    """All tokens and links of an utterance; tokens are numbered over all frames.
+    """All tokens and links of an utterance; tokens are numbered through all frames.
 
     `num_tokens` (F + 1,) has the number of tokens after each frame, `last_states` the graph states
     of the last frame's tokens. Acoustic costs in `emitting` contain no offset.
@@ -58,7 +58,7 @@ class Ways:
 
     @classmethod
     def of(cls, frames: list[Frame]) -> Ways:
-        """The tokens and links of a list of frames."""
+        """The tokens and links of consecutive frames, renumbered."""
         sizes = np.array([len(frame.states) for frame in frames])
         firsts = np.cumsum(sizes) - sizes
         before = np.concatenate([[0], firsts[:-1]])
@@ -73,7 +73,10 @@ class Ways:
 
 
 def _counted(links: list[Links], before: NDArray[np.intp], firsts: NDArray[np.intp]) -> Links:
-    """The links of all frames; `before` and `firsts` are added to their sources and targets."""
+    """The links of all frames joined.
+
+    Frame i adds `before[i]` to sources, `firsts[i]` to targets.
+    """
     counts = [len(link.arcs) for link in links]
     # The type is given because NumPy 1.26's type stubs infer bool for such a sum.
     sources: NDArray[np.intp] = np.concatenate([link.sources for link in links])

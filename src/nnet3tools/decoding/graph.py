@@ -27,9 +27,9 @@ class DecodingGraph:
 
     @classmethod
     def of(cls, fst: Fst, model: TransitionModel, name: str) -> DecodingGraph:
-        """The decoding graph of an FST whose input labels are transition ids of the model.
+        """A DecodingGraph of an FST whose input labels are transition ids of the model.
 
-        `name` is the FST's name in error messages. Errors as of `check`.
+        `name` is the FST's name in error messages. Raises the errors of `check`.
         """
         cls.check(fst, model, name)
         arcs = np.flatnonzero(fst.ilabels == EPSILON)
@@ -59,11 +59,11 @@ class DecodingGraph:
 
     @cached_property
     def num_pdfs(self) -> int:
-        """Number of network outputs that the model needs."""
+        """Number of network outputs that the graph's transition ids need."""
         return int(self.pdfs.max(initial=-1)) + 1
 
     def check_outputs(self, loglikes: NDArray[np.float32]) -> None:
-        """Raise DataError if (frames, pdfs) log-likelihoods have too few columns."""
+        """Raise DataError if log-likelihoods (frames, pdfs) have too few columns."""
         if (num_columns := loglikes.shape[1]) < self.num_pdfs:
             raise DataError(
                 f"the model has {self.num_pdfs} pdfs, the network {num_columns} outputs"
@@ -71,23 +71,23 @@ class DecodingGraph:
 
     @property
     def num_states(self) -> int:
-        """Number of states, N."""
+        """Number of states of the graph, N."""
         return self.fst.num_states
 
     @property
     def num_bytes(self) -> int:
-        """Memory of the FST."""
+        """Bytes of memory that the FST takes."""
         return self.fst.num_bytes
 
     @property
     def finals(self) -> NDArray[np.float32]:
-        """Final costs, (N,), infinite for a state that is not final."""
+        """Final cost of each state, (N,), infinite for a state that is not final."""
         return self.fst.finals
 
     def emitting(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(token, arc) for each emitting arc from these tokens' states."""
+        """(token, arc) for each emitting arc of the tokens' states; both inputs are parallel."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] != EPSILON
         return tokens[chosen], arcs[chosen]
@@ -95,7 +95,7 @@ class DecodingGraph:
     def epsilon(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(token, arc) for each epsilon arc from these tokens' states."""
+        """(token, arc) for each epsilon arc of the tokens' states; both inputs are parallel."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] == EPSILON
         return tokens[chosen], arcs[chosen]

@@ -31,7 +31,7 @@ class NewArcs(NamedTuple):
 
 
 class NewFinals(NamedTuple):
-    """Final weights of all states."""
+    """Final weights to replace those of all states of a lattice."""
 
     graph: _Floats
     acoustic: _Floats
@@ -159,7 +159,7 @@ class LabelledLattice:
         return Strings(ends - ends[0], self.strings.ids[ends[0] :])
 
     def backward_costs(self) -> list[float]:
-        """The cost of the best path from each state to the end; states in topological order."""
+        """The cost of the best path from each state to the end. Requires topological order."""
         costs = [math.inf] * self.num_states
         arcs, finals = self.arc_lists(), self.final_list()
         for state in range(self.num_states - 1, -1, -1):
@@ -173,13 +173,11 @@ class LabelledLattice:
     # -- changed
 
     def with_arcs(self, labels: _Ints, targets: _Ints) -> LabelledLattice:
-        """The lattice with other labels and target states of the arcs, (A,) each."""
+        """A copy whose arcs have other labels and target states, (A,) each."""
         return replace(self, labels=labels, targets=targets)
 
     def extended(self, arcs: NewArcs, finals: NewFinals) -> LabelledLattice:
-        """The lattice with further arcs, after a state's own, and new final weights of all
-        states.
-        """
+        """A copy with `arcs` added after each state's own, and with other final weights."""
         order = np.argsort(np.concatenate([self.sources, arcs.sources]), kind="stable")
         counts = np.bincount(arcs.sources, minlength=len(finals.graph))
         counts[: self.num_states] += np.diff(self.offsets)
@@ -196,7 +194,7 @@ class LabelledLattice:
         )
 
     def in_order(self, order: _Ints) -> LabelledLattice:
-        """The lattice with its states renumbered: state `order[n]` becomes n."""
+        """A copy with its states renumbered: state `order[n]` becomes state n."""
         numbers = np.empty_like(order)
         numbers[order] = np.arange(len(order), dtype=np.int32)
         arcs = np.argsort(numbers[self.sources], kind="stable")
@@ -213,7 +211,7 @@ class LabelledLattice:
         )
 
     def compact(self) -> CompactLattice:
-        """The lattice as a CompactLattice."""
+        """This lattice as a CompactLattice."""
         fst = Fst(
             0 if self.num_states else NO_STATE,
             self.final_graph,

@@ -42,9 +42,7 @@ def minimized(lattice: CompactLattice) -> CompactLattice:
 
 
 def _with_early_ids(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """The lattice after pushing: ids that begin all paths from a state move to its incoming
-    arcs.
-    """
+    """(arcs, finals) after the ids that begin all paths from a state moved to its incoming arcs."""
     shifts = _shifts(arcs, finals)
     moved = [
         [
@@ -61,7 +59,7 @@ def _with_early_ids(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
 
 
 def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
-    """The number of ids that all paths from a state begin with; 0 for the start state."""
+    """For each state, the number of ids that begin all of its paths; 0 for the start state."""
     shifts = [0] * len(arcs)
     for state in range(len(arcs) - 1, 0, -1):
         ways = [(arc[3], arc[4], len(arc[3]) + shifts[arc[4]]) for arc in arcs[state]]
@@ -78,7 +76,7 @@ def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
 
 
 def _way_ids(arcs: _Arcs, finals: _Finals, way: tuple[_Ids, int, int], length: int) -> _Ids:
-    """The first ids of a path that begins with an arc or a final weight (next state -1)."""
+    """The first `length` ids of paths that begin with `way`: (ids, next state; -1 at the end)."""
     ids, state, _ = way
     if len(ids) < length:
         ids += _beginning(arcs, finals, state, length - len(ids))
@@ -86,7 +84,7 @@ def _way_ids(arcs: _Arcs, finals: _Finals, way: tuple[_Ids, int, int], length: i
 
 
 def _beginning(arcs: _Arcs, finals: _Finals, state: int, length: int) -> _Ids:
-    """The first ids of an arbitrary path from a state."""
+    """The first `length` ids of an arbitrary path from a state to the end."""
     found: _Ids = ()
     while len(found) < length:
         final = finals[state]
@@ -109,7 +107,7 @@ def _num_common(one: _Ids, other: _Ids) -> int:
 
 
 def _with_early_weights(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """The lattice after pushing: the weight of a state's best path moves to its incoming arcs."""
+    """(arcs, finals) after the weight of a state's best path moved to its incoming arcs."""
     ways = _weights_to_end(arcs, finals)
     ways[0] = (0.0, 0.0)  # the start state has no incoming arcs: its weight stays
     moved: _Arcs = []

@@ -62,7 +62,7 @@ class SearchOptions:
     )
 
     def check(self) -> None:
-        """Raise OptionError for impossible values."""
+        """Raise OptionError for option values that are impossible."""
         for name in ("beam", "lattice_beam", "beam_delta"):
             if not getattr(self, name) > 0.0:
                 raise OptionError(f"--{name.replace('_', '-')} must be greater than 0")

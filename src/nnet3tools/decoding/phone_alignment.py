@@ -26,19 +26,21 @@ class PhoneAligned:
 
 @dataclass(frozen=True)
 class PhoneAligner:
-    """Aligns lattices; options as in lattice-align-phones. `is_reordered`: self-loops come last."""
+    """Aligns lattices to phone boundaries; fields are the options of lattice-align-phones."""
 
     model: TransitionModel
     is_reordered: bool = True
+    """Whether self-loops come last."""
     removes_epsilons: bool = True
     has_phone_labels: bool = False
     """Whether arcs have their phone as label instead of a word."""
 
     def align(self, lattice: CompactLattice) -> PhoneAligned:
-        """The lattice with one phone on each arc. DataError for unknown transition ids and cycles.
+        """The lattice with one phone on each arc.
 
-        A word is on the arc of the next phone; further words in a row get arcs without transition
-        ids. If epsilons are removed, an arc may have several phones, unless phones are labels.
+        DataError for unknown transition ids and cycles. A word is on the arc of the next phone;
+        further words in a row get arcs without transition ids. With `removes_epsilons`, arcs may
+        have several phones unless phones are labels.
         """
         if not lattice.fst.num_states:
             return PhoneAligned(lattice, "the lattice is empty")
@@ -51,7 +53,7 @@ class PhoneAligner:
 
 
 def with_super_final(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with one final state; epsilon arcs with the old final weights lead to it."""
+    """The lattice with one new final state, to which epsilon arcs with the final weights lead."""
     arcs, finals = lattice.arc_lists(), lattice.final_list()
     ends = [state for state, final in enumerate(finals) if final is not None]
     if len(ends) == 1 and finals[ends[0]] == _ONE and not arcs[ends[0]]:
@@ -63,7 +65,7 @@ def with_super_final(lattice: CompactLattice) -> CompactLattice:
 
 
 class _Alignment:
-    """The walk through one lattice; output states are numbered in Kaldi's order of discovery."""
+    """The alignment of one lattice; output states are numbered in Kaldi's order of discovery."""
 
     def __init__(self, options: PhoneAligner, lattice: CompactLattice) -> None:
         self._options = options
@@ -96,9 +98,7 @@ class _Alignment:
         return number
 
     def _process(self, pending: _Pending) -> None:
-        """Write an arc if a whole phone or a second word is pending; otherwise read further
-        arcs.
-        """
+        """Write an arc for a pending whole phone or second word; otherwise follow input arcs."""
         state, ids, words = pending
         number = self._numbers[pending]
         if length := self._phone_length(ids):
@@ -120,7 +120,10 @@ class _Alignment:
         ids: tuple[tuple[int, ...], tuple[int, ...]],
         words: tuple[int, ...],
     ) -> None:
-        """Add an arc with the first pending ids, labelled with the phone or a pending word."""
+        """Add an arc from output state `number`, with ids[0] and a label: the phone or first word.
+
+        The input state `state`, ids[1] and the other words remain pending.
+        """
         written, rest = ids
         if self._options.has_phone_labels:
             label = self._phones[written[0]]
@@ -130,7 +133,7 @@ class _Alignment:
         self._arcs[number].append((label, 0.0, 0.0, written, self._number(after)))
 
     def _finish(self, number: int, pending: _Pending) -> None:
-        """At a final state, write everything that is pending as the last phone."""
+        """At a final input state, write all pending ids and words as the last phone."""
         state, ids, words = pending
         if not ids and not words:
             self._finals[number] = better_weight(self._finals[number], _ONE)
@@ -158,7 +161,7 @@ class _Alignment:
             self._complain(f"the last phone has {count} final transitions, expected 1")
 
     def _complain(self, problem: str) -> None:
-        """Keep the first problem."""
+        """Keep a problem's text in `self.problem`, if it is the first problem."""
         self.problem = self.problem or (
             f"{problem} (a lattice that was cut off, of another model, or a wrong --reorder)"
         )

@@ -26,7 +26,7 @@ _RETRY_CUTOFF, _MOST_TRIES = 0.5, 10
 
 
 class PhoneDeterminizer:
-    """Determinizes the lattices of one model."""
+    """Determinizes lattices of one acoustic model on phones, then on words, with pruning."""
 
     def __init__(self, model: TransitionModel, beam: float, options: DeterminizeOptions) -> None:
         """`beam` is the lattice beam."""
@@ -62,7 +62,7 @@ class PhoneDeterminizer:
         return made.connected(), complete
 
     def _run(self, lattice: LabelledLattice) -> tuple[LabelledLattice, bool]:
-        """Determinize; if memory runs out long before the end, again with a smaller beam."""
+        """(determinized lattice, whether complete); with a smaller beam if memory runs out."""
         beam = self._beam
         for attempt in range(_MOST_TRIES):
             made, reached = determinized(lattice, beam, self._options.delta, self._options.max_mem)

@@ -14,11 +14,11 @@ _INFINITY = np.float32(np.inf)
 def prune(
     frames: list[Frame], weights: _Floats, beam: np.float32, extra: _Floats, first_new: int
 ) -> None:
-    """Prune frames from the last to the first; `weights` are the weights of the graph's arcs.
+    """Remove tokens and links outside the beam, in place, from the last frame to the first.
 
-    The extra cost of a token is the cost of the best path through it minus that of the best path.
-    `extra` has the extra costs of the last frame's tokens. Frames before `first_new` were pruned
-    before: among them, pruning stops at the first frame that does not change.
+    `weights` are the graph's arc weights. A token's extra cost is the cost of the best path through
+    it minus that of the best path; `extra` has those of the last frame's tokens. Frames before
+    `first_new` were pruned before: there, pruning stops at a frame that does not change.
     """
     later = None
     for number in range(len(frames) - 1, -1, -1):
@@ -40,7 +40,7 @@ _NO_COSTS = np.zeros(0, np.float32)
 def _follow_epsilon(
     frame: Frame, extra: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """Extra costs that take epsilon links into account, and a mask of the links within the beam."""
+    """(tokens' extra costs by way of epsilon links, too; mask of epsilon links within the beam)."""
     links = frame.epsilon
     if not len(links.arcs):
         return extra, np.zeros(0, bool)
@@ -57,7 +57,7 @@ def _follow_epsilon(
 def _follow_emitting(
     frame: Frame, extra: _Floats, costs_before: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """Extra costs of the previous frame, and a mask of the emitting links within the beam."""
+    """(extra costs of the previous frame's tokens, mask of the emitting links within the beam)."""
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
     ways = _ways_on(extra[links.targets], detour, beam)
@@ -90,7 +90,10 @@ def _detours(
 def _keep(
     frame: Frame, kept: NDArray[np.bool_], emitting: NDArray[np.bool_], epsilon: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], bool]:
-    """Remove tokens and links that the masks leave out: (new token numbers, whether any went)."""
+    """Remove what the masks leave out.
+
+    Returns new token numbers, and whether anything was removed.
+    """
     numbers = np.cumsum(kept) - 1
     changed = not (kept.all() and emitting.all() and epsilon.all())
     if changed:

@@ -77,7 +77,7 @@ def _topological_numbers(ways: Ways) -> _Ints:
 
 
 def _places(followers: list[list[int]]) -> _Ints:
-    """A place for each token, lower than the places of its followers. DataError for a loop."""
+    """A position for each token, lower than those of its followers. DataError for a loop."""
     places = list(range(len(followers)))
     last = len(places)
     waiting = dict.fromkeys(places)

@@ -38,7 +38,7 @@ class BestPath:
 
     @property
     def transcript(self) -> NDArray[np.int32]:
-        """The words of the path."""
+        """The words of the path, in order."""
         return self.words[self.words != 0]
 
     @property
@@ -87,7 +87,7 @@ def best_path(lattice: Lattice) -> BestPath:
 
 
 def _best_arcs(lattice: Lattice) -> tuple[Sequence[int] | NDArray[np.int64], int]:
-    """The last arc of the best path to each state, -1 for none, and the best final state.
+    """(last arc of the best path to each state, -1 for none; the best final state).
 
     The final state is -1 if a loop makes paths cheaper.
     """

@@ -20,7 +20,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 @dataclass(frozen=True)
 class Decoded:
-    """The result for an utterance; `is_partial` if no final state was reached."""
+    """The result for one utterance; `is_partial` says that no final state was reached."""
 
     best: BestPath
     lattice: Lattice | CompactLattice
@@ -41,14 +41,14 @@ class Decoded:
 
 @dataclass
 class DecodingTotals:
-    """Sums over utterances."""
+    """Sums over all utterances that were decoded."""
 
     loglike: float = 0.0
     num_frames: int = 0
     num_partial: int = 0
 
     def add(self, decoded: Decoded) -> None:
-        """Add the figures of an utterance."""
+        """Add the log-likelihood and number of frames of an utterance."""
         self.loglike += decoded.loglike
         self.num_frames += decoded.num_frames
         self.num_partial += decoded.is_partial
@@ -64,7 +64,7 @@ class UtteranceDecoder:
         acoustic_scale: float,
         allow_partial: bool,
     ) -> None:
-        """`acoustic_scale` is the factor in the log-likelihoods; it is removed from lattices."""
+        """`acoustic_scale` is contained in the log-likelihoods; lattices do not contain it."""
         self._options = options
         self._determinizer = None
         if options.determinize_lattice:
@@ -72,7 +72,7 @@ class UtteranceDecoder:
         self._acoustic_scale, self._allow_partial = acoustic_scale, allow_partial
 
     def decoder(self, graph: DecodingGraph) -> Search:
-        """A new search over a graph."""
+        """A new search over a graph, with this decoder's options."""
         return new_search(graph, self._options)
 
     def decode(self, decoder: Search, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
@@ -82,9 +82,7 @@ class UtteranceDecoder:
         return self.finish(decoder, key)
 
     def finish(self, decoder: Search, key: str) -> Decoded | None:
-        """The result after all frames were decoded; None, after a warning, if there is no
-        output.
-        """
+        """The result after all frames; None, after a warning, if there is no output."""
         if not decoder.is_alive:
             log.warning(f"Failed to decode utterance with id {key}")
             return None

@@ -59,7 +59,7 @@ def spoken_words(
 def _spans_by_lexicon(
     alignment: NDArray[np.int32], words: list[int], transitions: Transitions, lexicon: Lexicon
 ) -> list[tuple[int, int]] | None:
-    """Frames [begin, end) of each word; None if the phones are no pronunciations of the words."""
+    """Frames [begin, end) of each word; None if the phones do not match the pronunciations."""
     ends = [0, *phone_ends(transitions, alignment).tolist()]
     phones = transitions.phones[alignment[ends[:-1]]].tolist()
     # State: the number of phones used, and the first and last phone of each word so far.

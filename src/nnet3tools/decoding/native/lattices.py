@@ -14,7 +14,7 @@ from nnet3tools.fst.lattice import Lattice, Strings
 
 
 class _Lattice(ctypes.Structure):
-    """determinize.c's `lattice`."""
+    """The C struct `lattice` of determinize.c."""
 
     _fields_ = (
         ("num_states", ctypes.c_int64),
@@ -34,7 +34,7 @@ class _Lattice(ctypes.Structure):
 def determinized_by(
     library: ctypes.CDLL, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
 ) -> tuple[LabelledLattice, float]:
-    """As determinization.determinized, by the C library. MemoryError if memory runs out."""
+    """The result of determinization.determinized, computed in C. MemoryError if memory runs out."""
     if not lattice.is_top_sorted:
         raise ProgramError("a lattice to be determinized has states out of order")
     arrays = _arrays(lattice)
@@ -57,7 +57,7 @@ def determinized_by(
 
 
 def _arrays(lattice: LabelledLattice) -> list[NDArray]:
-    """The arrays with the element types of `_Lattice`, in its order."""
+    """The arrays of a lattice with C's element types, in the order of the fields of `_Lattice`."""
     wanted: list[tuple[NDArray, type]] = [
         (lattice.offsets, np.int64),
         (lattice.labels, np.int32),
@@ -73,7 +73,7 @@ def _arrays(lattice: LabelledLattice) -> list[NDArray]:
 
 
 def _copied(made: _Lattice) -> LabelledLattice:
-    """Copies of the arrays that C allocated."""
+    """A LabelledLattice with copies of the arrays that C allocated."""
     states, arcs = made.num_states, made.num_arcs
     ends = _copy(made.string_first, np.int64, arcs + states + 1)
     final_graph = _copy(made.final_graph, np.float32, states)
@@ -96,7 +96,7 @@ def _copy(place: int, kind: type, size: int) -> NDArray:
 
 
 def top_order_by(library: ctypes.CDLL, lattice: LabelledLattice) -> NDArray[np.int32] | None:
-    """As fst.depth_first.top_order, by the C library; None if there is a cycle."""
+    """The states in topological order, as fst.depth_first.top_order, in C; None for a cycle."""
     size = lattice.num_states
     order, way = np.empty(size, np.int32), np.empty(size, np.int32)
     after = np.empty(size, np.int64)
@@ -109,7 +109,7 @@ def top_order_by(library: ctypes.CDLL, lattice: LabelledLattice) -> NDArray[np.i
 
 
 def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int64], int]:
-    """As traceback._best_arcs, by the C library."""
+    """The result of traceback._best_arcs, computed in C."""
     fst, size = lattice.fst, lattice.fst.num_states
     costs, entered = np.empty((size, 2), np.float32), np.empty(size, np.int64)
     wanted: tuple[tuple[NDArray, type], ...] = (

@@ -27,18 +27,18 @@ class OptionStruct(ctypes.Structure):
 
     @classmethod
     def of(cls, options: SearchOptions) -> Self:
-        """The struct with the values of these options."""
+        """The C struct with the values of these options."""
         return cls(**{name: getattr(options, name) for name in _OPTIONS})
 
 
 def decoding_library() -> ctypes.CDLL | None:
-    """The library; None if it cannot be compiled, or with --cpu-kernels=numpy."""
+    """The C library of decoding; None if it cannot be compiled, or with --cpu-kernels=numpy."""
     return compiled_library() if are_native() else None
 
 
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
-    """The library, even with --cpu-kernels=numpy; None if it cannot be compiled."""
+    """The C library of decoding, for all --cpu-kernels; None if it cannot be compiled."""
     members = " ".join(f"{kind} {name};" for name, (kind, _) in _OPTIONS.items())
     options = f"typedef struct {{ {members} }} search_options;"
     return load_files(Path(__file__).parent, _FILES, "the decoder", options)

@@ -21,7 +21,7 @@ _FRAMES_AT_A_TIME = 25
 
 
 class _Graph(ctypes.Structure):
-    """search.c's `search_graph`."""
+    """The C struct `search_graph` of search.c."""
 
     _fields_ = (
         ("num_states", ctypes.c_int64),
@@ -36,16 +36,16 @@ class _Graph(ctypes.Structure):
 
 
 class _Ways(ctypes.Structure):
-    """search.c's `way_arrays`."""
+    """The C struct `way_arrays` of search.c."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("sources", "targets", "arcs", "acoustic"))
 
 
 class NativeDecoder:
-    """The search of decoder.Decoder, by the C library, with the same tokens and links."""
+    """The same search as decoder.Decoder, in C, with the same tokens and links."""
 
     def __init__(self, library: ctypes.CDLL, graph: DecodingGraph, options: SearchOptions) -> None:
-        """Several searches may share a graph. MemoryError if memory runs out."""
+        """Several decoders may share a graph. MemoryError if memory runs out."""
         self.graph = graph
         self._library: Any = library
         arrays = _arrays(graph)
@@ -105,20 +105,20 @@ class NativeDecoder:
 
     @property
     def num_frames(self) -> int:
-        """Number of frames decoded."""
+        """Number of frames decoded since `start`."""
         return self._sizes()[0] - 1
 
     @property
     def is_alive(self) -> bool:
-        """Whether there are tokens."""
+        """Whether any token has survived the last frame."""
         return self._sizes()[4] > 0
 
     def reached_final(self) -> bool:
-        """Whether a token is in a final state."""
+        """Whether a token of the last frame is in a final state of the graph."""
         return bool(self._sizes()[5])
 
     def ways(self) -> Ways:
-        """All tokens and links that have not been pruned."""
+        """All tokens and links of the utterance that have not been pruned."""
         self._require_begun()
         num_frames, _, num_emitting, num_epsilon, num_last, _ = self._sizes()
         num_tokens, last_states = np.empty(num_frames, np.int64), np.empty(num_last, np.int32)
@@ -150,7 +150,7 @@ def _check(result: int) -> None:
 
 
 def _arrays(graph: DecodingGraph) -> list[NDArray]:
-    """The arrays with the element types of `_Graph`, in its order; copied only if necessary."""
+    """The arrays of a graph with C's element types, in the order of the fields of `_Graph`."""
     wanted: tuple[tuple[NDArray, type], ...] = (
         (graph.fst.finals, np.float32),
         (graph.fst.offsets, np.int64),
