@@ -28,7 +28,7 @@ class Fold(NamedTuple):
 
     @property
     def finish(self) -> Expr:
-        """The result, if `_1` is the combination of all elements."""
+        """The reduction's result as an expression of `_1`, the combination of all elements."""
         if self.start is None:
             return Placeholder(1)
         first: dict[Expr, Expr] = {Placeholder(1): Constant(self.start)}
@@ -58,7 +58,7 @@ def _as_reduction(reduce: str | Expr, start: float | None) -> Reduction:
 
 
 class Aggregate:
-    """out = beta * out + alpha * reduce(formula of the inputs `_1`, `_2`, ...)."""
+    """The operator out = beta * out + alpha * reduce(formula of the inputs `_1`, `_2`, ...)."""
 
     takes_numbers = True
     """Whether operands may be Numbers on the host."""
@@ -77,7 +77,7 @@ class Aggregate:
 
     @property
     def expr(self) -> Expr:
-        """The expression of the formula; text is read at the first use."""
+        """The expression of the formula; formula text is parsed when it is first needed."""
         if self._expr is None:
             self._expr = parse(self.formula) if isinstance(self.formula, str) else self.formula
         return self._expr
@@ -85,7 +85,7 @@ class Aggregate:
     def bind(
         self, *operands: Any, alpha: float = 1.0, beta: float = 0.0
     ) -> Callable[[], float | None]:
-        """A callable that reduces: operands are `(out, *ins)`, or `(*ins)` if axis is None.
+        """A callable that reduces these operands: `(out, *ins)`, or `(*ins)` if axis is None.
 
         If axis is None, the callable returns a float.
         """
@@ -113,7 +113,7 @@ class Aggregate:
 
     @property
     def name(self) -> str:
-        """The formula, for printed recordings."""
+        """Text of the formula, reduction and axis, for printed recordings."""
         return repr(self)
 
     def __repr__(self) -> str:

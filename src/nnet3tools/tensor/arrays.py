@@ -29,7 +29,7 @@ POISON = os.environ.get("NNET3TOOLS_POISON", "0") not in ("", "0")
 
 
 def poison(array: Array) -> Array:
-    """Set every byte to 255 if NNET3TOOLS_POISON is set; returns the array."""
+    """Set every byte of `array` to 255 if NNET3TOOLS_POISON is set; returns `array`."""
     if POISON and array.size:
         array.reshape(-1).view(np.uint8).fill(255)
     return array
@@ -79,7 +79,7 @@ def _padded_columns(columns: int, like: Array) -> int:
 
 
 def padded(shape: tuple[int, int], like: Array) -> Array:
-    """A new undefined matrix; on a GPU each row begins at a multiple of four elements."""
+    """A new matrix of undefined values; on a GPU each row begins at a multiple of 4 elements."""
     rows, columns = shape
     return empty((rows, _padded_columns(columns, like)), like)[:, :columns]
 
@@ -107,7 +107,7 @@ def _dtype(like: Array | None, dtype: Any) -> Any:
 
 
 def persistent_array(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
-    """A new undefined array, which in recordings of one step is the same array at each run.
+    """A new undefined array that a recorded step gets again in each run.
 
     It is for memos: a later step refers to it by address.
     """
@@ -126,7 +126,7 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
 
 
 def constant(host: np.ndarray, like: Array) -> Array:
-    """The device copy of a host array that must not change any more; it is uploaded once."""
+    """A copy on the device of `like`, uploaded once, of a host array that must not change."""
     if _module(like) is np:
         return host
     from nnet3tools.tensor.cuda.indexes import uploaded
@@ -136,7 +136,7 @@ def constant(host: np.ndarray, like: Array) -> Array:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """The array as numpy.ndarray, itself if it is on the host already."""
+    """The array as a numpy.ndarray; a host array is returned itself."""
     recording.not_capturable()
     return array if device_of(array) == "numpy" else array.get()
 
@@ -191,7 +191,7 @@ def forget_scratch() -> None:
 
 
 class _Scratch:
-    """A context manager as a class, for speed: a minibatch enters hundreds."""
+    """Context manager of `scratch`. It is a class for speed: a minibatch enters hundreds."""
 
     __slots__ = ("_buffer", "_dtype", "_like", "_num_bytes", "_pool", "_recorder", "_shape")
 
@@ -227,9 +227,9 @@ class _Scratch:
 
 
 def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextManager[Array]:
-    """An undefined array from a pool, for use within a `with` block.
+    """Context manager that gives an undefined array from a pool and takes it back at the end.
 
-    It is on the device of `like`, and of its type unless `dtype` is given.
+    The array is on the device of `like`, and of its type unless `dtype` is given.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     return _Scratch(shape, like, _dtype(like, dtype))
@@ -237,7 +237,7 @@ def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextMana
 
 @contextmanager
 def padded_scratch(shape: tuple[int, int], like: Array) -> Iterator[Array]:
-    """A scratch matrix (see `scratch`); on a GPU each row begins at a multiple of four elements."""
+    """As `scratch`, for a matrix; on a GPU each row begins at a multiple of four elements."""
     rows, columns = shape
     with scratch((rows, _padded_columns(columns, like)), like) as whole:
         yield whole[:, :columns]

@@ -34,9 +34,9 @@ _derivative = element(
 
 @operator_of_formulas(writes=("out", "stats"))
 def batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: float) -> Step:
-    """Normalize the columns of x (N, D); out (N, D) may be x.
+    """A step that normalizes the columns of x (N, D) into out (N, D), which may be x.
 
-    stats (3, D) are set to the columns' means, mean squares and scales. Variances are exact also
+    It sets stats (3, D) to the columns' means, mean squares and scales. Variances are exact also
     where a mean is much larger than the deviation from it.
     """
     begin = _begin.bind(stats[0], x[0] if len(x) else 0.0)
@@ -47,7 +47,7 @@ def batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: f
 def batch_norm_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, scale: Array, target_rms: float
 ) -> Step:
-    """Set in_deriv to the derivative by x; `scale` (D,) is stats[2] of `batch_norm`.
+    """A step that sets in_deriv to the derivative by x; `scale` (D,) is stats[2] of `batch_norm`.
 
     `out_value` and `out_deriv` are the output of `batch_norm` and the derivative by it. in_deriv
     may be either of the two.

@@ -31,7 +31,7 @@ class Call:
         return cls(operator.name, operands, options, operator)
 
     def bind(self) -> Callable[[], Any]:
-        """A callable that does the work without compiled CPU kernels."""
+        """A callable that makes this call without compiled CPU kernels."""
         if self.bound is not None:
             return self.bound
         work = bind(self.operator, self.operands, self.options)
@@ -47,7 +47,7 @@ Recording = tuple[Call, ...]
 
 
 def in_turn(works: Iterable[Callable[[], object]]) -> Callable[[], None]:
-    """A callable that calls others in turn."""
+    """A callable that calls all `works` in order."""
     all_works = tuple(works)
 
     def run() -> None:
@@ -58,7 +58,7 @@ def in_turn(works: Iterable[Callable[[], object]]) -> Callable[[], None]:
 
 
 def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
-    """An operator bound to operands; Numbers on the host are read at each run."""
+    """A callable that runs the operator on operands; Numbers on the host are read at each run."""
     values = (*operands, *options.values())
     if not operator.takes_numbers and any(_is_host_number(v) for v in values):
         return partial(_call_with_numbers, operator, operands, options)
@@ -66,7 +66,7 @@ def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> 
 
 
 def store_result(work: Callable[[], Any], number: Number) -> None:
-    """Do work that returns a float or Number, and store the result in `number`."""
+    """Call `work`, which returns a float or Number, and store the result in `number`."""
     result = work()
     if isinstance(result, Number):
         copy(number.array, result.array)

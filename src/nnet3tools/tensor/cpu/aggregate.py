@@ -48,7 +48,7 @@ def aggregate_jobs(
 
 
 def _factors(alpha: Any, divisor: float) -> list[Any]:
-    """Numbers whose product is alpha / divisor."""
+    """Operands of a kernel, one or two numbers, whose product is alpha / divisor."""
     if isinstance(alpha, (int, float)):
         return [float(alpha) / divisor]
     return [alpha, 1.0 / divisor]
@@ -86,7 +86,7 @@ def _plan(
 def number_jobs(
     expr: Expr, reduce: Reduction, out: np.ndarray, operands: Sequence[Any], alpha: Any
 ) -> list[Job] | None:
-    """Jobs for out[0] = alpha * the reduction of everything: of chunks, then of their results."""
+    """Jobs for out[0] = alpha * the reduction of all elements; None if NumPy has to do it."""
     if reduce not in _NAMES or not can_walk([*operands, alpha]):
         return None
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
@@ -126,7 +126,10 @@ def _row_plan(
     expr: Expr, reduce: str, operands: Sequence[Any], num_ins: int, has_beta: bool,
     sizes: Sequence[int], strides: Sequence[Sequence[int]], added: int, chunk: int = 0,
 ) -> Plan | bool:  # fmt: skip
-    """The plan of a reduction along the innermost axis; arguments as row_kernel's."""
+    """The Plan of a reduction along the innermost axis; False if NumPy has to do it.
+
+    `added` and `chunk` are those of emit.c_rows.row_kernel.
+    """
     if not _differs(expr, operands, strides, -1):
         return False
     types = operand_types(operands)
@@ -143,7 +146,7 @@ _kernel = functools.lru_cache(maxsize=512)(row_kernel)
 def _differs(
     expr: Expr, operands: Sequence[Any], strides: Sequence[Sequence[int]], axis: int
 ) -> bool:
-    """Whether an array that an expression of operands[1:] uses differs along an axis."""
+    """Whether the value of `expr`, over the arrays operands[1:], may differ along an axis."""
     walked = iter(strides)
     steps = [next(walked)[axis] if isinstance(o, np.ndarray) else 0 for o in operands]
     return any(steps[n] for n in expr.placeholders())
@@ -153,7 +156,7 @@ def _differs(
 def _assignments(
     expr: Expr, name: str, types: tuple[Type, ...], num_ins: int, has_beta: bool
 ) -> Assignments:
-    """out = beta * out + factors * reduction, in float64, of operands (out, ins, beta, factors)."""
+    """The formula out = beta * out + factors * reduction of operands (out, ins, beta, factors)."""
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in range(1, num_ins + 1)}
     value = expr.substitute(moved)
     known = {i + 1: t for i, t in enumerate(types)}

@@ -38,7 +38,7 @@ def cache_folder() -> Path | None:
 
 
 def _wanted() -> Path | None:
-    """NNET3TOOLS_CACHE, or nnet3tools in the user's cache folder."""
+    """The user's cache folder for kernels, which may not exist; None for a user without a home."""
     if given := os.environ.get(_VARIABLE):
         return Path(given).absolute() / "kernels"
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -91,7 +91,7 @@ def is_whole(path: Path) -> bool:
 
 
 def publish(made: Path, folder: Path, name: str) -> Path | None:
-    """Copy a new library into the cache in one step; None if that fails.
+    """Copy the library `made` to `name` in the cache folder, atomically; None if that fails.
 
     A digest for `is_whole` follows the end of the library, which loaders do not read.
     """

@@ -23,7 +23,7 @@ _PRODUCT = parse("_1 * _2")
 
 
 def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Work]]:
-    """(command, work) of calls, given with their commands: neighbours with kernels are joined."""
+    """Yield (command, callable) for (command, call): neighbouring calls with kernels become one."""
     for has_jobs, group in groupby(calls, lambda pair: jobs_of(pair[1]) is not None):
         if has_jobs:
             commands, members = zip(*group, strict=True)
@@ -38,7 +38,7 @@ def _bound_in_turn(calls: Sequence[Call]) -> Work:
 
 
 def jobs_of(call: Call) -> Sequence[Job] | None:
-    """Jobs that do the work of a call; None if there are no compiled kernels for it."""
+    """Jobs of compiled kernels that do the work of a call; None if NumPy has to do it."""
     if call not in _jobs:
         _jobs[call] = None if call.operator is None else _find_jobs(call)
     return _jobs[call]

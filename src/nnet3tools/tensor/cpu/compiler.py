@@ -48,7 +48,7 @@ def keeps_source() -> bool:
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler and the file that it is."""
+    """A C compiler: its command, and what identifies its version."""
 
     command: tuple[str, ...]
     """The program and its first arguments."""
@@ -57,7 +57,7 @@ class Compiler:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """All options but the files."""
+        """The compiler's options, without the names of files."""
         machine = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
         debug = ("-g",) if keeps_source() else ()
         return (*_FLAGS, *self._own_flags(), machine, *debug)
@@ -100,7 +100,7 @@ def _environment() -> dict[str, str]:
 
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
-    """End the compiler and the programs that it has started."""
+    """End the compiler process and all processes that it has started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -135,7 +135,7 @@ def find_compiler() -> Compiler | None:
 
 
 def _identity(path: str) -> str:
-    """The file that a path leads to, its size and time; empty if there is none."""
+    """The real path, size and time of the file that `path` leads to; empty if there is none."""
     real = os.path.realpath(path)
     try:
         found = os.stat(real)

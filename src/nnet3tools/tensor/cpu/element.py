@@ -34,7 +34,7 @@ _DTYPES = frozenset(np.dtype(t.value) for t in C.types if not t.is_weak)
 
 
 class Plan:
-    """A kernel for operands of one layout.
+    """A compiled kernel with everything of its arguments that operands of one layout share.
 
     `first` are arguments before those of the walk, `steps` the size of the outermost loop.
     """
@@ -54,7 +54,7 @@ class Plan:
         return [*self._first, *[Number(float(a)) if isinstance(a, floats) else a for a in given]]
 
     def job(self, operands: Sequence[Any]) -> Job:
-        """The job for operands of the layout."""
+        """The job of this kernel for operands that have the plan's layout."""
         given = self._arguments(operands)
         arrays = [a for a in given if isinstance(a, np.ndarray)]
         return Job.of_words(
@@ -67,7 +67,7 @@ _plans: dict[tuple[Any, ...], Plan | bool] = {}
 
 
 def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | bool:
-    """The plan that is remembered for a key, or that `make` gives; False: NumPy does the work."""
+    """The remembered plan of `key`, made by `make` if there is none; False: NumPy does the work."""
     if (plan := _plans.get(key)) is None:
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()
@@ -76,14 +76,14 @@ def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | boo
 
 
 def layout(operand: Any) -> Any:
-    """All of an operand that its job depends on but for addresses and floats."""
+    """The properties of an operand on which a Plan depends: all except addresses and floats."""
     if isinstance(operand, np.ndarray):
         return operand.dtype, operand.shape, operand.strides
     return operand if isinstance(operand, (int, np.integer, np.bool_)) else type(operand)
 
 
 def can_walk(operands: Sequence[Any]) -> bool:
-    """Whether kernels know all types, and strides are whole numbers of elements."""
+    """Whether kernels can take the operands: types are known, strides are whole elements."""
     for operand in operands:
         if isinstance(operand, np.ndarray):
             if operand.dtype not in _DTYPES or any(s % operand.itemsize for s in operand.strides):
@@ -149,7 +149,7 @@ def column_plan(
     assignments: Assignments, operands: Sequence[Any], sizes: Sequence[int],
     strides: Sequence[Sequence[int]], rows: int,
 ) -> Plan:  # fmt: skip
-    """The plan of a formula that reduces columns of operands with these sizes and strides."""
+    """The Plan of a column-reducing formula; `rows` as in emit.c_columns.column_kernel."""
     single = -2 if sizes[-2] == 1 else 0
     walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
@@ -172,7 +172,7 @@ _column_kernel = functools.lru_cache(maxsize=256)(column_kernel)
 def _target_fits(
     shape: tuple[int, ...], full: tuple[int, ...], by_rows: bool, by_columns: bool
 ) -> bool:
-    """Whether a target has the full shape, or one number for each row or column reduced."""
+    """Whether a target's shape suits a formula: full, or reduced if it reduces rows or columns."""
     if shape == full or (shape == () and full == (1,)):
         return True
     one_row = (1,) * (len(shape) - 1) + full[-1:]
@@ -180,7 +180,7 @@ def _target_fits(
 
 
 def _targets_are_separate(operands: Sequence[Any], targets: Sequence[int]) -> bool:
-    """Whether no target shares memory with other elements of an operand."""
+    """Whether no target shares memory with an operand other than element for element."""
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
     for n in targets:
         target = operands[n - 1]

@@ -41,7 +41,7 @@ _LOOK_BACK = 6
 
 
 def fused(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs that do the same work as `jobs` in fewer passes over memory."""
+    """The same work as `jobs` as fewer jobs, which pass over memory less often."""
     done: list[Job] = []
     for job in jobs:
         if not _join_with_earlier(done, job):
@@ -71,7 +71,7 @@ def _join_with_earlier(done: list[Job], job: Job) -> bool:
 
 
 def _are_independent(a: Formula, b: Formula) -> bool:
-    """Whether two formulas may change places."""
+    """Whether the order of two formulas does not matter."""
     return not _clash(a, b, "same") and not _clash(b, a, "same")
 
 
@@ -98,7 +98,7 @@ def _full_shape(formula: Formula) -> tuple[int, ...]:
 
 
 def _joined(a: Formula, b: Formula) -> Job | None:
-    """One job that does a, then b, of one full shape; None if they cannot be joined."""
+    """One job that does formula a, then b, of the same full shape; None if that is impossible."""
     if max(len(a.operands), len(b.operands)) > _MOST_OPERANDS or _clash(a, b) or _clash(b, a):
         return None
     operands: list[Any] = []
@@ -111,7 +111,7 @@ def _joined(a: Formula, b: Formula) -> Job | None:
 
 
 def _places(given: Sequence[Any], operands: list[Any]) -> tuple[int, ...]:
-    """The places of `given` in `operands`, from 1; new operands are appended."""
+    """The 1-based position in `operands` of each of `given`; missing operands are appended."""
     places = []
     for operand in given:
         place = next((i for i, other in enumerate(operands, 1) if _are_same(operand, other)), 0)
@@ -132,7 +132,10 @@ def _both(
     a: Assignments, a_places: tuple[int, ...], a_types: tuple[Type, ...],
     b: Assignments, b_places: tuple[int, ...],
 ) -> Assignments:  # fmt: skip
-    """The assignments of a, then of b, which reads a's values as a's targets' types store them."""
+    """Assignments a, then b, as one; b reads a's targets as rounded to the types `a_types`.
+
+    `a_places` and `b_places` are the numbers of the operands of a and b in the common list.
+    """
     first, second = _renumbered(a, a_places), _renumbered(b, b_places)
     stored: dict[Expr, Expr] = {
         target: cast(value, t) for (target, value), t in zip(first.items, a_types, strict=True)

@@ -16,13 +16,13 @@ Work = Callable[[], object]
 
 
 class CompiledJobs:
-    """Jobs in turn, fused where possible, in one call of the C runtime.
+    """Callable that does jobs in order, fused where possible, in one call of the C runtime.
 
     Their kernels are compiled at the first run, with all others that have been asked for by then.
     """
 
     def __init__(self, jobs: Sequence[Job], bind_fallback: Callable[[], Work]) -> None:
-        """`bind_fallback` returns what does the same work if kernels cannot be compiled."""
+        """`bind_fallback` makes a callable for the same work, if kernels cannot be compiled."""
         self._jobs, self._bind_fallback = fused(jobs), bind_fallback
         self._work: Work | None = None
         library.want(job.kernel for job in self._jobs)
@@ -40,7 +40,7 @@ class CompiledJobs:
 
 
 def run_compiling(job: Job) -> bool:
-    """Do a job, for which its kernel is compiled if necessary; False if that fails."""
+    """Run a job now, compiling its kernel if necessary; False if that fails."""
     library.want([job.kernel])
     name = job.kernel.name
     if (addresses := library.addresses([name])) is None:
@@ -50,7 +50,7 @@ def run_compiling(job: Job) -> bool:
 
 
 def run_if_made(job: Job) -> bool:
-    """Do a job if its kernel is made; else have it made with the next ones, and return False."""
+    """Run a job if its kernel is loaded. If not, ask for the kernel and return False."""
     name = job.kernel.name
     if (found := library.made(name)) is None:
         library.want([job.kernel])
@@ -60,12 +60,12 @@ def run_if_made(job: Job) -> bool:
 
 
 def run_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> None:
-    """Do jobs, in turn, by kernels at these addresses (kernel name -> address)."""
+    """Run jobs in order, now; `addresses` maps kernel names to addresses."""
     _bound(jobs, addresses)()
 
 
 def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
-    """A callable that does jobs by kernels at these addresses; it keeps their arrays alive."""
+    """A callable that runs jobs in order; it keeps arrays alive. `addresses`: by kernel name."""
     if not jobs:
         return _nothing
     table = np.empty((len(jobs), 4), np.int64)

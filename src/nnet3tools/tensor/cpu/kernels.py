@@ -40,7 +40,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class FileKernel(Kernel):
-    """A kernel that stands in a .c file; `body` is the file with the definitions before it.
+    """A kernel that is written in a .c file; `body` is the text of the file.
 
     Its arguments are the fields of the struct that it takes: pointers, i64 or f64, 8 bytes each.
     """
@@ -51,16 +51,16 @@ class FileKernel(Kernel):
 
     @property
     def name(self) -> str:
-        """The function's name in the file."""
+        """The function's name in the .c file."""
         return self.function
 
     @property
     def text(self) -> str:
-        """The whole file."""
+        """The text of the whole .c file."""
         return self.body
 
     def job(self, steps: int, work: int, **arguments: Any) -> Job:
-        """The kernel bound to arguments, given by the names of the fields; None is NULL."""
+        """A job of this kernel. `arguments` are by name of the struct's fields; None is NULL."""
         if arguments.keys() != self.fields.keys():
             wrong = sorted(arguments.keys() ^ self.fields.keys())
             raise ProgramError(f"kernel {self.name}: missing or unknown arguments {wrong}")
@@ -100,7 +100,7 @@ def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]
 
 
 def _fields(body: str) -> dict[str, str]:
-    """Fields of a struct and their kinds; each declaration is `TYPE NAME, *NAME, ...;`."""
+    """Name -> kind ("*", "i64", "f64") of fields of a struct, declared `TYPE NAME, *NAME, ...;`."""
     found = {}
     for declaration in body.split(";"):
         first, *others = declaration.strip().split(",")
@@ -115,9 +115,10 @@ _job_makers: dict[str, JobMaker] = {}
 
 
 def makes_jobs(name: str) -> Callable[[JobMaker], JobMaker]:
-    """Register what turns calls of an operator into jobs; it returns None where NumPy has to do it.
+    """Decorator of the function that turns calls of operator `name` into jobs of compiled kernels.
 
-    It stands in the module `cpu` of the operator's folder.
+    The function returns None where NumPy has to do it. It stands in `cpu.py` of the operator's
+    folder.
     """
 
     def register(function: JobMaker) -> JobMaker:
@@ -128,13 +129,13 @@ def makes_jobs(name: str) -> Callable[[JobMaker], JobMaker]:
 
 
 def job_maker(operator: Operator) -> JobMaker | None:
-    """What turns calls of an operator into jobs; None if there is no compiled code for it."""
+    """The function that `makes_jobs` registered for an operator; None if there is none."""
     load_module(f"{operator.reference.__module__}.cpu")
     return _job_makers.get(operator.name)
 
 
 class Number:
-    """An argument that is a float (not an address, size or stride)."""
+    """A float argument of a kernel; plain integers are sizes and strides."""
 
     __slots__ = ("value",)
 
@@ -144,7 +145,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Formula:
-    """Assignments and the operands that they read and write."""
+    """The assignments that a job computes, and the operands that they read and write."""
 
     assignments: Assignments
     operands: tuple[Any, ...]
@@ -177,7 +178,7 @@ class Job:
 
 
 def _words(arguments: Sequence[Any]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """(arguments as 8-byte words, the arrays among them)."""
+    """(8-byte words that hold the arguments, the arrays among them, which must stay alive)."""
     words, alive = [], []
     for argument in arguments:
         if isinstance(argument, np.ndarray):
@@ -191,7 +192,7 @@ def _words(arguments: Sequence[Any]) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 class Words:
-    """A template of 8-byte words, in which arrays and Numbers can be replaced."""
+    """The 8-byte words of a kernel's arguments, as a template for other arrays and Numbers."""
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self._arrays = [i for i, a in enumerate(arguments) if isinstance(a, np.ndarray)]

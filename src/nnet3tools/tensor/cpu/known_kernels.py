@@ -22,7 +22,7 @@ _MANY_CALLS = frozenset(["add_row_ranges"])
 
 
 class KnownKernels:
-    """The kernels that the runs in one arena have asked for."""
+    """The kernels that earlier runs in one arena asked for, which live runs may therefore use."""
 
     def __init__(self) -> None:
         self._run = 0
@@ -32,11 +32,11 @@ class KnownKernels:
         self._failed = False
 
     def begin_run(self) -> None:
-        """Let kernels that are asked for from here on be known from the next run on."""
+        """Begin a run: kernels that are asked for during it are known from the next run on."""
         self._run += 1
 
     def add(self, calls: Iterable[Call]) -> None:
-        """Let the kernels of recorded calls be known now."""
+        """Make the kernels of recorded calls known from now on."""
         for call in calls:
             for job in jobs_of(call) or ():
                 self._asked[job.kernel.name] = 0
@@ -44,29 +44,29 @@ class KnownKernels:
 
     @staticmethod
     def serves(operator: Any) -> bool:
-        """Whether a kernel that is used once costs less than NumPy, which is called many times."""
+        """Whether a known kernel may run an operator's live call: NumPy would take many calls."""
         return operator.is_formulas or operator.name in _MANY_CALLS
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Do a call that returns no number; False if it has to be done without kernels."""
+        """Do a call by known kernels. False: it returns a number, or kernels are not known."""
         if operator.gives_number or not self.serves(operator):
             return False
         return self.run_call(Call(operator.name, operands, options, operator))
 
     def run_call(self, call: Call) -> bool:
-        """Do a call of an operator that kernels serve; False if NumPy has to do it."""
+        """Do the call of an operator that `serves` accepts; False if kernels are not known."""
         jobs = jobs_of(call)
         return jobs is not None and self.do(jobs)
 
     def do(self, jobs: Sequence[Job]) -> bool:
-        """Do all jobs, or none: False if a kernel is not known, or cannot be compiled."""
+        """Run all jobs, or none and return False: a kernel is not known, or cannot be compiled."""
         if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
             return False
         run_jobs(jobs, self._addresses)
         return True
 
     def _make(self, jobs: Sequence[Job]) -> bool:
-        """Compile the kernels of jobs, if earlier runs have asked for all of them."""
+        """Compile the kernels of jobs; False if earlier runs did not ask for all, or on failure."""
         is_known = not self._failed
         for job in jobs:
             if self._asked.setdefault(job.kernel.name, self._run) == self._run:

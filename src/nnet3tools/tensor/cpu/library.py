@@ -36,7 +36,7 @@ from nnet3tools.tensor.cpu.kernels import Kernel
 
 
 class Library:
-    """The kernels of this process."""
+    """The compiled kernels of this process, and those that are to be compiled."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, int] = {}
@@ -48,7 +48,7 @@ class Library:
         self._loaded: list[ctypes.CDLL] = []
 
     def want(self, kernels: Iterable[Kernel]) -> None:
-        """Ask for kernels: those that are not loaded are compiled with the next file."""
+        """Ask for kernels: unless they are loaded, the next compilation includes them."""
         with self._lock:
             for kernel in kernels:
                 if kernel.name not in self._addresses:
@@ -64,7 +64,7 @@ class Library:
         return None if None in found else [a for a in found if a is not None]
 
     def made(self, name: str) -> int | None:
-        """The address of a kernel; None if it is not loaded."""
+        """The address of the kernel `name`; None if it is not loaded."""
         return self._addresses.get(name)
 
     def _make(self, kernels: Sequence[Kernel]) -> None:
@@ -80,7 +80,7 @@ class Library:
             self._take(part, loaded)
 
     def _take(self, kernels: Sequence[Kernel], loaded: ctypes.CDLL) -> None:
-        """Note the addresses of kernels in a new library."""
+        """Store the addresses of kernels, looked up in the new library `loaded`."""
         self._loaded.append(loaded)
         for kernel in kernels:
             function = getattr(loaded, kernel.name)
@@ -110,7 +110,7 @@ _LARGE = 16_000
 
 
 def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
-    """The kernels of each file: two files of similar cost if the source is large, else one."""
+    """Divide kernels among source files: two of similar cost if they are large, else one."""
     if sum(len(kernel.body) for kernel in kernels) < _LARGE or num_processors() < 2:
         return [list(kernels)]
     parts: list[list[Kernel]] = [[], []]
@@ -123,7 +123,7 @@ def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
 
 
 def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]:
-    """The library of each part; a thread waits for each compiler but the first."""
+    """The library of each part; each is compiled in a thread of its own."""
     made: list[ctypes.CDLL | None] = [None] * len(parts)
 
     def load(i: int) -> None:
