@@ -15,7 +15,7 @@ from nnet3tools.expression.shapes import ExpressionError
 
 
 def _gates(what: str, state: Node, count: int, *parts: Node) -> list[list[Node]]:
-    """For each operand, its `count` blocks of columns, each as wide as the state."""
+    """Split each operand into `count` blocks of columns as wide as `state`; `what` names them."""
     size = state.shape[-1]
     for part in parts:
         if part.shape[-1] != count * size:
@@ -44,20 +44,20 @@ def gru(
 
 
 def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -> Node:
-    """The next cell of Marian's LSTM; column blocks: gates f and i, the candidate, gate o."""
+    """The next cell of Marian's LSTM; column blocks of x, s, b: gates f, i, candidate, gate o."""
     (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
     forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
     return _keep_masked(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
 
 
 def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:
-    """The output of Marian's LSTM for the next cell; x, s and b as given to `lstm_cell`."""
+    """The output of Marian's LSTM, given the next cell and the x, s, b of `lstm_cell`."""
     gates = [part[3] for part in _gates("lstm_output", cell, 4, x, s, b)]
     return apply("sigmoid", gates[0] + gates[1] + gates[2]) * apply("tanh", cell)
 
 
 def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, Node]:
-    """Output and next cell of a simple recurrent unit (Kim et al. 2019); f: forget gate's operand.
+    """Output and next cell of a simple recurrent unit (Kim et al. 2019); f feeds the forget gate.
 
     As in Marian, masked rows become 0.
     """
@@ -67,7 +67,7 @@ def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, 
 
 
 def attention(va: Node, context: Node, state: Node) -> Node:
-    """Weights before softmax (.., 1) of additive attention: tanh(context + state) . va."""
+    """Scores (.., 1), before the softmax, of additive attention: tanh(context + state) . va."""
     energy = apply("tanh", context + state)
     if va.shape == energy.shape:
         return scalar_product(energy, va, -1)

@@ -18,7 +18,7 @@ from nnet3tools.tensor.formulas import Type, dtype_of
 
 
 class Same(Node):
-    """Base class of nodes that equal their operand, in value and gradient."""
+    """Base class of nodes with the value and gradient of their operand."""
 
     is_value_view = is_gradient_view = True
 
@@ -34,7 +34,7 @@ class Same(Node):
 
 
 class Named(Same):
-    """The operand under another name."""
+    """A node that equals its operand but has another name."""
 
     type_name = "named"
 
@@ -47,7 +47,7 @@ class Named(Same):
 
 
 class StopGradient(Same):
-    """The operand without a gradient, like a constant."""
+    """A node that equals its operand but passes no gradient to it."""
 
     type_name = "stop_gradient"
     is_gradient_view = False
@@ -55,7 +55,7 @@ class StopGradient(Same):
 
 
 class ClipGradient(Same):
-    """The operand; gradients are clipped to [-limit, limit] on their way back."""
+    """A node that equals its operand; gradients to it are clipped to [-limit, limit]."""
 
     type_name, overwrites = "clip_gradient", True
     is_gradient_view = False
@@ -75,13 +75,13 @@ class ClipGradient(Same):
 
 
 class Checkpoint(Same):
-    """The operand, whose value is stored; values before it are recomputed for the backward pass."""
+    """A node whose value is stored, so that the backward pass recomputes values from it."""
 
     type_name = "checkpoint"
 
 
 class Callback(Same):
-    """The operand; a function is called with the value each time it was computed."""
+    """A node that equals its operand and calls a function with each value it computes."""
 
     type_name = "callback"
     shareable = recomputable = False
@@ -96,7 +96,7 @@ class Callback(Same):
 
 
 class Debug(Callback):
-    """The operand; a line about the value is logged at each run."""
+    """A node that equals its operand and logs a line about the value at each run."""
 
     type_name = "debug"
 
@@ -143,7 +143,7 @@ class Lambda(Node):
         return [lambda: forward(value, inputs)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """One call computes all gradients; it is the operation of the first trainable child."""
+        """For the first trainable child, one operation that computes all children's gradients."""
         backward = self.backward
         assert backward is not None  # the node is trainable only if there is one
         grads = [c.grad if c.trainable else None for c in self.children]
@@ -155,7 +155,7 @@ class Lambda(Node):
 
 
 class Select(Node):
-    """One of several operands, chosen at run time by a function that returns its index."""
+    """A node that equals one of its operands; a function chooses which at each run."""
 
     type_name = "choose"
 
@@ -187,7 +187,7 @@ def stop_gradient(x: Node) -> Node:
 
 
 def clip_gradient(x: Node, limit: float) -> Node:
-    """x, with its gradient clipped to [-limit, limit]; limit 0 means no clipping."""
+    """x as a node that clips gradients to x to [-limit, limit]; limit 0 means no clipping."""
     return x.graph.add(ClipGradient(x, float(limit))) if limit and x.trainable else x
 
 
@@ -226,7 +226,7 @@ def lambda_(
 
 
 def choose(nodes: Sequence[Node], index: Any) -> Node:
-    """One of several nodes of equal shape and type.
+    """One of several nodes of equal shape and type, chosen by `index`.
 
     `index` is a number (other nodes are not computed), a function called at each run, or an int32
     node that chooses for each element.

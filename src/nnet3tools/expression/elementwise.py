@@ -27,13 +27,13 @@ _VALUE, _ADJ = Placeholder(8), Placeholder(9)
 
 
 def _names(arity: int) -> dict[str, formulas.Expr]:
-    """Names that derivatives may use: operands a, b, c, the node's value, its gradient adj."""
+    """The placeholder of each name in a derivative: operands a, b, c, `value`, gradient `adj`."""
     operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
     return {**operands, "value": _VALUE, "adj": _ADJ}
 
 
 class Elementwise(Node):
-    """A function of broadcast operands."""
+    """A node that applies a function to each element of its broadcast operands."""
 
     overwrites = True
 
@@ -66,7 +66,7 @@ class Elementwise(Node):
         return [_element(self.function).bind(self.value, *self._arrays())]
 
     def _terms(self) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-        """For each child, the term of its gradient: names of arrays, and the term over them."""
+        """For each child, its gradient as a formula, with the names of the arrays in it."""
         terms = derivative_terms(self.function)
         return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Node)]
 
@@ -92,7 +92,7 @@ class Elementwise(Node):
 
 
 class Cast(Elementwise):
-    """The operand converted to another element type."""
+    """A node with its operand converted to another element type."""
 
     def __init__(self, x: Node, to: Type) -> None:
         self.to = to
@@ -133,7 +133,7 @@ def _element(function: Function) -> tensor.Element:
 
 @functools.cache
 def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-    """For each operand, the term of its gradient: the node's gradient times the derivative."""
+    """For each operand, its gradient as a formula, with the names of the arrays in it."""
     names = _names(function.arity)
     holders = [names["abc"[i]] for i in range(function.arity)]
     if function.derivative is not None:
@@ -145,7 +145,7 @@ def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas
 
 
 def _times_adj(factor: formulas.Expr) -> formulas.Expr:
-    """`adj` times a factor, in the cheapest form that does not multiply infinities."""
+    """The product of `adj` and a factor, in the cheapest form that does not multiply infinities."""
     if isinstance(factor, Apply):
         name, arguments = factor.function.name, factor.arguments
         if factor.function.rule in (Rule.COMPARE, Rule.LOGIC):
@@ -162,7 +162,7 @@ _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 
 
 def apply(name: str, *operands: Operand) -> Node:
-    """The node for a function of operands, at least one of them a node; or an equal operand."""
+    """The node for the function `name` of operands (one a node); an operand if it equals that."""
     function = KINDS[name]
     if len(operands) != function.arity:
         raise ExpressionError(f"{name} takes {function.arity} operands, found {len(operands)}")
@@ -179,7 +179,7 @@ def apply(name: str, *operands: Operand) -> Node:
 
 
 def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
-    """Convert a number to a Python number, and an array to a constant node."""
+    """Convert an operand that is a number to a Python number, and an array to a constant node."""
     if type(operand) in (float, int, bool):
         return operand
     if isinstance(operand, (np.generic, np.ndarray)) and operand.ndim == 0:
@@ -197,9 +197,10 @@ def cast(x: Node, to: Type) -> Node:
 
 
 def _neutral(number: int, first_too: bool = False) -> Callable[[Operand, Operand], Node | None]:
-    """A rule: the result is the other operand if the second (`first_too`: or first) is `number`.
+    """A rule that x + 0 or x * 1 is x: it returns the other operand if one is `number`, or None.
 
-    Only for float operands, whose type does not change.
+    The second operand may be the number, or with `first_too` either. Only for float operands, whose
+    type does not change.
     """
 
     def trivial(a: Operand, b: Operand) -> Node | None:

@@ -109,7 +109,7 @@ class Execution:
             self._gradients[owner].touch(len(self._steps))
 
     def _allocate(self) -> tuple[dict[Buffer, Array], int]:
-        """Allocate the buffers: their arrays, and the size of the arena."""
+        """Allocate all values and gradients: their arrays, and the size of the arena in bytes."""
         buffers = [*self._values.values(), *self._gradients.values()]
         if not self._reuse:
             for buffer in buffers:
@@ -190,7 +190,7 @@ class Execution:
         return ops
 
     def _first_added(self, node: Node, t: int) -> list[int]:
-        """Indexes of the children whose gradient receives its first term at step t."""
+        """Indexes of the children of `node` whose gradient receives its first term at step t."""
         found = []
         for i, child in enumerate(node.children):
             owner = gradient_owner(child)
@@ -200,7 +200,8 @@ class Execution:
         return found
 
     def _may_be_set(self, node: Node, i: int) -> bool:
-        """Whether backward operation i may set the gradient instead of adding to it.
+        """Whether the backward operation for child i may set the child's gradient instead of
+        adding.
 
         It may not if it reaches only a part, or if another child has the same memory.
         """
@@ -212,7 +213,7 @@ class Execution:
         return [node for node in self.schedule.order if not node.is_leaf]
 
     def _last_value(self, node: Node) -> int:
-        """The step after which the value of the forward pass is overwritten."""
+        """The step after which the memory of the node's forward value is reused."""
         owner = value_owner(node)
         return self._values[owner, 0].last if not owner.is_leaf else len(self._steps)
 
@@ -226,11 +227,11 @@ class Execution:
                 node.grad = array if last >= step else Overwritten(node, "gradient")
 
     def settle_forward(self) -> None:
-        """After the forward pass, make overwritten values of nodes raise an error."""
+        """After the forward pass, make use of values in reused memory raise an error."""
         self._settle(len(self.schedule.forward) - 1)
 
     def settle_backward(self) -> None:
-        """After the backward pass, make overwritten values and gradients raise an error."""
+        """After the backward pass, make use of values and gradients in reused memory an error."""
         self._settle(len(self._steps))
 
     def forward(self) -> None:
@@ -240,7 +241,7 @@ class Execution:
         self._ran = True
 
     def backward(self, seeds: Mapping[Node, Array] | None = None) -> None:
-        """Compute gradients, given derivatives with respect to the roots (default: all 1)."""
+        """Compute all gradients; `seeds` has the derivatives by the roots (default: all 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
         if not self._ran:

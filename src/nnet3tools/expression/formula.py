@@ -59,7 +59,8 @@ class Formula:
         self.definitions, self.result = read.definitions, read.result
 
     def build(self, graph: Graph, names: Mapping[str, Node | float]) -> Node:
-        """Add the formula to a graph and return the node of its value; `names` are its operands.
+        """Add the formula to a graph and return the node of its value; `names` maps operands to
+        nodes.
 
         TextError, which marks the column, for unknown names and functions, operands that do not
         fit, and definitions that depend on themselves.
@@ -79,7 +80,7 @@ class Formula:
         return value
 
     def error(self, message: str, position: int) -> TextError:
-        """Make a TextError at a position of this formula."""
+        """Make a TextError that marks a position in the text of this formula."""
         return TextError(message, self.text, position, "formula")
 
 
@@ -92,7 +93,7 @@ class _Builder:
         self._being_built: list[str] = []
 
     def look_up(self, use: Name) -> Any:
-        """The value of a name; TextError if it has none or depends on itself."""
+        """The value of a name in the formula; TextError if it has none or depends on itself."""
         name, definitions = use.name, self._formula.definitions
         if name in self._operands:
             return self._operands[name]
@@ -114,7 +115,7 @@ class _Builder:
         return self._built[name]
 
     def value(self, tree: Tree) -> Any:
-        """The node, number or list that a part of the formula evaluates to."""
+        """The node, number or list that the syntax tree of a part of the formula evaluates to."""
         match tree:
             case Number(value):
                 return value
@@ -156,7 +157,7 @@ class _Builder:
         return self._apply(call.position, name, *values)
 
     def _apply(self, position: int, function: str, *operands: Any) -> Any:
-        """An elementwise function of nodes, or its value if all operands are numbers."""
+        """Apply an elementwise function; a number results if all operands are numbers."""
         if any(isinstance(o, Node) for o in operands):
             return self._at(position, lambda: apply(function, *operands))
         if any(not isinstance(o, (bool, int, float)) for o in operands):
@@ -169,7 +170,7 @@ class _Builder:
         return float(value[0])
 
     def _at(self, position: int, make: Callable[[], Any]) -> Any:
-        """The result of a function; its ExpressionError becomes a TextError at a position."""
+        """Call `make` and return its result; ExpressionError becomes TextError at `position`."""
         try:
             return make()
         except TextError:

@@ -16,7 +16,7 @@ from nnet3tools.tensor.formulas.functions import ALIASES
 
 
 def _reduction(function: Callable[..., Node], kind: str = "") -> Callable[..., Node]:
-    """Make a formula's function: f(x) or f(x, axis) reduces; f(x, y) applies `kind`, if given."""
+    """A function for formulas: f(x) or f(x, axis) reduces x; f(x, y) applies `kind`, if given."""
 
     def call(x: Node, other: Any = None, axis: int | None = None) -> Node:
         if other is None or not kind:
@@ -94,7 +94,7 @@ def _signature(name: str) -> inspect.Signature:
 
 
 def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Call a function of formulas; ExpressionError if the arguments are wrong."""
+    """Call the function `name` of the formula language; ExpressionError for wrong arguments."""
     function = CALLABLE[name]
     try:
         _signature(name).bind(*values, **options)

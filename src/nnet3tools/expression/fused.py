@@ -29,7 +29,7 @@ _PIECE, _ADJ = 500, 600
 
 
 def fuse(root: Node) -> Fused | None:
-    """The fused form of an expression of matrices (rows, dim); None if it has none."""
+    """Fuse an elementwise expression of matrices (rows, dim); None if that is impossible."""
     along_columns = isinstance(root, Concatenate) and root.axis == 1
     pieces = list(root.children) if along_columns else [root]
     leaves: dict[Node, Placeholder] = {}
@@ -46,7 +46,9 @@ def _fits(
     node: Node, shape: tuple[int, ...], leaves: dict[Node, Placeholder],
     made: dict[Node, Expr],
 ) -> bool:  # fmt: skip
-    """Translate a node and its operands to formulas; False if one is not elementwise on `shape`."""
+    """Put formulas of elements of `shape` for a node and its operands in `made`; False if
+    impossible.
+    """
     stack = [node]
     while stack:
         top = stack[-1]
@@ -71,7 +73,7 @@ def _fits(
 
 
 class _Compact:
-    """Expressions with their placeholders renumbered from `first`."""
+    """Formulas with their placeholders renumbered from `first`; `numbers` are the old numbers."""
 
     def __init__(self, exprs: Sequence[Expr], first: int) -> None:
         self.numbers = sorted({n for e in exprs for n in e.placeholders()})
@@ -80,7 +82,7 @@ class _Compact:
 
 
 class Fused:
-    """A fused expression of `inputs` and `parameters`, in pieces of `widths` columns."""
+    """A fused elementwise expression, which runs without a graph; its value has column blocks."""
 
     def __init__(
         self, pieces: Sequence[Node], leaves: Mapping[Node, Placeholder],
@@ -99,13 +101,13 @@ class Fused:
     def _value_group(
         self, numbers: list[int], formulas: Sequence[Expr]
     ) -> tuple[list[int], list[int], tensor.Element]:
-        """One formula for the pieces with these numbers, which have equal widths."""
+        """One kernel for the column blocks with these numbers, which have equal widths."""
         compact = _Compact([formulas[k] for k in numbers], len(numbers) + 1)
         items = [(Placeholder(i + 1), e) for i, e in enumerate(compact.exprs)]
         return numbers, compact.numbers, tensor.element(Assignments(tuple(items)))
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Derive the sum over pieces of adj * piece with respect to every leaf."""
+        """Derive the sum of adj times value over column blocks, with respect to every leaf."""
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):
@@ -130,7 +132,7 @@ class Fused:
         self._groups = self._input_groups()
 
     def _input_groups(self) -> list[tuple[list[str], list[int], tensor.Element]]:
-        """One formula for the derivatives with respect to all inputs of one width."""
+        """For each width, a kernel for the derivatives with respect to inputs of the width."""
         groups = []
         for width in dict.fromkeys(i.shape[1] for i in self.inputs):
             inputs = [i for i in self.inputs if i.shape[1] == width]
@@ -148,7 +150,7 @@ class Fused:
         return found
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
-        """Compute `out` from the values of the leaves by name."""
+        """Compute the expression into `out` from the values of inputs and parameters by name."""
         pieces = self._pieces(out)
         for targets, numbers, element in self._forward:
             given = [operands[self._leaf_of[n]] for n in numbers]

@@ -25,7 +25,7 @@ _HOLDERS: dict[str, formulas.Expr] = {
 
 
 def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Term:
-    """The term over `_1`, `_2`, ... and its operands' names, `adj` first; none if it is zero."""
+    """A gradient term over `_1`, `_2`, ... and the names of these, `adj` first; none for zero."""
     used = [name for name, holder in holders.items() if holder in set(term.walk())]
     used.sort(key=lambda name: name != "adj")
     return tuple(used), term.substitute(
@@ -35,13 +35,13 @@ def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Ter
 
 @functools.cache
 def parse_term(text: str) -> Term:
-    """Parse a term over a, b, c, d, value and adj."""
+    """Parse a gradient term over the names a, b, c, d, value and adj."""
     return named_term(formulas.simplify(formulas.parse(text, _HOLDERS)), _HOLDERS)
 
 
 @functools.cache
 def _setter(term: formulas.Expr, add: bool) -> tensor.Element:
-    """The operation `_1` = term, or += with `add`; placeholders of the term move up by one."""
+    """The kernel `_1` = term, or += with `add`; the term's own placeholders move up by one."""
     moved = term.substitute({Placeholder(n): Placeholder(n + 1) for n in term.placeholders()})
     return tensor.element(Placeholder(1) + moved if add else moved)
 
@@ -52,7 +52,7 @@ def _reducer(term: formulas.Expr, axis: int) -> tensor.Aggregate:
 
 
 def add_term(out: Array, text: str, operands: Mapping[str, Any], overwrite: bool = False) -> NodeOp:
-    """An operation that adds a term, given as text, to `out`; with `overwrite` it sets `out`."""
+    """An operation that adds a term, given as text, to `out`; with `overwrite`, it sets `out`."""
     names, term = parse_term(text)
     return _setter(term, not overwrite).bind(out, *(operands[name] for name in names))
 
@@ -60,7 +60,7 @@ def add_term(out: Array, text: str, operands: Mapping[str, Any], overwrite: bool
 def add_reduced(
     out: Array, term: formulas.Expr, operands: Sequence[Any], overwrite: bool = False
 ) -> NodeOp:
-    """An operation that adds a term to `out`, summed over the axes that `out` was broadcast over.
+    """An operation that adds a gradient term to `out`, summed over the axes that `out` lacks.
 
     The first operand has the full shape. With `overwrite` the sum replaces `out`.
     """
@@ -84,7 +84,7 @@ def add_reduced(
 def _reduce_along(
     target: Array, term: formulas.Expr, operands: Sequence[Any], axis: int, overwrite: bool
 ) -> NodeOp:
-    """Add the term's sums along one axis; factors constant along it are applied afterwards."""
+    """An operation that adds a term's sums along `axis`, times the factors constant along it."""
     outer, inner = _split(term, frozenset(_varying(operands, axis)))
     numbers = outer.placeholders()
     if not any(hasattr(operands[n - 1], "dtype") for n in numbers):
@@ -102,7 +102,7 @@ def _reduce_along(
 
 
 def _renumbered(term: formulas.Expr, first: int) -> formulas.Expr:
-    """The term with its placeholders renumbered from `first`."""
+    """The formula with its placeholders renumbered from `first`."""
     moved: dict[formulas.Expr, formulas.Expr] = {
         Placeholder(n): Placeholder(first + i) for i, n in enumerate(term.placeholders())
     }
@@ -110,14 +110,14 @@ def _renumbered(term: formulas.Expr, first: int) -> formulas.Expr:
 
 
 def _varying(operands: Sequence[Any], axis: int) -> list[int]:
-    """Numbers of the placeholders whose operands vary along an axis."""
+    """Placeholder numbers, from 1, of the operands that vary along an axis."""
     back = axis - operands[0].ndim
     shapes = [getattr(operand, "shape", ()) for operand in operands]
     return [i + 1 for i, s in enumerate(shapes) if len(s) >= -back and s[back] != 1]
 
 
 def _split(term: formulas.Expr, varying: frozenset[int]) -> tuple[formulas.Expr, formulas.Expr]:
-    """Factor a term into (outer, inner), where outer does not depend on varying placeholders."""
+    """Factor a term into (outer, inner), where `outer` has no placeholder among `varying`."""
     one = formulas.Constant(1)
     if varying.isdisjoint(term.placeholders()):
         return term, one
@@ -135,7 +135,7 @@ def _split(term: formulas.Expr, varying: frozenset[int]) -> tuple[formulas.Expr,
 
 
 def in_order(ops: Sequence[NodeOp]) -> NodeOp:
-    """One operation that runs several in order."""
+    """Make one operation that runs the operations `ops` in order."""
 
     def run() -> None:
         for op in ops:

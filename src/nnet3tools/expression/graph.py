@@ -31,7 +31,7 @@ from nnet3tools.tensor.formulas import Type
 
 
 class Graph:
-    """An expression graph.
+    """An expression graph: it holds nodes and computes values and gradients.
 
     `like` is an array on the device for constants and memory. With `inference` there are no
     gradients, and values live only as long as the forward pass needs them. Without `reuse_memory`
@@ -61,7 +61,7 @@ class Graph:
     # -- nodes
 
     def add(self, node: Node) -> Node:
-        """Add a node, or return the existing node of the same kind, content and children."""
+        """Add a node; if the graph has one of the same kind, content and children, return it."""
         numbers = [c.number for c in node.children]
         if numbers and min(numbers) < self._cleared:
             self._refuse_cleared(node)
@@ -88,35 +88,35 @@ class Graph:
         self._cleared = self._count
 
     def constant(self, value: Any, type: Type | None = None) -> Node:
-        """A constant from an array, number or nested list; Python floats become float32."""
+        """Make a constant of an array, number or nested list; Python floats become float32."""
         array = as_array(value, type)
         array = array.reshape(1) if array.ndim == 0 else array
         return self.add(Constant(self, tensor.asarray(array, like=self.like)))
 
     def apply(self, name: str, *operands: Operand) -> Node:
-        """An elementwise function of nodes and numbers."""
+        """Make the node for the elementwise function `name` of nodes and numbers."""
         return apply(name, *operands)
 
     def dot(self, a: Node, b: Node) -> Node:
-        """The product of two matrices; an array operand becomes a constant."""
+        """Make the product of two matrices; an array operand becomes a constant."""
         if not isinstance(b, Node):
             b = self.constant(b, a.type)
         return dot(a if isinstance(a, Node) else self.constant(a, b.type), b)
 
     def alias(self, node: Node, name: str) -> Node:
-        """A node with this name that equals `node`."""
+        """Make a node that equals `node` and has the name `name`."""
         return self.add(Named(node, name))
 
     def zeros(self, shape: Sequence[int], type: Type = Type.FLOAT32) -> Node:
-        """A constant of zeros."""
+        """Make a constant of zeros."""
         return self.constant(np.zeros(shape), type)
 
     def ones(self, shape: Sequence[int], type: Type = Type.FLOAT32) -> Node:
-        """A constant of ones."""
+        """Make a constant of ones."""
         return self.constant(np.ones(shape), type)
 
     def indices(self, values: Any) -> Node:
-        """A constant vector of indexes."""
+        """Make a constant vector of indexes."""
         return self.constant(values, Type.INT32)
 
     def param(self, name: str, value: Array, trainable: bool = True) -> Node:
@@ -159,7 +159,7 @@ class Graph:
         write_parameters(path, self.params)
 
     def load(self, path: str) -> None:
-        """Read parameters from a file, setting existing ones and adding the others."""
+        """Read parameters from a file (.npz); parameters that the graph lacks are added."""
         from nnet3tools.expression.parameter_files import read_parameters
 
         for name, array in read_parameters(path, self.params).items():
@@ -169,7 +169,7 @@ class Graph:
                 self.param(name, tensor.asarray(array, like=self.like), array.dtype.kind == "f")
 
     def clip_gradients(self, norm: float) -> float:
-        """Scale parameters' gradients to a total norm of at most `norm`; returns the old norm."""
+        """Scale parameters' gradients to a norm of at most `norm`; returns the norm before."""
         grads = [p.grad for p in self.params.values() if p.grad is not None]
         found = math.sqrt(sum(_square_sum(g) or 0.0 for g in grads))
         if not found <= norm:
@@ -200,7 +200,7 @@ class Graph:
         self._execution.settle_forward()
 
     def keep(self, *nodes: Node) -> None:
-        """Compute these nodes from the next run on and preserve their values and gradients."""
+        """Compute these nodes in later runs, too, and keep their values and gradients readable."""
         self._kept.update(dict.fromkeys(nodes))
         self._execution = None
 

@@ -22,7 +22,7 @@ def _quote(text: str) -> str:
 
 
 def graphviz(roots: Sequence[Node], name: str = "expression") -> str:
-    """The nodes that the roots depend on, from top to bottom; nodes without gradient are gray."""
+    """A Graphviz drawing of the nodes that the roots depend on; nodes without gradient are gray."""
     lines = [f'digraph "{_quote(name)}" {{', "  node [shape=ellipse];"]
     for node in topological(roots):
         title = f"{node.name}\\n{node.type_name}" if node.name else node.type_name

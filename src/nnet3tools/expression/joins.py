@@ -14,7 +14,7 @@ _MAX_REPEATS = 1 << 16
 
 
 class Concatenate(Node):
-    """The operands, concatenated along an axis."""
+    """A node with its operands concatenated along an axis."""
 
     type_name, overwrites = "concatenate", True
 
@@ -48,7 +48,7 @@ class Concatenate(Node):
 
 
 def _nothing() -> None:
-    """Do nothing: the operation of children whose gradient the first child's operation computes."""
+    """An operation that does nothing, for children whose gradients another operation computes."""
 
 
 def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:

@@ -13,7 +13,7 @@ from nnet3tools.tensor.formulas import Type
 
 
 class DropoutMask(Node):
-    """A random mask: each element is 0 with probability p, else 1 / (1 - p); drawn at each run."""
+    """A node with a random mask: 0 with probability p, else 1 / (1 - p), drawn at each run."""
 
     type_name = "dropout_mask"
     differentiable = shareable = recomputable = False
@@ -40,10 +40,7 @@ def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLO
 
 
 def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> Node:
-    """x times a random mask (or times the mask p); the mask varies along `axes` only.
-
-    For masks of other shapes use `dropout_mask`.
-    """
+    """x times a random mask (or times the mask p); the mask varies along `axes` only."""
     if isinstance(p, Node):
         return x * p
     if p == 0:

@@ -25,17 +25,17 @@ class Buffer:
 
     @property
     def num_bytes(self) -> int:
-        """Size in bytes, rounded up to the alignment."""
+        """Size of the value or gradient in bytes, rounded up to the alignment."""
         size = math.prod(self.shape) * dtype_of(self.type).itemsize
         return max(ALIGNMENT, rounded_up(size))
 
     def touch(self, step: int) -> None:
-        """Extend the lifetime to include `step`."""
+        """Extend the lifetime of the value or gradient to include `step`."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 
 def place(buffers: Sequence[Buffer]) -> int:
-    """Set offsets without overlap of buffers alive at the same time; returns the arena's bytes."""
+    """Assign offsets to buffers, without overlap of concurrent ones; returns the arena's bytes."""
     offsets, total = assign_offsets(
         [b.num_bytes for b in buffers], [b.first for b in buffers], [b.last for b in buffers]
     )
@@ -54,7 +54,7 @@ class Scratch:
         self._memory: dict[type, Array] = {}
 
     def take(self, num_bytes: int, like: Array | None) -> Array:
-        """Allocate `num_bytes` bytes on the device of `like`; contents undefined."""
+        """A buffer of `num_bytes` bytes on the device of `like`; contents undefined."""
         found = self._memory.get(type(like))
         if found is None or found.size < num_bytes:
             grown = 0 if found is None else found.size + found.size // 2
@@ -70,7 +70,7 @@ SCRATCH = Scratch()
 def allocate(
     buffers: Sequence[Buffer], like: Array | None, scratch: Scratch | None = None
 ) -> tuple[dict[Buffer, Array], int]:
-    """Allocate memory (from `scratch` if given) for buffers: their arrays, total size in bytes."""
+    """Allocate an arena (from `scratch` if given): the array of each buffer, total bytes."""
     size = place(buffers)
     if scratch is None:
         arena = tensor.empty((size,), like=like, dtype="uint8")

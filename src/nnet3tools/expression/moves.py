@@ -23,7 +23,7 @@ def add_copy(out: Array, src: Array, overwrite: bool) -> NodeOp:
 
 
 class Copy(Node):
-    """The operand, copied to memory of its own."""
+    """A node with a copy of its operand in memory of its own."""
 
     type_name, overwrites = "copy", True
 
@@ -41,7 +41,7 @@ class Copy(Node):
 
 
 class Reshape(Node):
-    """The elements in another shape; the operand must be contiguous."""
+    """A node with its operand's elements in another shape; the operand is contiguous."""
 
     type_name = "reshape"
     is_value_view = is_gradient_view = True
@@ -61,7 +61,7 @@ class Reshape(Node):
 
 
 class Slice(Node):
-    """Elements at regular distances along one axis."""
+    """A node with the elements of its operand at regular distances along one axis."""
 
     type_name = "slice"
     is_value_view = is_gradient_view = True
@@ -85,7 +85,7 @@ class Slice(Node):
 
 
 class Transpose(Node):
-    """The operand with permuted axes, in memory of its own."""
+    """A node with its operand's axes permuted, copied to memory of its own."""
 
     type_name, overwrites = "transpose", True
 
@@ -109,7 +109,7 @@ class Transpose(Node):
 
 
 class Shift(Node):
-    """Elements moved along the axes by `by` positions; vacated positions are padded."""
+    """A node with its operand moved by `by` positions along each axis, padded where vacated."""
 
     type_name = "shift"
 
@@ -121,7 +121,7 @@ class Shift(Node):
         return self.by, self.pad
 
     def _place(self, array: Array, direction: int) -> Array:
-        """View of the elements that remain, in the operand (-1) or in the value (1)."""
+        """View of the elements that a shift keeps, in the operand (-1) or in the value (1)."""
         at = []
         for n, by in zip(self.shape, self.by, strict=True):
             s = max(-n, min(n, by * direction))
@@ -147,7 +147,7 @@ class Shift(Node):
 
 
 def contiguous(x: Node) -> Node:
-    """x, copied if its memory may have gaps."""
+    """Return x, or a copy of x if its memory may have gaps."""
     return x if x.is_contiguous else x.graph.add(Copy(x))
 
 

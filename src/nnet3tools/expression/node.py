@@ -29,19 +29,19 @@ class NodeGraph(Protocol):
     inference: bool
 
     def add(self, node: Node) -> Node:
-        """Add a node, or return the existing equal node."""
+        """Add a node; if the graph has an equal node, return that."""
 
     def constant(self, value: Any, type: Type | None = None) -> Node:
-        """A constant from an array, number or nested list."""
+        """Make a constant of an array, number or nested list."""
 
     def apply(self, name: str, *operands: Operand) -> Node:
-        """An elementwise function of nodes and numbers."""
+        """Make the node for the elementwise function `name` of nodes and numbers."""
 
     def dot(self, a: Node, b: Node) -> Node:
-        """The product of two matrices."""
+        """Make the product of two matrices."""
 
     def alias(self, node: Node, name: str) -> Node:
-        """A node with this name that equals `node`."""
+        """Make a node that equals `node` and has the name `name`."""
 
 
 class Node:
@@ -92,11 +92,11 @@ class Node:
     # methods that subclasses override
 
     def content(self) -> tuple:
-        """Options that distinguish nodes of the same kind and children; hashable."""
+        """The options of the node; nodes of equal kind, children and content are merged."""
         return ()
 
     def forward_ops(self) -> list[NodeOp]:
-        """The operations that compute `value`, in order."""
+        """The operations that compute the node's `value`, in order."""
         return []
 
     def backward_ops(self) -> list[NodeOp | None]:
@@ -108,22 +108,22 @@ class Node:
         raise ExpressionError(f"{self.describe()} has no gradient")
 
     def backward_reads(self) -> tuple[set[int], bool]:
-        """Indexes of children whose values backward operations read; whether they read `value`."""
+        """Indexes of children whose values gradients depend on; whether they depend on `value`."""
         return set(range(len(self.children))), True
 
     def view(self, array: Array) -> Array:
-        """For views: the part of child 0's value (or gradient) that belongs to this node."""
+        """If the node is a view: the part of child 0's value (or gradient) that it shows."""
         return array
 
     # -- text
 
     @property
     def label(self) -> str:
-        """The name, or kind and number."""
+        """The node's name or, without a name, its kind and number."""
         return self.name or f"{self.type_name}#{self.number}"
 
     def describe(self) -> str:
-        """Name, kind, type and shape, for error messages."""
+        """The node's name, kind, type and shape, for error messages."""
         named = f"{self.name} " if self.name else ""
         return f"{named}{self.type_name} {self.type.value} {shape_text(self.shape)}"
 
@@ -131,7 +131,7 @@ class Node:
         return f"<{self.describe()}>"
 
     def named(self, name: str) -> Node:
-        """Name the node; if it has another name already, return a named node that equals it."""
+        """Name the node; if it has another name already, return a new node that equals it."""
         if self.name and self.name != name:
             return self.graph.alias(self, name)
         self.name = name
@@ -139,7 +139,7 @@ class Node:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether value and gradient are certain to be contiguous."""
+        """Whether the node's value and gradient are certain to be contiguous."""
         return not (self.is_value_view or self.is_gradient_view or self.is_leaf)
 
     # -- operators
@@ -216,7 +216,7 @@ Operand = Node | bool | int | float
 
 
 def common_shape(what: str, operands: Sequence[Node]) -> Shape:
-    """The broadcast shape of operands; ExpressionError, which shows them, if there is none."""
+    """The broadcast shape of operands; ExpressionError, which names `what`, if there is none."""
     found = broadcast([o.shape for o in operands])
     if found is None:
         shown = ", ".join(o.describe() for o in operands)
@@ -225,7 +225,7 @@ def common_shape(what: str, operands: Sequence[Node]) -> Shape:
 
 
 def common_type(operands: Sequence[Node]) -> Type:
-    """The promoted element type of operands."""
+    """The element type that all operands are converted to in an operation."""
     found = operands[0].type
     for other in operands[1:]:
         found = promote(found, other.type)

@@ -21,7 +21,7 @@ from nnet3tools.tensor.registry import Operator
 
 
 class RmsNorm(Node):
-    """x / (root mean square of its row) * scale + offset; scale and offset are rows."""
+    """A node with each row divided by its root mean square, times `scale`, plus `offset` (rows)."""
 
     type_name, overwrites = "rms_norm", True
     operator: ClassVar[Operator] = tensor.rms_norm
@@ -37,12 +37,12 @@ class RmsNorm(Node):
 
     @property
     def scale(self) -> Node | None:
-        """The child that is the scale, or None."""
+        """The child by which rows are multiplied, or None."""
         return self.children[1] if self.has_scale else None
 
     @property
     def offset(self) -> Node | None:
-        """The child that is the offset, or None."""
+        """The child that is added to rows, or None."""
         return self.children[-1] if self.has_offset else None
 
     def forward_ops(self) -> list[NodeOp]:
@@ -51,7 +51,7 @@ class RmsNorm(Node):
         return [self.operator.bind(out, x, *rows, self.eps)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """One operation for all children, at the first child that has a gradient."""
+        """For the first child with a gradient, one operation that computes all gradients."""
         x, scale, offset = self.children[0], self.scale, self.offset
         step = self.derivatives.bind(
             rows_of(x.value), rows_of(self.grad),
@@ -69,7 +69,7 @@ class RmsNorm(Node):
 
 
 class LayerNorm(RmsNorm):
-    """(x - mean of its row) / (standard deviation of its row) * scale + offset."""
+    """A node with each row normalized to mean 0 and variance 1, times `scale`, plus `offset`."""
 
     type_name = "layer_norm"
     operator = tensor.layer_norm
@@ -77,7 +77,7 @@ class LayerNorm(RmsNorm):
 
 
 class BatchNorm(Node):
-    """(x - mean of its column) / (standard deviation of its column)."""
+    """A node with each column normalized to mean 0 and variance 1."""
 
     type_name, overwrites = "batch_norm", True
 
@@ -115,7 +115,7 @@ def _row_gradient(child: Node | None) -> Array | None:
 
 
 def _is_row(operand: Node | None, x: Node) -> bool:
-    """Whether an operand has one number for each column of x."""
+    """Whether `operand` has one number for each column of x and the type of x."""
     return operand is not None and (
         math.prod(operand.shape) == operand.shape[-1] == x.shape[-1] and operand.type is x.type
     )
@@ -143,7 +143,7 @@ def _norm(kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, e
 def _through_float32(
     kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, eps: float
 ) -> Node:
-    """Compute the norm in float32, because squares overflow in float16."""
+    """The norm `kind` of float16 operands, computed in float32, because squares overflow."""
     g, b = (None if o is None else cast(o, Type.FLOAT32) for o in (gamma, beta))
     return cast(_norm(kind, cast(x, Type.FLOAT32), g, b, eps), Type.FLOAT16)
 

@@ -23,7 +23,7 @@ OPSET = 18
 
 
 def _add(writer: OnnxWriter, node: Node) -> None:
-    """Translate a node whose children have been translated."""
+    """Add a node, whose children have been added, to the ONNX model."""
     inputs = [writer.names[c] for c in node.children]
     if isinstance(node, Elementwise):
         holders = [Placeholder(i + 1) for i in range(len(inputs))]
@@ -36,7 +36,7 @@ def _add(writer: OnnxWriter, node: Node) -> None:
 
 
 def _add_leaf(writer: OnnxWriter, node: Node) -> Any | None:
-    """Translate a leaf; returns the declaration if it is an input."""
+    """Add a leaf to the ONNX model; returns the declaration if it is an input, else None."""
     if node.type_name == "input":
         writer.names[node] = node.name
         kind = writer.element_type(node.type)
@@ -46,7 +46,7 @@ def _add_leaf(writer: OnnxWriter, node: Node) -> Any | None:
 
 
 def export_onnx(outputs: dict[str, Node], name: str = "expression") -> Any:
-    """The ONNX model that computes the given nodes (by output name) from the graph's inputs.
+    """The ONNX model that computes the nodes of `outputs` (by name) from the graph's inputs.
 
     The model contains parameters and constants. ExpressionError for nodes that ONNX cannot express:
     random nodes and users' functions.

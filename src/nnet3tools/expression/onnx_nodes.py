@@ -110,7 +110,7 @@ def _batch_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
 
 
 def _sparse(w: OnnxWriter, node: Any, x: list[str], num_cols: int) -> str:
-    """The dense form of the sparse matrix, because ONNX has no sparse products."""
+    """Add ONNX nodes that make a CSR matrix dense (ONNX lacks sparse products); return its name."""
     places = node.children[2], node.children[1]
     if not all(isinstance(p, Constant) for p in places):
         shown = ", ".join(p.describe() for p in places)

@@ -45,19 +45,19 @@ class OnnxWriter:
         self._count = 0
 
     def new_name(self, prefix: str) -> str:
-        """A name that is not in use."""
+        """A name beginning with `prefix` that no value of the ONNX model has."""
         self._count += 1
         return f"{prefix}_{self._count}"
 
     def emit(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node; returns the name of its last output."""
+        """Add an ONNX node; returns the name of its last output."""
         names = [self.new_name(operator.lower()) for _ in range(outputs)]
         made = self.onnx.helper.make_node(operator, list(inputs), names, **attributes)
         self.nodes.append(made)
         return names[-1]
 
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
-        """Add a constant array; returns its name."""
+        """Add a constant array to the ONNX model; returns its name."""
         name = self.new_name("const")
         array = np.ascontiguousarray(np.asarray(value, dtype))
         self.initializers.append(self.onnx.numpy_helper.from_array(array, name))
@@ -68,13 +68,13 @@ class OnnxWriter:
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(dtype_of(kind)))
 
     def cast(self, name: str, have: Type, want: Type) -> str:
-        """Convert a value to another type; returns the name of the result."""
+        """Add a conversion between types if they differ; returns the name of the result."""
         return name if have is want else self.emit("Cast", name, to=self.element_type(want))
 
     # -- formulas
 
     def formula(self, expr: FormulaExpr, operands: Sequence[tuple[str, Type]]) -> str:
-        """Translate an elementwise expression of `_1`, `_2`, ...; returns the name of its value."""
+        """Add nodes for an elementwise expression of `_1`, `_2`, ...; returns the value's name."""
         types = [kind for _, kind in operands]
         lowering = Lowering(types, _TARGET)
         root = lowering.lower(expr)

@@ -82,7 +82,7 @@ def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(name: str) -> Callable[..., Node]:
-    """The function that makes elementwise nodes of a kind (see tensor.formulas.functions)."""
+    """The function that makes nodes of the elementwise function `name`."""
     return functools.partial(apply, name)
 
 
@@ -124,7 +124,7 @@ where = _kind("where")
 
 
 def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
-    """x clipped to [low, high]; with one number c to [-c, c], or unchanged if c is 0."""
+    """Clip x to [low, high]; a single number c means [-c, c], and 0 leaves x unchanged."""
     if high is not None:
         return apply("clip", x, low, high)
     if not isinstance(low, Node) and low == 0:
@@ -133,7 +133,7 @@ def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
 
 
 def prelu(x: Node, slope: Operand = 0.01) -> Node:
-    """x where positive, elsewhere slope times x."""
+    """x where x is positive, elsewhere slope times x."""
     return apply("prelu", x, slope)
 
 
@@ -143,7 +143,7 @@ def sqrt(x: Node, eps: float = 0.0) -> Node:
 
 
 def tanh(x: Node, *more: Operand) -> Node:
-    """The hyperbolic tangent of the sum of the operands."""
+    """The hyperbolic tangent of the sum of all operands."""
     return apply("tanh", functools.reduce(lambda a, b: a + b, more, x))
 
 

@@ -17,7 +17,7 @@ from nnet3tools.tensor.operators.order import cumulative_sum, sort_indexes
 
 
 class SortIndexes(Node):
-    """Indexes (int32) of the first k elements in sorted order; the sort is stable."""
+    """A node with the indexes (int32) of the first k elements in (stable) sorted order."""
 
     type_name = "sort_indexes"
     differentiable = False
@@ -35,7 +35,7 @@ class SortIndexes(Node):
 
 
 class CumSum(Node):
-    """Cumulative sums along an axis; the gradient is the cumulative sum in the other direction."""
+    """A node with cumulative sums along an axis."""
 
     type_name, overwrites = "cumsum", True
 
@@ -60,7 +60,7 @@ class CumSum(Node):
 
 
 def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """The k largest (or smallest) elements along an axis in order, and their indexes."""
+    """The k largest (if `descending`, else smallest) elements along an axis, and their indexes."""
     axis, k = normal_axis(axis, x.shape, "topk"), whole_number(k, "topk")
     if not 1 <= k <= x.shape[axis]:
         raise ExpressionError(f"topk: no {k} elements along axis {axis} of {x.describe()}")
@@ -69,7 +69,7 @@ def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node
 
 
 def sort(x: Node, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """All elements sorted along an axis, and their indexes."""
+    """All elements sorted along an axis, and the index of each in x."""
     return topk(x, x.shape[normal_axis(axis, x.shape, "sort")], axis, descending)
 
 

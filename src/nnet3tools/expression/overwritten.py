@@ -13,7 +13,7 @@ from nnet3tools.tensor import Array
 
 
 class Overwritten:
-    """Replaces a node's overwritten value or gradient; any use raises ExpressionError."""
+    """Stands for a node's value or gradient whose memory was reused; use raises ExpressionError."""
 
     def __init__(self, node: Node, kind: str) -> None:
         self._node, self._kind = node, kind

@@ -27,14 +27,14 @@ _LARGEST_RATIO = 1100
 
 
 def write_parameters(path: str, params: Mapping[str, Parameter]) -> None:
-    """Write all parameters to a file."""
+    """Write parameters by name to an .npz file."""
     arrays = {name: tensor.to_host(p.value) for name, p in params.items()}
     with whole_file(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_parameters(path: str, params: Mapping[str, Parameter]) -> dict[str, Array]:
-    """Read the arrays of a file; UserError if one does not fit the parameter of its name."""
+    """Read the arrays of an .npz file; UserError if one does not fit the parameter of its name."""
     try:
         # NumPy does not close a file that is no archive.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -52,7 +52,7 @@ def read_parameters(path: str, params: Mapping[str, Parameter]) -> dict[str, Arr
 
 
 def _check_sizes(archive: zipfile.ZipFile) -> None:
-    """Raise ValueError for an array that is shorter than its header says, before it is read."""
+    """Raise ValueError if an array of the .npz file is shorter than its header says."""
     for member in archive.infolist():
         with archive.open(member) as file:
             if np.lib.format.read_magic(file) != (1, 0):

@@ -17,7 +17,7 @@ Pair = tuple[int, int]
 
 
 def _padded(x: Node, axis: int, size: int, value: float) -> Node:
-    """x with `size` elements of `value` before and after along an axis."""
+    """x extended along an axis by `size` elements of `value` at both ends."""
     if size == 0:
         return x
     edge = x.graph.constant([value], x.type)
@@ -28,7 +28,7 @@ def _padded(x: Node, axis: int, size: int, value: float) -> Node:
 
 
 def _windows(x: Node, sizes: Pair, pads: Pair, strides: Pair, value: float) -> list[Node]:
-    """For each position in a window, the elements of all windows at this position."""
+    """For each position in a window, a node with the elements of all windows at this position."""
     if len(x.shape) < 2 or not x.type.is_float:
         raise ExpressionError(f"pooling of {x.describe()}: expected (.., height, width) of floats")
     if min(*sizes, *strides) < 1 or min(pads) < 0 or any(map(int.__ge__, pads, sizes)):
@@ -73,7 +73,7 @@ def avg_pooling(
 
 
 def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False) -> Node:
-    """The maximum of x times mask in windows along the last axis; the last may be shorter.
+    """The maximum of x times mask in each window of `width` columns; the last may be narrower.
 
     With `is_even` the last column is ignored.
     """

@@ -17,7 +17,7 @@ from nnet3tools.tensor.formulas import Placeholder
 
 
 class Dot(Node):
-    """scalar * A B for matrices or stacks; trans_a: A is the transpose of a; trans_b likewise."""
+    """A node with the product scalar * A B of matrices or stacks, each perhaps transposed."""
 
     type_name, overwrites = "dot", True
 
@@ -64,13 +64,13 @@ class Dot(Node):
 
 
 class BatchedDot(Dot):
-    """Products of corresponding matrices of two stacks."""
+    """A node with the products of corresponding matrices of two stacks."""
 
     type_name = "bdot"
 
 
 class Affine(Dot):
-    """A product as in Dot plus a bias, which is broadcast over rows."""
+    """A node with the product scalar * A B plus a bias, which is broadcast over rows."""
 
     type_name = "affine"
 
@@ -102,7 +102,7 @@ def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
 def dot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * A B for a matrix b; A is `a`, with the last axes exchanged if trans_a; B too."""
+    """scalar * A B, where A is `a`, or its transpose if trans_a, and B the matrix `b` likewise."""
     _check("dot", [a, b], _inner(a, b, trans_a, trans_b) and _is_matrix(b))
     rows, trans_a = _rows(a, trans_a)
     made = a.graph.add(Dot(rows, _matrix(b), trans_a, trans_b, float(scalar)))
@@ -110,7 +110,7 @@ def dot(
 
 
 def _is_matrix(b: Node) -> bool:
-    """Whether all axes but the last two have size 1."""
+    """Whether all axes of a node but the last two have size 1."""
     return math.prod(b.shape[:-2]) == 1
 
 
@@ -119,7 +119,7 @@ def _matrix(b: Node) -> Node:
 
 
 def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
-    """`a` as a matrix of the rows of all its matrices, and whether it still must be transposed."""
+    """All matrices of `a` stacked as one matrix, and whether it still must be transposed."""
     if len(a.shape) == 2:
         return a, trans
     a = transpose(a) if trans else a
@@ -137,7 +137,7 @@ def _with_lead(made: Node, a: Node) -> Node:
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """Products as in `dot` of each pair of matrices in two stacks; leading axes are broadcast."""
+    """scalar * A B for each pair of matrices in two stacks; other axes are broadcast."""
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
     _check("bdot", [a, b], lead is not None)
@@ -160,7 +160,7 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """A product as in `dot` plus a bias of shape (columns) or (1, columns)."""
+    """scalar * A B as in `dot`, plus a bias of shape (columns) or (1, columns)."""
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
     cols = b.shape[-2 if trans_b else -1] if fits else -1
     fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols

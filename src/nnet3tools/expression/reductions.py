@@ -14,7 +14,7 @@ from nnet3tools.tensor.formulas import Type
 
 
 class Reduce(Node):
-    """Base class of reductions of child 0 (`a`) along one axis of size n."""
+    """Base class of nodes that reduce child 0 along an axis, which keeps size 1."""
 
     reduction: ClassVar[str]
     """Name of the reduction in tensor.aggregate."""
@@ -57,31 +57,31 @@ def _aggregate(formula: str, reduction: str, axis: int) -> tensor.Aggregate:
 
 
 class Sum(Reduce):
-    """Sum along an axis."""
+    """A node with the sum along an axis."""
 
     type_name, reduction, derivative = "sum", "sum", "adj"
 
 
 class Mean(Reduce):
-    """Mean along an axis."""
+    """A node with the mean along an axis."""
 
     type_name, reduction, derivative = "mean", "mean", "adj * b"
 
 
 class Max(Reduce):
-    """Maximum along an axis; all elements equal to it get the gradient."""
+    """A node with the maximum along an axis; all elements equal to it get the gradient."""
 
     type_name, reduction, derivative = "reduce_max", "max", "where(a == value, adj, 0)"
 
 
 class Min(Reduce):
-    """Minimum along an axis; all elements equal to it get the gradient."""
+    """A node with the minimum along an axis; all elements equal to it get the gradient."""
 
     type_name, reduction, derivative = "reduce_min", "min", "where(a == value, adj, 0)"
 
 
 class Prod(Reduce):
-    """Product along an axis; an element's derivative is the product of the other elements."""
+    """A node with the product along an axis."""
 
     type_name, reduction = "prod", "prod"
     # b: product of the non-zero elements; c: number of zeros
@@ -103,20 +103,20 @@ class Prod(Reduce):
 
 
 class LogSumExp(Reduce):
-    """The logarithm of the sum of exp(x) along an axis."""
+    """A node with the logarithm of the sum of exp(x) along an axis."""
 
     type_name, reduction, derivative = "logsumexp", "logsumexp", "adj * exp(a - value)"
 
 
 class MeanSquare(Reduce):
-    """Mean of the squares along an axis."""
+    """A node with the mean of the squares along an axis."""
 
     type_name, reduction, formula = "mean_square", "mean", "sqr(_1)"
     derivative, shrinks = "2 * adj * a * b", False
 
 
 class RootMeanSquare(Reduce):
-    """Square root of the mean of the squares along an axis."""
+    """A node with the square root of the mean of the squares along an axis."""
 
     type_name, reduction, formula = "rms", "mean", "sqr(_1)"
     # the derivative at 0 is defined as 0
@@ -130,7 +130,7 @@ _sqrt = tensor.element("_1 = sqrt(_1)")
 
 
 class ScalarProduct(Node):
-    """The sum of a * b along an axis, without storing a * b."""
+    """A node with the sum of a * b along an axis, without storing a * b."""
 
     type_name, overwrites = "scalar_product", True
 
@@ -164,7 +164,7 @@ class ScalarProduct(Node):
 
 
 def reduce(kind: type[Reduce], x: Node, axis: int | None) -> Node:
-    """A reduction along an axis or, if `axis` is None, of all elements to shape (1)."""
+    """The reduction `kind` of x along an axis; if `axis` is None, of all elements, shape (1)."""
     if axis is None:
         return reduce(kind, flatten(x), 0)
     axis = normal_axis(axis, x.shape, kind.type_name)
@@ -227,5 +227,5 @@ def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
 
 
 def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
-    """The average along an axis with weights, which need not sum to 1."""
+    """The average of x along an axis with weights, which need not sum to 1."""
     return scalar_product(x, weights, axis) / sum_(weights, axis)

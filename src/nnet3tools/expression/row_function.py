@@ -36,7 +36,7 @@ programs use their memory.
 
 
 class _Run:
-    """The graph of a formula for one number of rows, from parts and parameters to the value."""
+    """The graph of a RowFunction's formula for one number of rows."""
 
     def __init__(self, owner: RowFunction, like: Array, gradient: bool) -> None:
         rows, type = len(like), type_of_dtype(like.dtype)
@@ -54,7 +54,7 @@ class _Run:
         self.execution = Execution([self.root], like, gradient, scratch=SCRATCH, fed=fed)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
-        """Compute the value into `out`."""
+        """Compute the formula's value into `out` from operands by name."""
         for name, node in self.operands.items():
             if node.value is not None:
                 tensor.copy(node.value, operands[name])
@@ -62,12 +62,12 @@ class _Run:
         tensor.copy(out, self.root.value)
 
     def backward(self, out_deriv: Array) -> None:
-        """Compute the gradients of the operands."""
+        """Compute the gradients of the operands, given the derivative by the value."""
         self.execution.backward({self.root: out_deriv})
 
 
 class _Memo:
-    """A run whose values the derivatives need; released for reuse when the memo is deleted."""
+    """A reserved _Run whose values the derivatives need; deleting the memo makes it free again."""
 
     def __init__(self, run: _Run, idle: list[_Run]) -> None:
         self.run, self._idle = run, idle
@@ -77,7 +77,7 @@ class _Memo:
 
 
 class RowFunction:
-    """A formula over named parts (rows, dim) and parameters with given shapes."""
+    """A formula over named inputs (rows, dim) and parameters, compiled for any number of rows."""
 
     def __init__(self, text: str, parts: Mapping[str, int], params: Mapping[str, Shape]) -> None:
         self.formula = Formula(text)
@@ -123,7 +123,7 @@ class RowFunction:
         return self  # has no parameters, so copies of a component share it and its graphs
 
     def _take(self, like: Array, gradient: bool) -> _Memo:
-        """Reserve an unused graph for as many rows as `like` has."""
+        """Reserve an unused graph for matrices with as many rows as `like`."""
         key = len(like), like.dtype, type(like), gradient
         idle = self._idle.pop(key, [])
         self._idle[key] = idle  # moved to the end
@@ -132,14 +132,14 @@ class RowFunction:
         return _Memo(idle.pop() if idle else _Run(self, like, gradient), idle)
 
     def infer(self, operands: Mapping[str, Array], out: Array) -> None:
-        """Compute `out` (rows, output_dim); `operands` are parts and parameters by name."""
+        """Compute the formula into `out` (rows, output_dim) from inputs and parameters by name."""
         if self._fused is not None:
             self._fused.forward(operands, out)
             return
         self._take(out, False).run.forward(operands, out)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> object:
-        """Compute `out` as `infer`; returns a memo for `backward`, or None (elementwise).
+        """Compute the formula into `out`; returns a memo for `backward`, or None if elementwise.
 
         The memo holds the values that derivatives read; delete it when it is not needed.
         """
@@ -160,10 +160,10 @@ class RowFunction:
         param_derivs: Mapping[str, Array] | None,
         alpha: float = 1.0,
     ) -> None:
-        """Set the derivatives by the parts; add alpha times those by the parameters.
+        """Set the derivatives by the inputs; add alpha times the derivatives by the parameters.
 
-        `operands` must contain the parts only if `needs_input`; `out` is used only if
-        `needs_output`. `memo` is the result of `forward`. Derivatives by parts that the value does
+        `operands` must contain the inputs only if `needs_input`; `out` is used only if
+        `needs_output`. `memo` is the result of `forward`. Derivatives by inputs that the value does
         not depend on are 0.
         """
         if self._fused is not None:

@@ -40,21 +40,21 @@ def topological(roots: Sequence[Node]) -> list[Node]:
 
 
 def value_owner(node: Node) -> Node:
-    """The node in whose memory a node's value is."""
+    """The node whose memory holds a node's value: itself or, for a view, its operand's owner."""
     while node.is_value_view:
         node = node.children[0]
     return node
 
 
 def gradient_owner(node: Node) -> Node:
-    """The node in whose memory a node's gradient is."""
+    """The node whose memory contains a node's gradient: itself or, for a view, its operand's."""
     while node.is_gradient_view:
         node = node.children[0]
     return node
 
 
 def no_gradient_reason(roots: Sequence[Node]) -> str:
-    """The reason why none of the roots has a gradient, for an error message."""
+    """A sentence that says why none of the roots has a gradient, for an error message."""
     shown = ", ".join(r.describe() for r in roots)
     for node in reversed(topological(roots)):
         if not node.trainable and any(c.trainable for c in node.children):
@@ -64,14 +64,14 @@ def no_gradient_reason(roots: Sequence[Node]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """One node's operations: "forward", "again" (recomputed forward) or "backward"."""
+    """A node and what is done with it: "forward", "again" (recomputed forward) or "backward"."""
 
     kind: str
     node: Node
 
 
 class Schedule:
-    """The steps that compute the roots and `keep`, with or without gradients."""
+    """The order of steps that compute roots and kept nodes, and their gradients."""
 
     def __init__(self, roots: Sequence[Node], gradient: bool, keep: Iterable[Node] = ()) -> None:
         self.roots, self._kept = tuple(roots), tuple(keep)
@@ -103,7 +103,7 @@ class Schedule:
         return steps
 
     def _segments(self) -> dict[Node, int]:
-        """Number of checkpoints before each node; a checkpoint ends its segment."""
+        """Number of each node's segment: how many checkpoints precede it in the order."""
         number, found = 0, {}
         for node in self.order:
             found[node] = number
@@ -111,7 +111,7 @@ class Schedule:
         return found
 
     def _recomputed(self, segments: dict[Node, int]) -> dict[int, list[Node]]:
-        """For each segment but the last, the nodes to recompute before its gradients.
+        """For each segment but the last, the nodes to recompute before the segment's gradients.
 
         Leaves, checkpoints, roots, nodes that must not be recomputed, and values used in other
         segments are stored. Of the rest, the nodes whose values the gradients need are recomputed.
@@ -136,7 +136,7 @@ class Schedule:
         return {s: nodes[::-1] for s, nodes in again.items()}
 
     def _lost(self, segments: dict[Node, int], last: int) -> set[Node]:
-        """Owners of memory that may be reused after the forward pass."""
+        """The nodes whose memory may be reused after the forward pass."""
         kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
         kept.update(value_owner(node) for node in (*self.roots, *self._kept))
         for node in self.order:

@@ -28,7 +28,7 @@ Indexes = Node | Sequence[int] | np.ndarray
 
 
 class IndexSelect(Node):
-    """Slices along an axis, selected by a vector of indexes."""
+    """A node with slices of its operand along an axis, selected by a vector of indexes."""
 
     type_name = "index_select"
     operator: ClassVar[Operator] = take
@@ -58,7 +58,7 @@ class IndexSelect(Node):
 
 
 class Gather(IndexSelect):
-    """Elements along an axis: value[i, j] = x[i, indexes[i, j]] for the last of two axes."""
+    """A node with elements of x along an axis; for the last: value[i, j] = x[i, indexes[i, j]]."""
 
     type_name = "gather"
     operator = gather_op
@@ -70,7 +70,7 @@ class Gather(IndexSelect):
 
 
 class Scatter(Node):
-    """A copy of child 0 in which the elements selected along an axis come from the source."""
+    """A copy of child 0 in which the elements at given indexes come from a source."""
 
     type_name = "scatter"
 
@@ -110,7 +110,7 @@ class Scatter(Node):
 
 
 def as_indexes(x: Node, axis: int, indexes: Indexes, called: str = "indexes") -> Node:
-    """Convert indexes along an axis of x to an int32 node, checking constants."""
+    """Convert indexes along an axis of x to an int32 node; ExpressionError for wrong constants."""
     if not isinstance(indexes, Node):
         host = np.asarray(indexes)
         if host.size and host.dtype.kind not in "iu":
@@ -132,7 +132,7 @@ def _check_range(indexes: np.ndarray, axis: int, x: Node, called: str = "indexes
 
 
 def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
-    """Operations that check the range of indexes that are not constant, on the host only."""
+    """Operations that check, on the host, the range of indexes that change between runs."""
     known = value_owner(indexes)
     sorted_out = known.type_name == "sort_indexes" and known.children[0].shape == x.shape
     if isinstance(known, Constant) or sorted_out or device_of(indexes.value) != "numpy":
@@ -142,7 +142,7 @@ def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
 
 
 def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Slices of x along an axis in the order of a vector of indexes."""
+    """The slices of x along an axis at `indexes`, a vector, in its order."""
     axis = normal_axis(axis, x.shape, "index_select")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) != 1:
@@ -154,12 +154,12 @@ def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
 
 
 def rows(x: Node, indexes: Indexes) -> Node:
-    """Rows of x in the order of the indexes."""
+    """The rows of the matrix x at `indexes`, in this order."""
     return index_select(x, 0, indexes)
 
 
 def cols(x: Node, indexes: Indexes) -> Node:
-    """Columns of x in the order of the indexes."""
+    """The columns of the matrix x at `indexes`, in this order."""
     return index_select(x, -1, indexes)
 
 
@@ -175,7 +175,7 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
 
 
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Elements of x along an axis; indexes have x's shape on the other axes or are broadcast."""
+    """The elements of x at `indexes` along an axis; other axes of indexes as x's, or size 1."""
     axis = normal_axis(axis, x.shape, "gather")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) == len(x.shape):
@@ -186,7 +186,7 @@ def gather(x: Node, axis: int, indexes: Indexes) -> Node:
 
 
 def scatter(x: Node, axis: int, indexes: Indexes, source: Node) -> Node:
-    """x with the elements at `indexes`, which are distinct, replaced by those of `source`."""
+    """A copy of x with the elements at `indexes`, which are distinct, replaced by `source`."""
     axis = normal_axis(axis, x.shape, "scatter")
     picked = as_indexes(x, axis, indexes)
     _check_picked("scatter", x, axis, picked)

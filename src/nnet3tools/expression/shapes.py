@@ -34,7 +34,7 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
 
 
 def normal_axis(axis: Any, shape: Shape, what: str) -> int:
-    """The axis counted from the front; ExpressionError if the shape does not have it."""
+    """The axis counted from the front; ExpressionError about `what` if it does not exist."""
     try:
         number = operator.index(axis)
     except TypeError:
@@ -45,7 +45,7 @@ def normal_axis(axis: Any, shape: Shape, what: str) -> int:
 
 
 def whole_number(value: Any, what: str) -> int:
-    """Convert a number such as 2 or 2.0 to an integer; ExpressionError for other values."""
+    """Convert a number such as 2 or 2.0 to an integer; ExpressionError about `what` otherwise."""
     try:
         number = int(value) if isinstance(value, float) else operator.index(value)
     except (TypeError, ValueError, OverflowError):

@@ -18,14 +18,14 @@ MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
 
 
 def rows_of(array: Array) -> Array:
-    """The array as a matrix with rows along the last axis (a view, or a copy if it has gaps)."""
+    """View the array as a matrix with rows along the last axis (a copy if it has gaps)."""
     if array.ndim == 1:
         return array[None, :]
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 
 
 class RowNode(Node):
-    """Base class of nodes that transform each row of an operand."""
+    """Base class of nodes that transform each row of their operand."""
 
     overwrites = True
     operator: ClassVar[Operator]
@@ -46,14 +46,14 @@ class RowNode(Node):
 
 
 class Softmax(RowNode):
-    """y = exp(x) / sum of exp(x); the gradient is y (adj - sum of y adj)."""
+    """A node with the softmax of each row."""
 
     type_name = "softmax"
     operator, derivative = tensor.softmax, tensor.softmax_backprop
 
 
 class LogSoftmax(RowNode):
-    """y = x - log(sum of exp(x)); the gradient is adj - exp(y) * sum of adj."""
+    """A node with the logarithm of the softmax of each row."""
 
     type_name = "log_softmax"
     operator, derivative = tensor.log_softmax, tensor.log_softmax_backprop

@@ -26,7 +26,7 @@ _BLOCK = 1 << 20
 
 
 class CsrDot(Node):
-    """A product S b of a sparse S (or its transpose); children: values, indexes, offsets, b."""
+    """A node with the product S b of a sparse S (or its transpose); children: S in CSR form, b."""
 
     type_name = "csr_dot"
 
@@ -49,7 +49,7 @@ class CsrDot(Node):
         return [self._by_values(self.grad, b.value), None, None, by_dense]
 
     def _each_run(self, make: Callable[[], NodeOp]) -> NodeOp:
-        """The result of `make`, called once if indexes are constant, else at each run."""
+        """The operation from `make`: made once if S's structure is constant, else at each run."""
         if _are_constant(self.children):
             return make()
 
@@ -72,14 +72,14 @@ class CsrDot(Node):
         )
 
     def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
-        """Gradient by S's value at (i, j): row i of adj times row j of b; for S', rows j and i."""
+        """An operation for the gradient by the stored values of S; None if they are not trained."""
         if not self.children[0].trainable:
             return None
         left, right = (b, adj) if self.trans else (adj, b)
         return self._each_run(lambda: self._row_products(left, right))
 
     def _row_products(self, left: Array, right: Array) -> NodeOp:
-        """Add for each value the product of row i of `left` and row j of `right`, at (i, j)."""
+        """An operation that adds to each value at (i, j) the product left[i] . right[j]."""
         values, indexes, offsets = self.children[:3]
         starts = tensor.to_host(offsets.value)
         numbers = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
@@ -102,7 +102,7 @@ _row_dots = tensor.aggregate("_1 * _2", "sum", 1)
 
 
 class DotCsr(CsrDot):
-    """A product b S of a sparse S (or its transpose), computed as the transpose of S' b'."""
+    """A node with the product b S of a sparse S (or its transpose), computed as (S' b')'."""
 
     type_name = "dot_csr"
 
@@ -140,12 +140,12 @@ def _check_places(what: str, shape: Shape, indexes: Array, offsets: Array) -> No
 
 
 def _are_constant(parts: Sequence[Node]) -> bool:
-    """Whether indexes and offsets among (values, indexes, offsets, ...) are constants."""
+    """Whether indexes and offsets among a CSR matrix's parts are constants."""
     return isinstance(parts[1], Constant) and isinstance(parts[2], Constant)
 
 
 def _signed(indexes: Node) -> Node:
-    """Convert uint32 indexes to int32, which products require, checking constants."""
+    """Convert uint32 indexes to int32, which sparse products require; constants are checked."""
     if indexes.type is not Type.UINT32:
         return indexes
     if isinstance(indexes, Constant):
@@ -156,7 +156,7 @@ def _signed(indexes: Node) -> Node:
 def csr_dot(
     shape: Shape, values: Node, indexes: Node, offsets: Node, b: Node, trans: bool = False
 ) -> Node:
-    """S b, or S' b with `trans`, for a sparse S: shape, values, column indexes, row offsets."""
+    """The product S b, or S' b with `trans`, of a sparse matrix S of `shape` in CSR form."""
     rows, inner = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("csr_dot", shape, parts, b, inner, b.shape[0])
@@ -166,7 +166,7 @@ def csr_dot(
 def dot_csr(
     b: Node, shape: Shape, values: Node, indexes: Node, offsets: Node, trans: bool = False
 ) -> Node:
-    """b S, or b S' with `trans`, for a sparse S: shape, values, column indexes, row offsets."""
+    """The product b S, or b S' with `trans`, of a sparse matrix S of `shape` in CSR form."""
     inner, cols = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("dot_csr", shape, parts, b, inner, b.shape[-1])
