@@ -20,7 +20,7 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 
 class Fold(NamedTuple):
-    """A reduction by an associative formula of `_1`, earlier elements, and `_2`, later elements."""
+    """A reduction by an associative formula of `_1`, the result so far, and `_2`, a later one."""
 
     combine: Expr
     start: float | None = None

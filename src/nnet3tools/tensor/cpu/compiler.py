@@ -69,7 +69,7 @@ class Compiler:
         return _GCC_FLAGS if is_gcc else _CLANG_FLAGS
 
     def build(self, source: Path, library: Path) -> bool:
-        """Make a shared library; False, and one warning, if that fails or takes too long."""
+        """Compile a file to a shared library; False and a warning if it fails or takes too long."""
         name = " ".join(self.command)
         command = [*self.command, *self.flags, "-o", str(library), str(source), "-lm"]
         try:

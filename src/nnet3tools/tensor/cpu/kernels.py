@@ -23,7 +23,7 @@ _FLOAT, _WORD = struct.Struct("=d"), struct.Struct("=q")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function with arguments `w` that does the steps [begin, end) of its outermost loop."""
+    """A C function `NAME(const word *w, i64 begin, i64 end)`: some steps of its outermost loop."""
 
     body: str
 

@@ -44,7 +44,7 @@ _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2,
 
 
 class _Plan:
-    """A reduction of operands of given types, shapes and strides."""
+    """A reduction kernel for operands of given types, shapes and strides, with its grid."""
 
     def __init__(
         self, expr: Expr, reduce: Reduction, operands: Sequence[Any], axes: Sequence[int],
@@ -81,7 +81,7 @@ class _Plan:
         self._kernel = device.kernel(*self._found)
 
     def _choose_grid(self) -> None:
-        """Set blocks, and as many chunks as keep the device busy."""
+        """Set the block and grid, with as many chunks of each output as keep the device busy."""
         if self._by_columns:
             self.block, outputs, least = (32, 8, 1), 32, _COLUMN_CHUNK
         elif self.reduced > _LONG_ROW and not self._reducer.in_order:
@@ -98,7 +98,7 @@ class _Plan:
     def bind(
         self, operands: Sequence[Any], out: Any, factor: float, beta: float
     ) -> Callable[[], None]:
-        """The reduction bound to these operands."""
+        """The launch of this reduction on operands, with out = beta * out + factor * the result."""
         chunked = self.chunks > 1
         size = self._state_bytes * self.chunks * self.kept if chunked else 1
         partial = self._device.empty((size,), np.uint8)
@@ -118,7 +118,7 @@ class _Plan:
 
 
 class AggregateKernel:
-    """A reduction on CUDA: binds operands; kernels and geometry are kept by layout."""
+    """Calling it binds operands to one reduction; kernels and geometry are kept by layout."""
 
     def __init__(self, expr: Expr, reduce: Reduction, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = expr, reduce, axis
@@ -153,7 +153,7 @@ class AggregateKernel:
     def _scaled(
         self, out: Any, ins: Sequence[Any], alpha: Number, beta: float
     ) -> Callable[[], Any]:
-        """As __call__, for a factor on the device: a reduction, then a scaled addition."""
+        """The bound reduction times a factor on the device: reduction, then scaled addition."""
         if self._axis is None:
             number = self(out, ins, 1.0, 0.0)
             return lambda: number() * alpha

@@ -25,25 +25,25 @@ _dot = aggregate("float64(_1) * float64(_2)", "sum", axis=None)
 
 @implements("copy", "cupy", binder=True)
 def bind_copy(out: Array, src: Array) -> Callable[[], None]:
-    """Broadcast copy with conversion."""
+    """Bind the operator `copy`: out = src, broadcast and converted."""
     return _copy.bind(out, src)
 
 
 @implements("fill", "cupy", binder=True)
 def bind_fill(out: Array, value: float) -> Callable[[], None]:
-    """Set every element."""
+    """Bind the operator `fill`: every element of out = value."""
     return _copy.bind(out, value)
 
 
 @implements("scale", "cupy", binder=True)
 def bind_scale(out: Array, alpha: float) -> Callable[[], None]:
-    """Multiply in place."""
+    """Bind the operator `scale`: out *= alpha."""
     return _scale.bind(out, float(alpha))
 
 
 @implements("add", "cupy", binder=True)
 def bind_add(out: Array, src: Array, alpha: Any = 1.0) -> Callable[[], None]:
-    """Add alpha times src; alpha may be a number that is on the device only."""
+    """Bind the operator `add`: out += alpha * src; alpha may be a Number on the device."""
     if isinstance(alpha, Number):
         return _add_if[out.dtype.name].bind(out, src, alpha.array)
     return _add.bind(out, src) if alpha == 1.0 else _add_scaled.bind(out, src, float(alpha))
@@ -51,5 +51,5 @@ def bind_add(out: Array, src: Array, alpha: Any = 1.0) -> Callable[[], None]:
 
 @implements("dot", "cupy", binder=True)
 def bind_dot(a: Array, b: Array) -> Callable[[], Any]:
-    """Products and sums in float64; the number stays on the device until it is looked at."""
+    """Bind the operator `dot`: sums in float64. The callable returns a Number on the device."""
     return _dot.bind(a, b)

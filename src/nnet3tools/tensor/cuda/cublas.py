@@ -105,7 +105,7 @@ class Cublas:
         b: int, ldb: int, trans_b: bool, stride_b: int,
         c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
-        """A callable that does the product; arguments as Device.gemm's.
+        """A callable that computes a row-major matrix product; arguments as those of Device.gemm.
 
         Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)', which cuBLAS computes.
         """

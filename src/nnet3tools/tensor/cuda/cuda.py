@@ -33,7 +33,7 @@ _COMPILERS = 8
 
 
 class CudaDevice:
-    """The current CUDA device, with a main stream for all work; implements Device (device.py)."""
+    """The current CUDA device, with a main stream for all work: the real Device (device.py)."""
 
     def __init__(self) -> None:
         device = cupy.cuda.Device()
@@ -80,7 +80,7 @@ class CudaDevice:
         return launch
 
     def load(self, sources: Sequence[tuple[str, str]]) -> None:
-        """NVRTC (CUDA 13.0) takes 2.2 s for 8 kernels in one thread, 0.5 s in eight."""
+        """Compile kernels concurrently: 8 take NVRTC (CUDA 13.0) 0.5 s, 2.2 s in one thread."""
 
         def compiled(source: tuple[str, str]) -> None:
             with cupy.cuda.Device(self._number):  # a new thread would use device 0
@@ -92,7 +92,7 @@ class CudaDevice:
                 list(pool.map(compiled, sorted(found)))
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Memory comes from CuPy's pool."""
+        """A new device array from CuPy's memory pool."""
         return cupy.empty(shape, dtype)
 
     def upload(self, host: np.ndarray) -> Array:
@@ -109,13 +109,13 @@ class CudaDevice:
         return made
 
     def pinned(self, num_bytes: int) -> np.ndarray:
-        """Memory comes from CuPy's pool of pinned memory."""
+        """Page-locked host memory from CuPy's pool."""
         with cupy.cuda.Device(self._number):  # a new thread would use device 0
             memory = cupy.cuda.alloc_pinned_memory(num_bytes)
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
-        """Copy by cudaMemcpyAsync between two events."""
+        """Start cudaMemcpyAsync on the second stream; returns the event of the finished copy."""
         while self._sending and self._sending[0][0].done:
             self._sending.popleft()
         self.copy_stream.wait_event(after)
@@ -131,19 +131,19 @@ class CudaDevice:
         return copied
 
     def record(self) -> Any:
-        """The event has no time stamp, which is cheaper."""
+        """An event after all work so far, without a time stamp, which is cheaper."""
         return self.stream.record(cupy.cuda.Event(disable_timing=True))
 
     def wait(self, event: Any) -> None:
-        """Calls cudaStreamWaitEvent."""
+        """Let later work of the main stream begin after an event (cudaStreamWaitEvent)."""
         self.stream.wait_event(event)
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        """Calls CuPy's as_strided."""
+        """A view of an array with other shape and strides (CuPy's as_strided)."""
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
     def memory(self) -> tuple[int, int]:
-        """Unused memory of CuPy's pool counts as free; CUPY_GPU_MEMORY_LIMIT bounds both."""
+        """Free and total bytes; unused bytes of CuPy's pool are free, its limit bounds both."""
         free, total = cupy.cuda.runtime.memGetInfo()
         free += cupy.get_default_memory_pool().free_bytes()
         if self._limit.limit:
@@ -197,9 +197,9 @@ class CudaDevice:
         return replay_on_side_stream if on_side_stream else replay
 
     def _branches_there_is_room_for(self) -> Iterator[Any]:
-        """Branch streams, each with a cuBLAS workspace, which a capture could not allocate.
+        """Yield branch streams, each with a cuBLAS workspace, which a capture could not allocate.
 
-        Fewer than _BRANCHES if there is no memory.
+        There are fewer than _BRANCHES if there is no memory.
         """
         try:
             for _ in range(_BRANCHES):
@@ -212,7 +212,7 @@ class CudaDevice:
             self._cublas.use(self.stream.ptr)
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """In a capture the first step stays in the main stream, the others go to branches."""
+        """Do independent steps; in a capture, the first in the main stream, others in branches."""
         if not self._capturing or len(steps) == 1:
             for step in steps:
                 step()

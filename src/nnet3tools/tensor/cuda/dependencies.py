@@ -11,7 +11,7 @@ from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
 
 
 def _spans(arrays: Sequence[Array]) -> np.ndarray:
-    """For each array a row: first byte, one past the last byte, pitch and width in bytes.
+    """A row for each array: first byte, one past the last byte, pitch and width in bytes.
 
     Pitch and width are 0 unless the array is a block of columns of a matrix.
     """

@@ -21,16 +21,16 @@ Kernel = Callable[[Dim, Dim, Sequence[Any]], None]
 
 
 class Gemm(Protocol):
-    """A product bound to operands: row-major C = alpha op(A) op(B) + beta C."""
+    """Type of a matrix product bound to operands: row-major C = alpha op(A) op(B) + beta C."""
 
     def __call__(self) -> None: ...
 
 
 class Event(Protocol):
-    """A point in a stream. It has come to pass when all earlier work of the stream is done."""
+    """A point in a stream, which is reached when all earlier work of the stream is done."""
 
     def synchronize(self) -> None:
-        """Wait on the host until the event has come to pass. Any thread may call this."""
+        """Wait on the host until the event is reached. Any thread may call this."""
 
 
 class Device(Protocol):
@@ -67,10 +67,10 @@ class Device(Protocol):
         """
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """A new device array."""
+        """A new device array with undefined contents."""
 
     def upload(self, host: np.ndarray) -> Array:
-        """A device copy of a host array. A capture does not record the copy: it is made at once."""
+        """A device copy of a host array. During a capture it is made now, and not recorded."""
 
     def pinned(self, num_bytes: int) -> np.ndarray:
         """Page-locked host memory, uint8, for `copy_from_pinned`. Any thread may call this."""
@@ -94,7 +94,7 @@ class Device(Protocol):
         """Free bytes and total bytes of device memory."""
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """Do independent steps. A captured graph may run them in any order, or concurrently."""
+        """Do independent steps. In a captured graph they may run in any order, or concurrently."""
 
     def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
         """Record the work instead of doing it; what comes back does it all in one launch.
@@ -108,7 +108,7 @@ _current: list[Device] = []
 
 
 def get_device() -> Device:
-    """The device in use: the real one, or the innermost of `use_device`."""
+    """The device in use: that of the innermost `use_device` block, otherwise the CUDA device."""
     if not _current:
         cuda = importlib.import_module("nnet3tools.tensor.cuda.cuda")
         _current.append(cuda.CudaDevice())
@@ -117,7 +117,7 @@ def get_device() -> Device:
 
 @contextlib.contextmanager
 def use_device(device: Device) -> Iterator[Device]:
-    """Operators that are bound in the `with` block use `device`."""
+    """Let operators that are bound in the `with` block use `device`."""
     _current.append(device)
     try:
         yield device

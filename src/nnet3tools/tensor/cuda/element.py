@@ -30,7 +30,7 @@ _MAX_PLANS = 512
 
 
 class ElementKernel:
-    """A formula on CUDA: binds operands; kernels and grids are kept by layout."""
+    """Calling it binds operands to one formula; kernels and grids are kept by layout."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments
@@ -97,7 +97,7 @@ class ElementKernel:
 
 
 def _fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> bool:
-    """Whether every array is contiguous and aligned along the last axis, or repeated."""
+    """Whether each array is repeated along the last axis, or contiguous and aligned for vectors."""
     walked = iter(strides)
     for i, operand in enumerate(operands):
         if not walk.is_array(i):
@@ -146,7 +146,7 @@ def _copier() -> ElementKernel:
 
 
 def copy_kernel(out: Any, src: Any) -> Step:
-    """The bound copy of an array into another of the same shape."""
+    """A bound kernel that copies an array to another of the same shape."""
     return _copier()(out, src)
 
 

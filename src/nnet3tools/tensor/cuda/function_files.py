@@ -49,7 +49,7 @@ Shape = Sequence[int] | Mapping[str, int]
 
 @dataclass(frozen=True)
 class CudaFunction:
-    """A function of a .cuh file."""
+    """A function of a .cuh file that computes one point of an index space."""
 
     name: str
     indexes: tuple[str, ...]
@@ -76,7 +76,7 @@ class CudaFunction:
         self, space: Shape, length: int, *, words: Mapping[str, object] | None = None,
         most_threads: int = THREADS, **operands: Any,
     ) -> Step:  # fmt: skip
-        """The bound kernel that runs the function by a block of threads for every point.
+        """The bound kernel that runs the function by a block of threads for every point of a space.
 
         `length` is the number of elements that a block works on.
         """
@@ -86,7 +86,7 @@ class CudaFunction:
         self, space: Shape, threads: int, words: Mapping[str, object], operands: Mapping[str, Any],
         reads: Sequence[Array] = (), writes: Sequence[Array] = (),
     ) -> Step:  # fmt: skip
-        """The bound kernel; `threads` are those of a block for each point, 0: one thread each."""
+        """The bound kernel: a block of `threads` for each point, or if 0 one thread each."""
         if unknown := operands.keys() ^ {*self.arrays, *self.numbers}:
             raise ProgramError(f"{self.name}: missing or unknown operands {sorted(unknown)}")
         named = space if isinstance(space, Mapping) else dict(zip(self.indexes, space, strict=True))
@@ -183,7 +183,7 @@ def _source(
 
 @functools.cache
 def cuda_functions(module: str) -> dict[str, CudaFunction]:
-    """The functions by name in the file kernel.cuh beside a module, given by its `__file__`."""
+    """The functions, by name, of the kernel.cuh beside the Python file `module`."""
     path = Path(module).with_name("kernel.cuh")
     found = {}
     for name, parameters, body in _FUNCTION.findall(path.read_text(encoding="utf-8")):

@@ -42,24 +42,24 @@ kernels 128 / 300 / 335 (on paper)."""
 
 
 class _Part:
-    """Steps of equal index spaces that a range of blocks does one after the other."""
+    """Steps of equal index spaces, which one range of a level's blocks does in order."""
 
     def __init__(self, first: Launch, group: int) -> None:
         self.steps, self.group = [first], group
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Blocks along x and y, which all steps share."""
+        """Numbers of blocks along x and y, the same for all steps."""
         x, y, _ = self.steps[0].grid
         return x, y
 
     @property
     def loops(self) -> bool:
-        """Whether a smaller grid does the same work."""
+        """Whether fewer blocks than `grid` says could do the same work, by looping."""
         return all(step.loops for step in self.steps)
 
     def can_add(self, launch: Launch) -> bool:
-        """Whether the part's threads can continue with a launch at the same points."""
+        """Whether each thread of the part can go on with its share of `launch` without waiting."""
         first = self.steps[0]
         if launch.space is None or launch.space != first.space or launch.grid != first.grid:
             return False
@@ -67,7 +67,7 @@ class _Part:
 
 
 def _meet_by_points(before: Launch, after: Launch) -> bool:
-    """Whether memory that both use and one writes is divided among threads in the same way."""
+    """Whether each thread of `after` depends only on the same thread's work in `before`."""
     own = {id(a) for a in before.points}, {id(a) for a in after.points}
     for ours, theirs in (
         (before.writes, (*after.reads, *after.writes)),
@@ -82,7 +82,7 @@ def _meet_by_points(before: Launch, after: Launch) -> bool:
 
 
 class FusedLevel:
-    """Launches that one kernel does: parts side by side, and closing steps after groups of parts.
+    """Launches that one kernel does: parts concurrently, and closing steps after groups of parts.
 
     The last block of a group, which runs when all parts of the group are done, does the group's
     closing steps.
@@ -100,7 +100,10 @@ class FusedLevel:
         """`loops` of the level's large launches; None: it has none."""
 
     def add(self, i: int, launch: Launch, waits_for: Iterable[int]) -> bool:
-        """Add launch number i if the level can have it; `waits_for` are numbers of its launches."""
+        """Add launch `i` if possible; returns whether.
+
+        `waits_for`: launches of the level, by number.
+        """
         needed = list(waits_for)
         function = as_function(launch.source)
         if function is None or not self._has_room(function):
@@ -121,7 +124,7 @@ class FusedLevel:
         return True
 
     def _can_start(self, launch: Launch) -> bool:
-        """Whether the level has no large launch of the other kind: reductions, or no reductions.
+        """Whether a launch may begin a part: if large, it must reduce as all large ones do, or not.
 
         Reductions need many registers, so that fewer blocks fit on a processor: an H100 took twice
         as long for copies in one level with reductions as for two kernels.
@@ -139,7 +142,7 @@ class FusedLevel:
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Add a launch as the next step of a part, if its threads can continue with it."""
+        """Add a launch as the next step of a part if its threads can go on; returns whether."""
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
         if len(parts) > 1 or part is None or not part.can_add(launch):
@@ -149,7 +152,7 @@ class FusedLevel:
         return True
 
     def _closes(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Add a launch as a closing step, if one block can do it; joins the groups it waits for."""
+        """Add a launch as a closing step if one block can do it; joins the groups it waits for."""
         if launch.grid != (1, 1, 1) and not (launch.loops and launch.size <= _SMALL):
             return False
         groups = sorted({self._group_of[n] for n in needed})
@@ -175,7 +178,7 @@ class FusedLevel:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the arrays that its launches read or write."""
+        """Bytes of the arrays that the level's launches read or write."""
         launches = [step for part in self._parts for step in part.steps]
         return sum(x.num_bytes for x in (*launches, *itertools.chain(*self._closing.values())))
 
@@ -183,14 +186,14 @@ class FusedLevel:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """Source and name of its kernel; None for a single launch, which has its own kernel."""
+        """Source and name of the level's kernel; None for a single launch, which has its own."""
         if self.num_launches == 1:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]
         return level_source(functions, any(self._closing.values()))
 
     def bound(self, device: Device, table: Table) -> Callable[[], None]:
-        """The loaded kernel with its arguments; the words that it looks up are added to `table`."""
+        """The level's kernel, loaded and bound; the words that it looks up are added to `table`."""
         if (source := self.source) is None:
             return self._parts[0].steps[0]
         kernel = device.kernel(*source)
@@ -215,7 +218,7 @@ class FusedLevel:
     def _table(
         self, grids: Sequence[tuple[int, int]]
     ) -> tuple[list[int], tuple[int, int, int], int]:
-        """The table; the number of parts, where groups and steps begin in it; blocks."""
+        """(words; number of parts, where groups and steps begin in the words; number of blocks)."""
         kinds = {name: k for k, name in enumerate(sorted(self._functions))}
         parts, groups, steps = list[int](), list[int](), list[Launch]()
         numbers = {group: n for n, group in enumerate(self._closing)}
@@ -249,7 +252,7 @@ class FusedLevel:
 
 
 def can_be_fused(node: Launch | LibraryCall) -> bool:
-    """Whether a node can be part of a fused level."""
+    """Whether a launch can be part of a fused level; a library call cannot."""
     if isinstance(node, LibraryCall):
         return False
     function = as_function(node.source)

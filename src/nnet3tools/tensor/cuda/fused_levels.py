@@ -25,7 +25,10 @@ Node = Launch | LibraryCall
 
 
 def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-    """A CUDA graph of all that `work` launches, in fused levels; arguments as Device.capture's."""
+    """A launcher of a CUDA graph of all that `work` launches, in fused levels.
+
+    The arguments are those of Device.capture.
+    """
     device = get_device()
     _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow
 
@@ -48,7 +51,7 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
 def _steps(
     work: Callable[[], None], device: Device, prepare: bool = False
 ) -> list[Callable[[], Any]]:
-    """The steps that do the work; with `prepare` only their kernels are loaded."""
+    """The callables that do the work in fused levels; with `prepare`, only load their kernels."""
     table, steps = Table(), list[Callable[[], Any]]()
     levels = schedule(launches_of(work))
     if prepare:
@@ -94,7 +97,7 @@ def _next_level(
     nodes: list[Node], ready: set[int], waits_for: list[set[int]], followers: list[list[int]],
     num_missing: list[int], fusible: list[bool],
 ) -> tuple[FusedLevel, list[int]]:  # fmt: skip
-    """A fused level of the ready launches and of those that can follow in it; their numbers."""
+    """(a fused level of ready launches and of launches that can follow in it, their numbers)."""
     level, done = FusedLevel(), dict[int, None]()
     num_done = dict[int, int]()
     candidates = sorted(ready)

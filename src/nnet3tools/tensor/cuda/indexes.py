@@ -25,12 +25,12 @@ _lists: list[list[Array]] = []
 
 
 def sent(host: Any, dtype: Any = np.int32) -> Array:
-    """A device copy of a host array, made anew and kept by nobody else."""
+    """A new device copy of a host array. No other code uses it or keeps it alive."""
     return get_device().upload(np.ascontiguousarray(host, dtype))
 
 
 def uploaded(host: Any, dtype: Any = np.int32) -> Array:
-    """The device copy of an index array; device arrays of the type come back as they are."""
+    """The cached device copy of an index array; a device array of the type comes back itself."""
     copy = _found_or_made(host, dtype)
     for kept in _lists:
         kept.append(copy)
@@ -39,9 +39,9 @@ def uploaded(host: Any, dtype: Any = np.int32) -> Array:
 
 @contextlib.contextmanager
 def kept_copies() -> Iterator[list[Array]]:
-    """A list of all copies handed out in the `with` block.
+    """A list that receives all copies that `uploaded` returns in the `with` block.
 
-    A captured graph knows them by address only: whoever keeps the graph keeps the list.
+    A captured graph knows them by address only, so it must be kept with the list.
     """
     kept: list[Array] = []
     _lists.append(kept)
@@ -75,13 +75,13 @@ def _found_or_made(host: Any, dtype: Any) -> Array:
 
 
 def forget() -> None:
-    """Drop all copies; bound operators and captured graphs keep theirs."""
+    """Empty the cache of device copies; bound operators and captured graphs keep theirs."""
     _by_content.clear()
     _by_object.clear()
 
 
 def check_rows(indexes: Any, limit: int, count: int | None = None, lowest: int = -1) -> None:
-    """ProgramError if a host index is beyond `limit` rows, or there are not `count` of them."""
+    """ProgramError unless host indexes are in [lowest, limit), and `count` of them if given."""
     if count is not None and len(indexes) != count:
         raise ProgramError(f"{len(indexes)} row indexes for {count} rows")
     if isinstance(indexes, np.ndarray) and indexes.size and not hasattr(indexes, "get"):
@@ -92,6 +92,6 @@ def check_rows(indexes: Any, limit: int, count: int | None = None, lowest: int =
 
 
 def table(arrays: list[Array]) -> Array:
-    """Addresses and strides of matrices (address, row stride, column stride), on the device."""
+    """A device array with a row for each matrix: address, row stride, column stride in elements."""
     rows = [(pointer(a), *element_strides(a)) for a in arrays]
     return uploaded(np.array(rows, np.int64).reshape(-1, 3), np.int64)

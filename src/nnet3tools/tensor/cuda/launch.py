@@ -50,7 +50,7 @@ def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
 
 
 def in_turn(steps: Sequence[Step]) -> Step:
-    """A callable that runs bound steps one after the other; a single step is returned itself."""
+    """A callable that runs the steps in order; a single step is returned itself."""
     if len(steps) == 1:
         return steps[0]
 

@@ -18,7 +18,7 @@ _collected: list[Launch | LibraryCall] | None = None
 
 
 class Launch:
-    """A kernel with its grid and arguments."""
+    """A kernel with its grid and arguments; calling it launches the kernel."""
 
     __slots__ = (
         "args", "block", "grid", "kernel", "loops", "name", "points", "reads", "size", "source",
@@ -51,7 +51,7 @@ class Launch:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the arrays that it reads or writes."""
+        """Bytes of the arrays that the launch reads or writes."""
         return sum(a.nbytes for a in {id(a): a for a in (*self.reads, *self.writes)}.values())
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Launch:
 
 
 class LibraryCall:
-    """Work between kernels that a library does, as a matrix product."""
+    """Work of a library, such as a matrix product, that stands between kernel launches."""
 
     __slots__ = ("name", "reads", "run", "writes")
 
@@ -99,7 +99,7 @@ _TICKETS = 1 << 14
 
 
 class _Tickets:
-    """Zeros in a device's memory; kernels leave them zero, so that freed ones are used again."""
+    """Memory of zeros on a device; kernels leave zeros behind, so freed memory is used again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}

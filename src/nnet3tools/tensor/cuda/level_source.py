@@ -45,7 +45,7 @@ _FROM_WORD = {
 
 
 class Function(NamedTuple):
-    """A kernel as a function of a level's kernel."""
+    """The C++ function into which a kernel was turned, so that a level's kernel can call it."""
 
     name: str
     text: str
@@ -56,7 +56,7 @@ class Function(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def as_function(source: str) -> Function | None:
-    """The function that does the work of a kernel; None if the source cannot become a function."""
+    """The C++ function that does a kernel's work; None if the source cannot be turned into one."""
     found = _KERNEL.search(source)
     if found is None:
         return None
@@ -80,7 +80,7 @@ def as_function(source: str) -> Function | None:
 
 
 def _bytes_of(declared: str) -> int:
-    """An upper bound of the bytes of a declaration's variables; 1 << 30 if sizes are no numbers."""
+    """An upper bound of the bytes of declared variables; 1 << 30 if sizes are no numbers."""
     total = 0
     for variable in declared.split(", "):
         sizes = re.findall(r"\[([^\]]*)\]", variable)
@@ -91,7 +91,7 @@ def _bytes_of(declared: str) -> int:
 
 
 def as_word(value: Any) -> int:
-    """A kernel's argument as 8 bytes of a table."""
+    """A kernel's argument (a NumPy scalar) as the integer that has the same 8 bytes."""
     if value.dtype == np.float64:
         return int(value.view(np.int64))
     if value.dtype == np.float32:
@@ -101,18 +101,18 @@ def as_word(value: Any) -> int:
 
 
 def in_registers(source: str) -> str:
-    """A level's source that lets the compiler take all registers that a block's threads can have.
+    """A level's source, changed so that the compiler may use all registers of a block's threads.
 
-    By itself it takes fewer where that lets one more block be at work, and may then keep a few
-    values in memory: 4 to 84 bytes in 6, 18 and 16 of the 218 kernels of the networks of
-    benchmarks/gpu for sm_80, sm_90 and sm_100 (CUDA 13.0), none of any with this. Always asked for
-    it would cost 59 others of them a block.
+    By itself it uses fewer if one more block then fits, and may keep a few values in memory: 4 to
+    84 bytes in 6, 18 and 16 of the 218 kernels of the networks of benchmarks/gpu for sm_80, sm_90
+    and sm_100 (CUDA 13.0), none of any with this. If all kernels were compiled so, 59 others would
+    have one block less.
     """
     return _BOUNDS.sub(r"__launch_bounds__(\1, 1)", source)
 
 
 def level_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
-    """Source and name of the kernel of levels of these functions; `closes`: with closing steps."""
+    """Source and name of a kernel that runs these functions; `closes`: there are closing steps."""
     cases = "".join(f"    case {i}: {f.name}(nn, a); break;\n" for i, f in enumerate(functions))
     text = "".join(f.text for f in functions) + _DO.replace("CASES", cases)
     body = _BODY.replace("CLOSING", _CLOSING if closes else "")

@@ -23,12 +23,12 @@ class Table:
         self._array: Array = None
 
     def upload(self, device: Device) -> None:
-        """Copy the words to the device; words that are added later are not copied."""
+        """Copy the words so far to the device."""
         if self.words:
             self._array = device.upload(np.array(self.words, np.int64))
 
     def address(self, word: int) -> np.uint64:
-        """The device address of a word."""
+        """The device address of the word with this number."""
         return np.uint64(pointer(self._array) + 8 * word)
 
 
@@ -49,7 +49,7 @@ def smaller_grids(
 
 
 def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
-    """A grid of about `kept` times the blocks: y is reduced first, x only if y = 1 is too many."""
+    """A grid with about `kept` times the blocks: reduces y, and x only if y = 1 is too many."""
     if kept >= 1.0:
         return grid
     x, y = grid
@@ -65,7 +65,7 @@ def is_for_a_warp(step: Launch) -> bool:
 
 
 def closing_turns(steps: Sequence[Launch]) -> list[list[Launch]]:
-    """Closing steps as lists to be done in turn, each step after all steps that it waits for.
+    """Closing steps as lists, to be done in this order: steps follow all steps that they wait for.
 
     The steps of one list run concurrently, each by a warp; a single step may need a whole block.
     """

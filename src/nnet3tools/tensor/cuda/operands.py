@@ -29,7 +29,7 @@ def _type(operand: Any) -> Type:
 
 
 def arguments(values: Sequence[Any]) -> list[Any]:
-    """Arguments as kernels take them: addresses of arrays, int64 and float64."""
+    """Values as kernel arguments: addresses of arrays, int64 for integers, float64 for floats."""
     return [
         np.uint64(pointer(v)) if is_array(v)
         else np.float64(v) if isinstance(v, (float, np.floating))
@@ -39,7 +39,7 @@ def arguments(values: Sequence[Any]) -> list[Any]:
 
 
 def _extent(array: Any) -> tuple[int, int]:
-    """The addresses of the first byte and of one past the last byte."""
+    """(address of the array's first byte, address after its last byte)."""
     low = high = pointer(array)
     for size, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0:
@@ -63,7 +63,7 @@ def overlap(target: Any, other: Any) -> str:
 
 
 def _different_columns(a: Any, b: Any) -> bool:
-    """Whether both are blocks of columns of one matrix, without a common column."""
+    """Whether two arrays are blocks of different columns of one matrix."""
     if a.ndim != 2 or b.ndim != 2 or a.strides[0] != b.strides[0] or a.strides[0] <= 0:
         return False
     pitch = a.strides[0]

@@ -8,7 +8,7 @@ from nnet3tools.errors import UserError
 
 
 def use_none() -> None:
-    """Allocate and free each array by CUDA, so that memory checkers see its bounds."""
+    """Use no memory pool: CUDA allocates each array, so that memory checkers see its bounds."""
     import cupy
 
     cupy.cuda.set_allocator(None)

@@ -48,7 +48,7 @@ def _as_blas(array: Array) -> _Matrix | None:
 
 
 def _usable(array: Array, before: list[Callable[[], None]]) -> _Matrix:
-    """The array as a BLAS matrix, or a copy of it; `before` gets the step that makes the copy."""
+    """`array`, or a copy of it made by a step added to `before`, as a matrix that BLAS can take."""
     found = _as_blas(array)
     if found is None:
         buffer = get_device().empty(array.shape, array.dtype)
@@ -68,7 +68,7 @@ def bind_prod(
     alpha: Any = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], None]:
-    """One call of cuBLAS, with copies before and after it for views that cuBLAS cannot take."""
+    """Bind the operator `prod`: a call of cuBLAS, and copies of views that cuBLAS cannot take."""
     rows, cols = out.shape[-2:]
     left = a.swapaxes(-1, -2) if trans_a else a
     right = b.swapaxes(-1, -2) if trans_b else b

@@ -35,7 +35,7 @@ _column_kernels = functools.lru_cache(maxsize=256)(column_kernels)
 
 
 def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
-    """The bound formula that reduces rows: one kernel."""
+    """A bound formula that reduces rows, as one kernel."""
     arrays, full = _arrays_and_shape(operands)
     targets = [operands[n - 1] for n in assignments.targets]
     _check_shapes(targets, full, (*full[:-1], 1))
@@ -50,7 +50,7 @@ def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
 
 
 def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
-    """The bound formula that reduces columns: a kernel for each pass over the rows."""
+    """A bound formula that reduces columns, as one kernel for each pass over the rows."""
     arrays, full = _arrays_and_shape(operands)
     targets = [operands[n - 1] for n in assignments.targets]
     _check_shapes(targets, full, (1,) * (len(full) - 1) + full[-1:])
@@ -97,7 +97,7 @@ def _arrays_and_shape(operands: Sequence[Any]) -> tuple[list[Any], tuple[int, ..
 
 
 def _check_shapes(targets: Sequence[Any], full: tuple[int, ...], reduced: tuple[int, ...]) -> None:
-    """ProgramError unless targets have the full shape or, without leading ones, the reduced one."""
+    """ProgramError unless targets have the full or, but for leading ones, the reduced shape."""
     for target in targets:
         padded = (1,) * (len(full) - target.ndim) + target.shape
         if target.shape != full and padded != reduced:
@@ -108,7 +108,10 @@ def _check_shapes(targets: Sequence[Any], full: tuple[int, ...], reduced: tuple[
 def _walk(
     operands: Sequence[Any], arrays: Sequence[Any], full: tuple[int, ...], reduced: int
 ) -> tuple[Walk, list[int], list[list[int]]]:
-    """The walk over outer axes, merged, and the last axis; sizes; strides."""
+    """(walk, sizes, strides) of operands, outer axes merged.
+
+    `reduced` is the axis to reduce: -1, -2.
+    """
     sizes, strides = merged_strides(arrays, full, kept_axes=1)
     if 0 in sizes:  # strides of arrays without elements may be 0
         strides = [s if a.size else [1] * len(s) for a, s in zip(arrays, strides, strict=True)]
