@@ -26,7 +26,7 @@ _FRAME_STRIDE = 3
 
 @dataclass(frozen=True)
 class AddedPosteriors:
-    """Which matrix is added: outputs, or posteriors of pdfs in the denominator graph."""
+    """Which matrix is added to examples: outputs, or posteriors in the denominator graph."""
 
     of_denominator: bool = False
     apply_exp: bool = True
@@ -55,7 +55,7 @@ class PosteriorAdder:
         )
 
     def add(self, example: NnetChainExample) -> NnetChainExample:
-        """A copy of the example with one more input; DataError if the network cannot compute it."""
+        """A copy of the example with an added input; DataError if the network cannot compute it."""
         if len(example.outputs) != 1 or example.outputs[0].name != "output":
             raise DataError("expected the example to have one output named 'output'")
         if example.outputs[0].supervision.num_sequences != 1:

@@ -24,7 +24,7 @@ from nnet3tools.io.general_matrix import GeneralMatrix
 
 
 class Planned(NamedTuple):
-    """The plan of an example and the parts of its supervision."""
+    """The plan of a chain example and the parts of its supervision."""
 
     plan: ExamplePlan
     weight: float
@@ -34,7 +34,7 @@ class Planned(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The sizes that examples built from one template have in common."""
+    """The sizes that are equal in all examples that are built from one template."""
 
     num_rows: int
     left_context: int
@@ -45,7 +45,7 @@ class _Shape(NamedTuple):
 
     @classmethod
     def of(cls, planned: Planned) -> _Shape | None:
-        """The shape of an example; None if one of its matrices is empty or not dense."""
+        """The sizes of a planned example; None if one of its matrices is empty or not dense."""
         plan = planned.plan
         if not _is_dense(plan.features) or plan.num_rows <= 0:
             return None
@@ -63,16 +63,16 @@ def _is_dense(matrix: GeneralMatrix) -> bool:
 
 
 class Assembler:
-    """Builds encoded examples; `compress` says whether inputs are compressed."""
+    """Builds encoded chain examples from plans; with `compress`, inputs are compressed."""
 
     def __init__(self, compress: bool, is_e2e: bool) -> None:
         self._compress, self._is_e2e = compress, is_e2e
         self._templates: dict[_Shape, EncodedChainExample | None] = {}
 
     def assembled(self, examples: Sequence[Planned | None]) -> list[EncodedChainExample | None]:
-        """The encoded examples in order; None where an example has to be written in full.
+        """The encoded examples in order; None where the caller must write the example in full.
 
-        That is so if its matrices are not dense, a weight is negative, or a number is not
+        An example is not encoded if a matrix is not dense, a weight is negative, or a number is not
         finite.
         """
         groups: dict[_Shape, list[tuple[int, Planned]]] = {}
@@ -94,7 +94,7 @@ class Assembler:
         return found
 
     def _template(self, planned: Planned) -> EncodedChainExample | None:
-        """An encoded example of the same shape; None if the shape cannot be encoded."""
+        """An encoded example with the sizes of `planned`; None if such an example has no layout."""
         acceptor = Fst.linear([1])
         plan, frames = planned.plan, len(planned.plan.deriv_weights)
         of_kind = (Fst.empty(), (acceptor,)) if self._is_e2e else (acceptor,)
@@ -104,7 +104,7 @@ class Assembler:
     def _of_template(
         self, template: EncodedChainExample, group: Sequence[Planned]
     ) -> Iterator[EncodedChainExample]:
-        """The examples of one shape, whose fixed bytes are the template's."""
+        """Encoded examples from plans with the template's sizes; fixed bytes are copied."""
         plans = [planned.plan for planned in group]
         columns = [self._matrices(_rows(plans))]
         if plans[0].ivector is not None:
@@ -124,7 +124,7 @@ class Assembler:
             yield EncodedRecord(data, template.layout, ((len(before), end), (begin, stop)))
 
     def _matrices(self, matrices: NDArray[np.float32]) -> list[bytes]:
-        """The bytes of each of N matrices, given as (N, rows, columns)."""
+        """The encoded bytes of each of N matrices (N, rows, columns)."""
         if self._compress:
             return compressed_bytes(matrices)
         head = b"FM " + struct.pack("<cici", b"\4", matrices.shape[1], b"\4", matrices.shape[2])
@@ -132,7 +132,7 @@ class Assembler:
 
 
 def _are_sound(plans: Sequence[ExamplePlan]) -> NDArray[np.bool_]:
-    """Which of N plans of one shape have finite i-vectors and finite weights >= 0, (N,)."""
+    """For each of N plans of one shape: whether i-vector and weights are finite, weights >= 0."""
     weights = np.stack([plan.deriv_weights for plan in plans])
     sound = np.asarray((np.isfinite(weights) & (weights >= 0.0)).all(axis=1))
     if plans[0].ivector is not None:

@@ -43,7 +43,7 @@ class _Waiting(NamedTuple):
 
 
 class _Blocks:
-    """Collects chunks of utterances and makes their examples block by block, in order."""
+    """Makes chain examples from chunks of utterances, many chunks at a time, in order."""
 
     def __init__(self, maker: ChainExampleMaker, write: Write) -> None:
         self._maker, self._write = maker, write
@@ -91,7 +91,7 @@ class _Blocks:
             self._write(key, example or self._in_full(item, acceptor, cutter_of))
 
     def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
-        """The encoded acceptor of each chunk; None where the Python modules have to make it."""
+        """The encoded acceptor of each chunk; None where the C library cannot make it."""
         assert self._native is not None
         data = bytearray()
         jobs: list[Job] = []
@@ -111,7 +111,7 @@ class _Blocks:
         acceptor: bytes | None,
         cutter_of: Callable[[EncodedSupervision], SupervisionCutter],
     ) -> NnetChainExample:
-        """The example of a chunk that the assembler or the C library did not make."""
+        """The unencoded example of a chunk; if `acceptor` is None, its supervision is cut here."""
         if acceptor is None:
             piece = self._cut(item, cutter_of(item.supervision))
         else:
@@ -128,7 +128,7 @@ class _Blocks:
 
 
 def _read(item: _Waiting, acceptor: bytes) -> Supervision:
-    """The supervision of a chunk with the given encoded acceptor."""
+    """The supervision of a waiting chunk, given its encoded acceptor."""
     given, num_frames = item.supervision, len(item.plan.deriv_weights)
     (fst,) = acceptors_of_bytes([(acceptor, 0)])
     label_dim = given.layout.values["label_dim"]
@@ -153,7 +153,7 @@ def make_chain_examples(
     maker: ChainExampleMaker,
     write: Write,
 ) -> None:
-    """Write the examples of all utterances.
+    """Write the chain examples of all utterances.
 
     `find(utterance, features)` returns the data of the utterance, or None after a warning.
     Utterances whose features are not finite, or whose lengths do not match, are left out.

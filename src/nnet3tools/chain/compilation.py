@@ -18,9 +18,9 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 
 
 class SupervisionCompiler:
-    """Compiles supervisions for one tree and transition model.
+    """Compiles proto-supervisions to supervisions, for one tree and transition model.
 
-    Labels are pdfs plus one with `convert_to_pdfs`, else transition ids.
+    With `convert_to_pdfs` labels are pdfs plus one, else transition ids.
     """
 
     def __init__(
@@ -32,14 +32,14 @@ class SupervisionCompiler:
 
     @cached_property
     def _phones_and_labels(self) -> tuple[list[int], list[int]]:
-        """For each transition id, its phone and its label."""
+        """Two lists by transition id: its phone and its label in supervisions."""
         transitions = self._model.transitions()
         ids = np.arange(len(transitions.pdfs))
         labels = transitions.pdfs + 1 if self._convert else ids
         return transitions.phones.tolist(), labels.tolist()
 
     def compile(self, proto: ProtoSupervision) -> Supervision | None:
-        """The supervision; None, after a warning, if the phones do not fit into the frames."""
+        """The supervision; None, after a warning, if the phones need more frames than there are."""
         graph = self._graphs.expand(proto.fst)
         if epsilon_arcs(graph).any():
             graph = remove_epsilons(graph)
@@ -53,7 +53,7 @@ class SupervisionCompiler:
         return Supervision(1.0, 1, num_frames, label_dim, breadth_first_sorted(fst))
 
     def _in_time(self, graph: Fst, allowed_phones: list[set[int]]) -> Fst:
-        """The paths of the graph with one transition per frame, of a phone allowed in the frame.
+        """The graph's paths with one transition per frame, whose phone the frame allows.
 
         States are pairs of a graph state and a frame, numbered in the order of their discovery.
         """

@@ -12,7 +12,7 @@ from nnet3tools.fst.fst import NOT_FINAL, Fst
 
 
 class SupervisionCutter:
-    """Cuts a supervision to ranges of frames; DataError unless it is plain and of one sequence."""
+    """Cuts ranges of frames; DataError unless `supervision` is plain and of one sequence."""
 
     def __init__(self, supervision: Supervision) -> None:
         if supervision.is_e2e or supervision.num_sequences != 1:
@@ -21,7 +21,7 @@ class SupervisionCutter:
         self._times = supervision.state_times()
 
     def cut(self, first_frame: int, num_frames: int) -> Supervision:
-        """The supervision of `num_frames` frames from `first_frame` on.
+        """The supervision of the `num_frames` frames from `first_frame` on.
 
         Its FST has epsilon arcs from a new start state to all states of the first frame. All paths
         end in one new final state.

@@ -30,7 +30,7 @@ _FEW = 3
 
 
 def make_denominator_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst) -> Fst:
-    """The epsilon-free acceptor of pdfs plus one for a phone language model.
+    """The denominator FST of a phone language model: an epsilon-free acceptor of pdfs plus one.
 
     DataError if tree, transition model and language model do not match.
     """
@@ -71,13 +71,13 @@ def _minimized(fst: Fst) -> Fst:
 
 
 def _merged(fst: Fst) -> Fst:
-    """The FST with states merged that are equal after rounding weights; weights are not pushed."""
+    """The FST, its weights not pushed, with states merged that are equal up to rounded weights."""
     rounded, codes = encoded(quantized(fst, _QUANTUM))
     return decoded(minimize_encoded(rounded), codes)
 
 
 def _by_transition_count(fst: Fst) -> Fst:
-    """The FST with its states sorted by their number of arcs, the largest first.
+    """The FST with its states renumbered by their number of arcs, the largest first.
 
     A GPU then begins the longest work first.
     """
@@ -102,9 +102,9 @@ def _log_coverage(fst: Fst, num_pdfs: int) -> None:
 
 
 def make_normalization_fst(den_fst: Fst) -> Fst:
-    """The denominator FST with every state initial, by its initial probability, and final.
+    """The normalization FST of a denominator FST: every state is initial and final.
 
-    The arcs are sorted by label.
+    The initial weights are the initial probabilities. The arcs are sorted by label.
     """
     probs = initial_probs(den_fst)
     if not (probs > 0.0).all():

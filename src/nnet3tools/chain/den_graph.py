@@ -21,7 +21,7 @@ _MOST_PROBABILITY = 100.0
 
 @dataclass(frozen=True)
 class DenominatorGraph:
-    """An HMM over `num_pdfs` pdfs, all of whose states are final."""
+    """The denominator FST as an HMM over `num_pdfs` pdfs, all of whose states are final."""
 
     num_pdfs: int
     hmm: Hmm
@@ -33,7 +33,7 @@ class DenominatorGraph:
 
     @classmethod
     def from_fst(cls, fst: Fst, num_pdfs: int) -> DenominatorGraph:
-        """The graph of an epsilon-free acceptor whose labels are pdfs plus one.
+        """The denominator graph from an epsilon-free acceptor whose labels are pdfs plus one.
 
         DataError if the FST has epsilons or is no acceptor, or if a label is above `num_pdfs`, as
         for another tree.
@@ -76,7 +76,7 @@ def initial_probs(fst: Fst) -> NDArray[np.float32]:
 
 
 def load_denominator_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
-    """The graph in a den.fst file; DataError with its name if it does not match `num_pdfs`."""
+    """The graph read from a den.fst file; DataError names it if it does not fit `num_pdfs`."""
     fst = load_fst(rxfilename)
     with naming(rxfilename):
         return DenominatorGraph.from_fst(fst, num_pdfs)

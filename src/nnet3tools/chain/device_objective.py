@@ -64,7 +64,7 @@ _smallest = tensor.aggregate("_1", "min", axis=None)
 
 @dataclass(frozen=True)
 class Facts:
-    """The properties of an output's supervision that a recording of the work depends on."""
+    """The properties of an output's supervision on which recorded GPU work depends."""
 
     weight: float
     num_sequences: int
@@ -78,7 +78,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The arrays of one output's objective; `xent_output` and `xent_deriv` may be None."""
+    """The outputs of one LF-MMI objective and the arrays that receive their derivatives."""
 
     output: Array
     deriv: Array
@@ -89,7 +89,7 @@ class Buffers:
 def facts_of(
     supervision: OutputSupervision, num_pdfs: int, apply_weights: bool
 ) -> tuple[Facts, list[np.ndarray]]:
-    """The facts of a supervision, and the arrays to send to the device: acceptors, weights of rows.
+    """The facts of a supervision, and its arrays for the device: acceptors and row weights.
 
     DataError as in compute_chain_objective.
     """
@@ -111,14 +111,14 @@ def facts_of(
 
 
 def on_device(facts: Facts, arrays: Sequence[Array]) -> tuple[PackedPaths, Array | None]:
-    """The acceptors and the weights of rows, given device copies of the arrays of `facts_of`."""
+    """The acceptors and row weights, from device copies of the arrays that facts_of returned."""
     ints, costs, *weights = arrays
     paths = PackedPaths(ints, costs, facts.num_parts, facts.num_states, facts.num_frames)
     return paths, weights[0] if facts.has_weights else None
 
 
 class Tallies:
-    """Counts of failures, kept on the device until `warn` is called."""
+    """Counts of numerical failures, kept on the device until `warn` is called."""
 
     def __init__(self, like: Array) -> None:
         """`like` is an array of the device."""
@@ -128,7 +128,7 @@ class Tallies:
         )
 
     def widen(self, output: Array) -> None:
-        """Let the range of outputs that were looked at include these."""
+        """Extend the range of output values seen so far by those of `output`."""
         _widen(self._largest, self._smallest, _largest(output), _smallest(output))
 
     def warn(self) -> None:
@@ -153,7 +153,7 @@ class Tallies:
 
 
 class DeviceObjective:
-    """The objective of outputs with one denominator graph, for training on a GPU."""
+    """The LF-MMI objective, on a GPU, for outputs with one denominator graph."""
 
     def __init__(
         self, options: ChainTrainingOptions, graph: DenominatorGraph, tallies: Tallies
@@ -163,9 +163,9 @@ class DeviceObjective:
     def compute(
         self, facts: Facts, paths: PackedPaths, weights: Array | None, buffers: Buffers
     ) -> tuple[Number, Number, Number | None]:
-        """Objective, l2 term and cross-entropy, as Numbers; the derivatives are set.
+        """The objective, l2 term and cross-entropy, as Numbers; writes derivatives to `buffers`.
 
-        As compute_chain_objective, of which this is the part of training, draws included.
+        Values are those of compute_chain_objective with derivatives, and so are the random draws.
         """
         output, deriv, xent_deriv = buffers.output, buffers.deriv, buffers.xent_deriv
         den, num = self._sums(facts, paths, output, deriv, xent_deriv)
@@ -192,7 +192,7 @@ class DeviceObjective:
         deriv: Array,
         xent_deriv: Array | None,
     ) -> tuple[Array, Array]:
-        """The results of leaky_hmm and numerator; writes their derivatives."""
+        """The results of the operators leaky_hmm and numerator; writes their derivatives."""
         options = self._options
         for matrix in (deriv, xent_deriv):
             if matrix is not None:
@@ -217,7 +217,7 @@ class DeviceObjective:
     def _finish(
         self, buffers: Buffers, good: Number, l2: Number, weights: Array | None
     ) -> Number | None:
-        """Zero derivatives that failed, apply regularizers and weights; the cross-entropy."""
+        """Zero derivatives that failed, regularize and weight the rest; returns cross-entropy."""
         xent = None
         if buffers.xent_deriv is not None:
             found = tensor.dot(buffers.xent_output, buffers.xent_deriv)

@@ -20,7 +20,7 @@ _XENT_FOR_STATS = 0.1
 
 
 class ChainComputeProb(NnetComputeProb):
-    """Accumulates the objective, and optionally its derivative, over examples.
+    """Accumulates the chain objective, and optionally its derivative, over examples.
 
     The cross-entropy of -xent outputs is computed if --xent-regularize is not 0, but has no part in
     the derivative.
@@ -37,7 +37,7 @@ class ChainComputeProb(NnetComputeProb):
         like: Array | None = None,
         compiler: CachingOptimizingCompiler | None = None,
     ) -> None:
-        """`like` is an array of the device to use; `compiler` is a cache of compiled programs."""
+        """`like` is an array of the device (default: the host); `compiler` caches programs."""
         super().__init__(
             replace(options, compute_accuracy=False),
             nnet,
@@ -49,7 +49,7 @@ class ChainComputeProb(NnetComputeProb):
         )
 
     def print_objective(self, name: str) -> None:
-        """Log the objective of one output with Kaldi's words for chain models."""
+        """Log the average objective of the output `name`, in Kaldi's words for chain models."""
         totals = self.totals[name]
         log.log(
             f"Overall log-probability for '{name}' is {totals.average()} per frame, over "
@@ -59,14 +59,14 @@ class ChainComputeProb(NnetComputeProb):
 
 @dataclass(frozen=True)
 class ChainDiagnostics:
-    """Diagnostics for training/combination.py, computed on the device of the array `like`."""
+    """Diagnostics of chain examples for combine_models, on the device of the array `like`."""
 
     options: ChainTrainingOptions
     graph: DenominatorGraph | LanguageGraphs
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:
-        """Computes the objective of `nnet`, and that of -xent outputs with --xent-regularize."""
+        """An object that computes the objective (also of -xent outputs) with cached programs."""
         return ChainComputeProb(
             ComputeProbOptions(),
             self.options,
@@ -77,7 +77,7 @@ class ChainDiagnostics:
         )
 
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
-        """Computes all outputs of `nnet`, so that the statistics of all components are updated."""
+        """A new object that computes all outputs and stores component statistics in `nnet`."""
         options = self.options
         if options.xent_regularize == 0.0 and any("-xent" in name for name in _outputs(nnet)):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)

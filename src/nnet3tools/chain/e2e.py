@@ -30,7 +30,7 @@ _MOST_FRAMES_OFF = 4
 
 
 def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
-    """The epsilon-free acceptor of pdfs plus one of a graph that reads transition ids.
+    """The graph, which reads transition ids, as an epsilon-free acceptor of pdfs plus one.
 
     None, after a warning, if an arc with an output label keeps an input epsilon. DataError for
     labels that are not transition ids of the model.
@@ -44,7 +44,7 @@ def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
 
 
 def _least_duration(fst: Fst) -> int:
-    """The number of arcs of the path with the least arcs plus final cost; -1 if there is none."""
+    """The arc count of the path with the least arc count plus final cost; -1 without paths."""
     steps = steps_from_start(fst)
     costs = np.where(steps >= 0, steps + fst.finals.astype(np.float64), np.inf)
     return int(steps[np.argmin(costs)]) if len(costs) and np.isfinite(costs.min()) else -1
@@ -52,7 +52,7 @@ def _least_duration(fst: Fst) -> int:
 
 @dataclass(frozen=True)
 class E2eExampleMaker:
-    """Makes one example of each utterance, of a length in frames that is in `allowed_lengths`.
+    """Makes one end-to-end chain example per utterance; `allowed_lengths` are in frames.
 
     `normalizer`, if given, adds the weights of the normalization FST.
     """
@@ -65,19 +65,20 @@ class E2eExampleMaker:
 
     @cached_property
     def labels(self) -> NDArray[np.int32]:
-        """The label of each transition id: its pdf plus one."""
+        """The label of each transition id in supervisions: its pdf plus one."""
         return self.transition_model.pdfs_of_ids() + np.int32(1)
 
     def num_output(self, num_frames: int) -> int:
-        """The number of output frames for `num_frames` input frames."""
+        """The number of output frames of an example with `num_frames` input frames."""
         return -(-num_frames // self.options.frame_subsampling_factor)
 
     def plan(
         self, features: NDArray[np.float32], extension: int, draw_ivector: DrawIvector | None
     ) -> ExamplePlan:
-        """The plan of an utterance's example; draws its random numbers.
+        """The plan of an utterance's example; draws the example's random numbers.
 
-        `draw_ivector(frame)` returns the i-vector of a chunk whose input starts at that frame.
+        `extension` frames are added at the end. `draw_ivector(frame)` returns the i-vector of a
+        chunk whose input starts at that frame.
         """
         options, num_frames = self.options, len(features)
         left, right = options.left_context_initial, options.right_context_final
@@ -91,7 +92,7 @@ class E2eExampleMaker:
         return ExamplePlan(features, -left, num_rows, left, ivector, factor, weights)
 
     def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
-        """The supervision of a training graph; None, after a warning, if it is unusable."""
+        """The supervision from a training graph; None, after a warning, if it is unusable."""
         fst = pdf_acceptor(graph, self.transition_model)
         if fst is None:
             return None
@@ -115,9 +116,9 @@ class E2eExampleMaker:
         return normalized or supervision
 
     def extension(self, utterance: str, num_frames: int) -> int:
-        """The number of frames to add at the end to reach the nearest allowed length.
+        """The number of frames to add at an utterance's end to reach the nearest allowed length.
 
-        A negative number of frames is cut off. DataError if no allowed length is near.
+        It is negative if frames are to be cut off. DataError if no allowed length is near.
         """
         return _extension(utterance, num_frames, self.allowed_lengths)
 

@@ -38,7 +38,7 @@ class _Waiting(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """An utterance whose supervision was made by the C library (`acceptor`) or by Python."""
+    """An utterance with its supervision, which the C library (`acceptor`) or Python made."""
 
     item: _Waiting
     plan: ExamplePlan
@@ -47,7 +47,7 @@ class _Ready(NamedTuple):
 
 
 class E2eBlocks:
-    """Makes the example of each utterance and calls `write(key, example)`, in input order.
+    """Makes end-to-end examples, block by block, and calls `write(key, example)` in input order.
 
     `where` is the rspecifier of the graphs, for error messages.
     """
@@ -69,7 +69,7 @@ class E2eBlocks:
         features: NDArray[np.float32],
         draw_ivector: DrawIvector | None,
     ) -> None:
-        """Take an utterance; DataError if no allowed length is near its own."""
+        """Add an utterance; DataError if no allowed length is near its number of frames."""
         with naming(f"{self._where}: key '{key}'"):
             extension = self._maker.extension(key, len(features))
         self._waiting.append(_Waiting(key, graph, features, extension, draw_ivector))
@@ -89,7 +89,7 @@ class E2eBlocks:
         self.num_errors += len(waiting) - len(ready)
 
     def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
-        """The encoded acceptor of each graph; None where the Python modules have to make it."""
+        """The encoded acceptor of each graph; None where the C library cannot make it."""
         found: list[bytes | None] = [None] * len(waiting)
         places = [i for i, item in enumerate(waiting) if isinstance(item.graph, EncodedGraph)]
         if self._native is None or not places:
@@ -106,7 +106,7 @@ class E2eBlocks:
         return self._maker.num_output(len(item.features) + item.extension)
 
     def _ready(self, item: _Waiting, acceptor: bytes | None) -> _Ready | None:
-        """The utterance with its plan; None, without drawing random numbers, if it is refused."""
+        """The utterance with its plan; None, without random draws, if it has no supervision."""
         supervision = None
         if acceptor is None and (supervision := self._supervision(item)) is None:
             return None

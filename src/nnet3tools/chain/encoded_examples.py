@@ -23,7 +23,7 @@ _SIZE_OF_FLOAT = 4
 
 
 def supervision_weight(encoded: EncodedChainExample | EncodedSupervision) -> float:
-    """The weight of the supervision of one output: the last hole before the acceptor."""
+    """The weight of the supervision in an encoded example or supervision of one output."""
     begin = encoded.holes[ACCEPTOR][0] - len(encoded.layout.fixed[-1]) - _SIZE_OF_FLOAT
     (weight,) = struct.unpack_from("<f", encoded.data, begin)
     return weight

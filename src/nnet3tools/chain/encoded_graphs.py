@@ -17,12 +17,12 @@ from nnet3tools.io.stream import Reader
 
 @dataclass(frozen=True)
 class EncodedGraph:
-    """The bytes of a vector FST."""
+    """The bytes of an FST in OpenFst's vector format."""
 
     data: bytes
 
     def whole(self) -> Fst:
-        """The FST, read in full."""
+        """The decoded FST."""
         return read_fst(Reader(io.BytesIO(self.data), binary=True))
 
 

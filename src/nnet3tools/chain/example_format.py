@@ -42,7 +42,7 @@ _write_text = imported_later("fst.text_form", "write_fst_text")
 
 
 def sequence_example_fields(output: Record) -> tuple[Field, ...]:
-    """The fields of an example whose outputs are sequences: inputs, and outputs of this record."""
+    """The fields of an example's record: inputs, and outputs in the form of the record `output`."""
     return (
         Repeated(
             "inputs",
@@ -64,7 +64,7 @@ def sequence_example_fields(output: Record) -> tuple[Field, ...]:
 
 
 def sequence_supervision_fields() -> tuple[Field, ...]:
-    """The first fields of each supervision of sequences."""
+    """The fields that begin the record of each supervision of sequences (chain, MMI)."""
     return (
         Field("weight", FLOAT32, "<Weight>"),
         Field("num_sequences", INT32, "<NumSequences>", usual=lambda num, _: num == 1),
@@ -78,7 +78,7 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
 
 
 def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether the number of frames fits the indexes of the output, if there is an output."""
+    """Whether `num_frames` is the number of an output's `indexes`; True if they are None."""
     return indexes is None or (num_frames == indexes.num_rows and _is_one_sequence(indexes))
 
 
@@ -92,7 +92,7 @@ def _is_one_sequence(indexes: WalkedIndexes) -> bool:
 
 
 def _is_constant(steps: bytes) -> bool:
-    """Whether all steps of t are the same positive number."""
+    """Whether all the bytes are the same positive number."""
     return steps.count(steps[0]) == len(steps) and 0 < steps[0] <= _LARGEST_STEP
 
 
@@ -108,10 +108,10 @@ def _sizes_problem(values: Values) -> str:
 
 
 class _Acceptors(Field):
-    """One acceptor, or, in end-to-end supervision, one per sequence between <Fsts> and </Fsts>."""
+    """One acceptor or, in end-to-end supervision, one per sequence between <Fsts> and </Fsts>."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
-        """The acceptor, or a tuple of them."""
+        """The acceptor; a tuple of acceptors for end-to-end supervision."""
         read = _read_compact if reader.binary else _read_text
         if not values["is_e2e"]:
             return read(reader)
@@ -121,7 +121,7 @@ class _Acceptors(Field):
         return acceptors
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Write the acceptor, or the tuple of them."""
+        """Write the acceptor or, for end-to-end supervision, the tuple of acceptors."""
         write = _write_compact if writer.binary else _write_text
         if not isinstance(value, tuple):
             write(writer, value)
@@ -132,7 +132,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The steps of a walk over the acceptor of one sequence."""
+        """The tokens and the field that a walk over a supervision of one sequence meets."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self
@@ -169,7 +169,7 @@ SUPERVISION_RECORD = Record(
 
 
 def _are_usual_weights(weights: tuple[float, ...], values: Values) -> bool:
-    """Whether there is no weight, or one finite, non-negative weight per frame."""
+    """Whether `weights` is empty or has one finite, non-negative number per frame."""
     if not len(weights):
         return True
     is_one_per_frame = len(weights) == values["frames_per_sequence"]

@@ -19,13 +19,13 @@ _MOST_BYTES = 1 << 22
 
 
 def joined_jobs(pieces: Sequence[bytes]) -> tuple[bytes, list[Job]]:
-    """All FSTs in one byte string, and the job of each."""
+    """The encoded FSTs joined to one byte string, and a native job for each."""
     ends = [0, *itertools.accumulate(map(len, pieces))]
     return b"".join(pieces), [Job(at) for at in ends[:-1]]
 
 
 class ExampleNormalizer:
-    """Adds weights to each example and calls `write(key, example)`, in input order."""
+    """Adds normalization weights to examples and calls `write(key, example)` in input order."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ExampleNormalizer:
         """The number of examples written, and of examples left out because no path remained."""
 
     def accept(self, key: str, example: NnetChainExample | EncodedChainExample) -> None:
-        """Take an example; DataError unless it has one output of one sequence."""
+        """Add an example to those waiting; DataError unless it has one output of one sequence."""
         if self._native is None or isinstance(example, NnetChainExample):
             self.finish()
             self._normalize(key, example)

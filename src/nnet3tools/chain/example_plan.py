@@ -31,7 +31,7 @@ class ExamplePlan:
     """One weight per frame of the output."""
 
     def example(self, supervision: Supervision, compress: bool) -> NnetChainExample:
-        """The example of this plan with a supervision."""
+        """The chain example of this plan with a supervision; with `compress`, compressed inputs."""
         rows = row_range(self.features, self.first_row, self.num_rows)
         inputs = [frames_io("input", -self.left_context, rows)]
         if self.ivector is not None:

@@ -29,7 +29,7 @@ _NO_SHARED_PATH = (
 
 @dataclass(frozen=True)
 class ChainExampleMaker:
-    """Makes the examples of utterances.
+    """Makes chain examples from chunks of utterances.
 
     `convert`, if given, turns a supervision of transition ids into an end-to-end one, or returns
     None after a warning. `normalizer`, if given, adds the weights of the normalization FST.
@@ -71,7 +71,7 @@ class ChainExampleMaker:
         return chunks
 
     def frames_with_output(self, features: GeneralMatrix, num_output: int) -> int:
-        """The number of input frames that have supervision and so can be cut to chunks."""
+        """The number of input frames that `num_output` supervised frames cover."""
         return min(features.shape[0], num_output * self._factor)
 
     def frames_of(self, chunk: Chunk) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class ChainExampleMaker:
         return chunk.first_frame // self._factor, chunk.num_frames // self._factor
 
     def plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
-        """The plan of a chunk's example; draws its random numbers."""
+        """The plan of a chunk's example; draws the example's random numbers."""
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         start = chunk.first_frame - chunk.left_context
         num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
@@ -124,7 +124,7 @@ class ChainExampleMaker:
         )
 
     def piece(self, utterance: str, chunk: Chunk, cutter: SupervisionCutter) -> Supervision | None:
-        """The supervision of a chunk; None, after a warning, if it cannot be converted."""
+        """The supervision that `cutter` cuts for a chunk; None, after a warning, if unusable."""
         piece: Supervision | None = cutter.cut(*self.frames_of(chunk))
         if self.convert is not None and piece is not None:
             piece = self.convert(piece)
@@ -158,6 +158,6 @@ class UtteranceData:
         return given.frames_per_sequence
 
     def whole_supervision(self) -> Supervision:
-        """The supervision, read in full."""
+        """The supervision of the whole utterance, decoded."""
         given = self.supervision
         return given.whole() if isinstance(given, EncodedRecord) else given

@@ -16,14 +16,14 @@ _NAME = re.compile(r"[\w-]+", re.ASCII)
 
 
 def language_of(key: str, default: str = "") -> str:
-    """The value of lang in a key such as utt-0?lang=english; the default if there is none."""
+    """The value of lang in a key such as utt-0?lang=english; `default` if there is none."""
     query = key.rpartition("?")[2] if "?" in key else ""
     pairs = [part.partition("=") for part in query.split("&")]
     return next((value for name, _, value in pairs if name == "lang"), default)
 
 
 def with_language(key: str, example: NnetExample) -> NnetExample:
-    """The example with its outputs 'output' renamed to output-LANG, LANG being the key's language.
+    """The example with its output 'output' renamed to output-LANG; LANG is the key's language.
 
     If the key names no language, LANG is 'default'.
     """
@@ -43,7 +43,7 @@ class LanguageGraphs:
         self._graphs: dict[str, DenominatorGraph] = {}
 
     def of_output(self, name: str) -> DenominatorGraph:
-        """The graph for an output; DataError if the graph is missing or has other pdfs."""
+        """The graph for the output `name`; DataError if it is missing or its pdfs do not match."""
         if name not in self._graphs:
             prefix, _, language = name.partition("-")
             if prefix != "output" or not _NAME.fullmatch(language):

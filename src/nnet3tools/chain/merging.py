@@ -37,7 +37,7 @@ _EMPTY = Fst.empty()
 def merge_chain_examples(
     examples: Sequence[NnetChainExample | EncodedChainExample], compress_features: bool
 ) -> NnetChainExample:
-    """The examples merged into one: inputs example by example, outputs frame by frame.
+    """One example with the inputs of all, example by example, and their outputs frame by frame.
 
     DataError if the examples do not match, or one of them is already a minibatch.
     """
@@ -54,7 +54,7 @@ def merge_chain_examples(
 def _outputs(
     examples: Sequence[NnetChainExample | EncodedChainExample],
 ) -> Iterator[list[NnetChainSupervision]]:
-    """The outputs of each example."""
+    """The decoded outputs (supervisions) of each example."""
     for is_encoded, run in itertools.groupby(examples, lambda e: isinstance(e, EncodedRecord)):
         if is_encoded:
             yield from ([output] for output in _decoded_outputs(list(run)))  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def _outputs(
 
 
 def _decoded_outputs(examples: Sequence[EncodedChainExample]) -> list[NnetChainSupervision]:
-    """The output of each encoded example; acceptors are decoded together."""
+    """The decoded output of each encoded example; all acceptors are decoded together."""
     fsts = acceptors_of_bytes([(e.data, e.holes[ACCEPTOR][0]) for e in examples])
     found = []
     for example, fst in zip(examples, fsts, strict=True):
@@ -87,7 +87,7 @@ def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervisio
 def merge_rows(
     parts: Sequence[SequenceOutput[Any]],
 ) -> tuple[str, IndexArray, NDArray[np.float32]]:
-    """Name, indexes and derivative weights of an output merged from those of single sequences.
+    """Name, indexes and derivative weights of an output merged from outputs of one sequence.
 
     DataError unless all have the same name, and all or none have weights.
     """
@@ -109,7 +109,7 @@ def merge_rows(
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
-    """The supervisions merged into one; DataError unless kind, length, weight and model agree."""
+    """One supervision of all sequences; DataError unless kind, length, weight and model agree."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -139,7 +139,7 @@ def _check_same(what: str, first: float, other: float) -> None:
 
 
 def _prototype(example: NnetChainExample | EncodedChainExample) -> NnetChainExample:
-    """An example with the same names, indexes and dimensions."""
+    """An example with the names, indexes and dimensions of `example`, and other numbers."""
     return example.prototype() if isinstance(example, EncodedRecord) else example
 
 
@@ -152,7 +152,7 @@ def structure_of_sequences(
 
 
 def hash_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[SequenceOutput[Any]]) -> int:
-    """Kaldi's NnetChainExampleStructureHasher, and NnetDiscriminativeExampleStructureHasher."""
+    """Kaldi's NnetChainExampleStructureHasher (and the one for discriminative examples)."""
     value = len(inputs) * 35099
     for io in inputs:
         value = value * 19157 + hash_of_io(io)

@@ -20,7 +20,7 @@ LWF_POSTERIORS = "__LWF-posteriors"
 
 @dataclass(frozen=True)
 class OutputSupervision:
-    """The supervision of one output, and optional target `posteriors` (rows, pdfs)."""
+    """The chain supervision of one output, and optional target `posteriors` (rows, pdfs)."""
 
     chain: NnetChainSupervision
     posteriors: NDArray[np.float32] | None = None
@@ -35,7 +35,7 @@ class OutputSupervision:
 
 
 def minibatch(example: NnetChainExample) -> NnetExample:
-    """An example with the inputs as `io`, except those named __..., and with `supervisions`."""
+    """An example with `io`, the inputs except those named __..., and with `supervisions`."""
     inputs = [io for io in example.inputs if not io.name.startswith("__")]
     targets = next((io for io in example.inputs if io.name == LWF_POSTERIORS), None)
     outputs = []
@@ -46,7 +46,7 @@ def minibatch(example: NnetChainExample) -> NnetExample:
 
 
 def _by_frame(targets: NnetIo, chain: NnetChainSupervision) -> NDArray[np.float32]:
-    """The target rows, given sequence by sequence, in the order of the output: frame by frame."""
+    """The rows of `targets`, which run sequence by sequence, in the order frame by frame."""
     dense = to_dense(targets.features)
     shape = (chain.supervision.num_sequences, chain.supervision.frames_per_sequence, -1)
     if len(dense) != chain.supervision.num_frames:

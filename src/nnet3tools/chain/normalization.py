@@ -22,7 +22,7 @@ _ANY_LABEL = (1 << 31) - 1
 
 
 class Normalizer:
-    """Composes supervisions with one normalization FST."""
+    """Composes supervisions with one normalization FST, whose weights are multiplied by `scale`."""
 
     def __init__(self, fst: Fst, scale: float = 1.0) -> None:
         """`fst` is the normalization FST; DataError unless it is an epsilon-free acceptor."""
@@ -59,7 +59,7 @@ class Normalizer:
 
 
 def _small(fst: Fst, what: str) -> Fst | None:
-    """The FST determinized and minimized; None, after a warning, if it has too many states."""
+    """The FST determinized and minimized; None, after a warning naming `what`, if too large."""
     if fst.num_states < _MAX_STATES:
         try:
             return minimize_acyclic(determinize(fst, _MAX_STATES - 1))
@@ -70,7 +70,7 @@ def _small(fst: Fst, what: str) -> Fst | None:
 
 
 def load_normalizer(rxfilename: str, scale: float = 1.0) -> Normalizer:
-    """The normalizer of an FST file; DataError with its name if it is no epsilon-free acceptor."""
+    """The normalizer with the FST in a file; DataError names it if it has epsilons."""
     fst = load_fst(rxfilename)
     with naming(rxfilename):
         return Normalizer(fst, scale)

@@ -60,13 +60,13 @@ def compute_chain_objective(
     deriv: Array | None = None,
     xent_deriv: Array | None = None,
 ) -> ChainObjective:
-    """Objective of the `output` (frames * sequences, pdfs), the first frame of all sequences first.
+    """The LF-MMI objective of `output` (frames * sequences, pdfs), which runs frame by frame.
 
     `deriv`, if given, is set to the derivative; `xent_deriv` to that of the numerator alone: its
     posteriors, times the supervision's weight. The penalty on outputs beyond +-30 is applied every
     other time, at random, and twice as large. Where the sums overflow, derivatives are zero, the
-    objective is -10 a frame, and a warning says so.
-    DataError for a supervision or graph that does not fit the output.
+    objective is -10 a frame, and a warning says so. DataError for a supervision or graph that does
+    not fit the output.
     """
     if len(output) != supervision.num_frames:
         raise DataError(
@@ -108,7 +108,7 @@ def _finished(
     den_log_prob: float,
     den_ok: bool,
 ) -> ChainObjective:
-    """The objective with failed values replaced and the l2 term added."""
+    """The final objective from the sums: failed values are replaced and the l2 term is added."""
     weight = supervision.weight * supervision.num_frames
     den = supervision.weight * den_log_prob
     objective = num - den
@@ -136,7 +136,7 @@ def _denominator(
     output: Array,
     deriv: Array | None,
 ) -> tuple[float, bool]:
-    """Log-probability without the supervision's weight, and whether its sums are right."""
+    """The unweighted log-probability, and whether it is right; the derivative goes to `deriv`."""
     if rand_int(0, 99) == 0:
         _warn_of_range(output)
     results = tensor.zeros((3,), like=output, dtype=np.float64)
@@ -161,7 +161,7 @@ def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
 
 
 def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:
-    """Whether a sum over the first frame's states or pdfs is near `expected`; warns if not."""
+    """Whether a sum `found` is near `expected`; if not, warns and names it `what`."""
     difference = abs(found - expected)
     if difference <= tolerance * (abs(found) + expected):
         return True
@@ -190,6 +190,6 @@ def _warn_of_range(output: Array) -> None:
 def penalize_out_of_range(
     options: ChainTrainingOptions, output: Array, deriv: Array | None
 ) -> None:
-    """Every other time, at random, twice the derivative of the penalty."""
+    """Add to `deriv`, every other time at random, twice the derivative of the range penalty."""
     if deriv is not None and recording.decide(lambda: rand_int(0, 1) == 0):
         _penalize(deriv, output, 2.0 * options.out_of_range_regularize)

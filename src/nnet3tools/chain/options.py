@@ -10,7 +10,7 @@ from nnet3tools.options import option
 
 @dataclass(frozen=True)
 class ChainTrainingOptions:
-    """Options of the objective (Kaldi's struct of the same name)."""
+    """Options of the LF-MMI objective (Kaldi's ChainTrainingOptions)."""
 
     l2_regularize: float = option(
         0.0,
@@ -48,7 +48,7 @@ class ChainTrainingOptions:
     )
 
     def check(self) -> None:
-        """OptionError if a value is out of its range."""
+        """OptionError if an option's value is out of its range."""
         if not 0.0 < self.leaky_hmm_coefficient < 1.0:
             raise OptionError(
                 f"invalid --leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected more "

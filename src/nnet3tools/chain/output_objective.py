@@ -33,9 +33,10 @@ from nnet3tools.training.objective import Ahead, Evaluation, Measured
 
 
 def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
-    """The denominator graph in a den.fst file for a network; `model` is its name in errors.
+    """The denominator graph read from a den.fst file, checked against a network.
 
-    DataError if the network has no output 'output', or its dimension is not the number of pdfs.
+    DataError if the network has no output 'output', or its dimension is not the number of pdfs;
+    `model` is the network's name in messages.
     """
     dim = nnet.output_dim("output")
     if dim <= 0:
@@ -44,11 +45,11 @@ def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
 
 
 class ChainOutputObjective(SequenceObjective):
-    """LF-MMI for the outputs that examples name.
+    """LF-MMI for each output in an example, and cross-entropy for its -xent output.
 
-    With --xent-regularize, cross-entropy with the numerator's posteriors for those named
-    NAME-xent, too. Training wants its derivative (`xent_deriv`); combination of models, which
-    searches for a maximum of the LF-MMI objective, does not, nor the weights of frames.
+    Cross-entropy, with the numerator's posteriors, needs --xent-regularize. Training wants its
+    derivative (`xent_deriv`). Combination of models, which searches for a maximum of LF-MMI, wants
+    neither that derivative nor the weights of frames.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ChainOutputObjective(SequenceObjective):
 
     @staticmethod
     def sequences_of(supervision: OutputSupervision) -> NnetChainSupervision:
-        """The chain supervision."""
+        """The chain supervision in an OutputSupervision."""
         return supervision.chain
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
@@ -160,7 +161,7 @@ class ChainOutputObjective(SequenceObjective):
     def measure(
         self, supervision: OutputSupervision, computer: NnetComputer, derivs: tuple[Array, ...]
     ) -> list[Measured]:
-        """The LF-MMI objective, and cross-entropy with its posteriors."""
+        """Compute the LF-MMI objective and the cross-entropy of an output; writes `derivs`."""
         name, scale = supervision.chain.name, self._options.xent_regularize
         output = computer.get_output(name)
         deriv = derivs[0] if derivs else None
@@ -189,7 +190,7 @@ class ChainOutputObjective(SequenceObjective):
         return found
 
     def _add_posteriors(self, supervision: OutputSupervision, deriv: Array) -> None:
-        """Learning without forgetting: https://arxiv.org/abs/2110.07055."""
+        """Add to `deriv` the term of learning without forgetting (arXiv 2110.07055)."""
         scales = self._lwf_scale
         if supervision.posteriors is None or scales == 0.0:
             return

@@ -25,7 +25,7 @@ _SAME_COST = 1.0e-3
 
 
 def supervision_paths(supervision: Supervision, num_pdfs: int) -> Paths:
-    """The paths of all sequences through a network's output of `num_pdfs` columns.
+    """All paths through a supervision, for a network output of `num_pdfs` columns.
 
     DataError for a supervision made for another number of pdfs, or whose acceptors are not as
     Supervision says.
@@ -123,7 +123,7 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
 
 
 def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
-    """For values of at least 1, the rank of each among its equals, and the count of each value."""
+    """Two arrays: how many equal values precede each value, and the count of 1, 2, ..."""
     order = np.argsort(values, kind="stable")
     sizes = np.bincount(values)[1:]
     places = np.empty(len(values), np.intp)
@@ -134,7 +134,10 @@ def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
 def _independent(
     fst: Fst, first_state: _Ints, borders: _Ints
 ) -> tuple[list[int], NDArray[np.intp], NDArray[np.float64]]:
-    """The times at which independent sequences meet, with their states and final costs."""
+    """The times at which independent sequences join, and the states there with their final costs.
+
+    `first_state` has the first state of each time; `borders` are the candidate times.
+    """
     cuts: list[int] = []
     states: list[_Ints] = []
     costs: list[NDArray[np.float64]] = []
@@ -149,9 +152,9 @@ def _independent(
 
 
 def _constant_costs(fst: Fst, begin: int, end: int) -> NDArray[np.float64] | None:
-    """For states begin to end - 1, the constant cost of their arcs above state `begin`'s.
+    """How much more the arcs of states `begin` to `end` - 1 cost than those of `begin`.
 
-    None if the arcs differ in another way.
+    None if the states' arcs do not differ by one constant per state.
     """
     if end == begin + 1:
         return np.zeros(1)

@@ -20,7 +20,7 @@ from nnet3tools.io.stream import Reader, Writer
 
 @dataclass(frozen=True)
 class PhoneLattice:
-    """An acceptor of phones with graph costs; `lengths` (A,) and `final_lengths` (N,) in frames."""
+    """An acceptor of phones with graph costs; `lengths` (A,), `final_lengths` (N,) are frames."""
 
     fst: Fst
     lengths: NDArray[np.int64]

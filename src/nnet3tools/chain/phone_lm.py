@@ -45,7 +45,7 @@ _NO_LOSS_PER_COUNT = 1e-15
 def _count_ngrams(
     sentences: Iterable[tuple[str, NDArray[np.int32]]], order: int
 ) -> dict[History, dict[int, int]]:
-    """How often each phone, and END, follows each history; histories in the order they come.
+    """The counts of each phone, and of END, after each history, in order of first occurrence.
 
     The history is the last order - 1 phones, END standing for the beginning. DataError for phones
     that are not positive.
@@ -74,7 +74,7 @@ def _count_ngrams(
 
 
 def _collapsed(parts: list[_Counted]) -> _Counted:
-    """The different rows of all parts in the order they come first, with their counts added."""
+    """The distinct rows of all parts in order of first occurrence, with their summed counts."""
     rows = np.concatenate([part for part, _ in parts])
     numbers = np.concatenate([counts for _, counts in parts])
     order = np.lexsort(rows.T[::-1])
@@ -92,7 +92,7 @@ def _collapsed(parts: list[_Counted]) -> _Counted:
 
 @dataclass
 class _State:
-    """A history, the counts of what follows it, and the state it is dropped into (-1: none)."""
+    """A history, the counts of the phones after it, and its backoff state (-1: none)."""
 
     history: History
     shorter: int = -1
@@ -115,7 +115,7 @@ class _State:
 
     @property
     def log_like(self) -> float:
-        """The log-likelihood of the counted phones."""
+        """The log-likelihood of the counted phones under the state's own distribution."""
         if self._log_like is None:
             self._log_like = _log_like(self.counts, self.total)
         return self._log_like
@@ -126,7 +126,7 @@ def _log_like(counts: dict[int, int], total: int) -> float:
 
 
 class _Estimator:
-    """Counts phones by history and drops the states that matter least."""
+    """Estimates a phone language model: counts phones by history, drops unimportant states."""
 
     def __init__(
         self, options: LanguageModelOptions, counts: dict[History, dict[int, int]]
@@ -149,7 +149,7 @@ class _Estimator:
         self._queue: list[tuple[float, int]] = []
 
     def _number_of(self, history: History) -> int:
-        """The number of a history's state; a new history and its suffixes get new states."""
+        """The number of the state of `history`, which is created with its suffixes if new."""
         if (number := self._numbers.get(history)) is None:
             number = self._numbers[history] = len(self.states)
             self.states.append(_State(history))
@@ -158,7 +158,7 @@ class _Estimator:
         return number
 
     def find_active(self, history: History) -> _State:
-        """The state of the longest suffix of a history that has counts."""
+        """The state of the longest suffix of `history` that has counts."""
         while True:
             number = self._numbers.get(history)
             if number is not None and self.states[number].total:
@@ -190,7 +190,7 @@ class _Estimator:
         )
 
     def _enqueue(self, number: int, change: float) -> None:
-        """Queue a state: the smallest loss is taken first, of equal losses the latest entry."""
+        """Queue a state, the smallest loss first, of equal losses the latest entry first."""
         heapq.heappush(self._queue, (-change, -number))
 
     def _fill_queue(self) -> None:
@@ -201,7 +201,7 @@ class _Estimator:
                 self._enqueue(number, self._change_of_dropping(number))
 
     def _may_be_dropped(self, state: _State) -> bool:
-        """Whether no longer history leads to it and all its transitions lead to shorter ones."""
+        """Whether no longer history backs off to the state and no transition of it leads to one."""
         if len(state.history) < self._options.no_prune_ngram_order:
             return False
         if not state.total or state.total != state.total_with_longer:
@@ -212,7 +212,7 @@ class _Estimator:
         return not any(n is not None and self.states[n].total_with_longer for n in followers)
 
     def _change_of_dropping(self, number: int) -> float:
-        """By how much the log-likelihood changes: 0 or less."""
+        """The change of the log-likelihood, at most 0, if the state `number` is dropped."""
         state = self.states[number]
         shorter = self.states[state.shorter]
         if not shorter.total:

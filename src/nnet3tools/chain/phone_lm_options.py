@@ -13,7 +13,7 @@ _HIGHEST_ORDER = 100
 
 @dataclass(frozen=True)
 class LanguageModelOptions:
-    """Options of the estimation."""
+    """Options of estimating a phone language model."""
 
     ngram_order: int = option(
         4, "n-gram order for the phone language model used for the 'denominator model'"
@@ -31,7 +31,7 @@ class LanguageModelOptions:
     )
 
     def check(self) -> None:
-        """OptionError if the orders are out of range or do not match."""
+        """OptionError if the n-gram orders are out of range or do not match."""
         if not 2 <= self.ngram_order <= _HIGHEST_ORDER:
             raise OptionError(
                 f"invalid --ngram-order={self.ngram_order}: expected 2 to {_HIGHEST_ORDER}"

@@ -17,9 +17,9 @@ from nnet3tools.tensor.operators.random import rand_int
 def denominator_posteriors(
     graph: DenominatorGraph, output: NDArray[np.float32], leak: float
 ) -> tuple[float, NDArray[np.float32] | None]:
-    """Log-probability and posteriors (frames, pdfs) of one utterance's output, on the host.
+    """The log-probability and posteriors (frames, pdfs) of an utterance in the graph, on the host.
 
-    The posteriors are None if a check sum is wrong.
+    `leak` is the leaky-HMM coefficient. The posteriors are None if a check sum is wrong.
     """
     rand_int(0, 99)  # Kaldi draws whether to check the range of outputs
     results, posteriors = np.zeros(3), np.zeros_like(output)

@@ -20,7 +20,7 @@ from nnet3tools.fst.minimize import distances_to_end, push_to_initial, top_order
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """An epsilon-free acceptor of phones, and the phones that each (subsampled) frame may have."""
+    """An epsilon-free acceptor of phones, and the phones allowed in each subsampled frame."""
 
     fst: Fst
     allowed_phones: list[set[int]]
@@ -29,7 +29,7 @@ class ProtoSupervision:
 def _allowed(
     phones: list[int], begins: list[int], ends: list[int], num_frames: int, o: SupervisionOptions
 ) -> list[set[int]]:
-    """The set of phones of each frame, from the frame range of each phone before subsampling."""
+    """The phones allowed in each subsampled frame, given each phone's range of input frames."""
     factor = o.frame_subsampling_factor
     allowed: list[set[int]] = [set() for _ in range(-(-num_frames // factor))]
     for phone, begin, end in zip(phones, begins, ends, strict=True):
@@ -43,7 +43,7 @@ def _allowed(
 
 
 def of_alignment(pairs: NDArray[np.int32], options: SupervisionOptions) -> ProtoSupervision:
-    """The proto-supervision of phones and durations (N, 2); DataError if one is not positive."""
+    """The proto-supervision of pairs (N, 2) of phone and duration; DataError unless positive."""
     if not len(pairs):
         raise DataError("expected phones with durations, found none")
     if pairs.min() <= 0:

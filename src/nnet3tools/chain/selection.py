@@ -31,12 +31,12 @@ def _change_output(
 
 
 def rename_output(example: NnetChainExample, key: str, name: str) -> NnetChainExample:
-    """Give 'output' another name, for multilingual training."""
+    """A copy of the example whose 'output' is named `name`, for multilingual training."""
     return _change_output(example, key, lambda output: replace(output, name=name))
 
 
 def scale_supervision(example: NnetChainExample, key: str, weight: float) -> NnetChainExample:
-    """Multiply the weight of the supervision of 'output'."""
+    """A copy of the example whose supervision of 'output' has its weight times `weight`."""
     if weight == 1.0:
         return example
 
@@ -51,7 +51,7 @@ E = TypeVar("E", bound=SequenceExample[Any])
 
 
 def shift_sequence_times(example: E, offset: int) -> E:
-    """Add `offset` to every t of the inputs except the i-vectors'.
+    """A copy of the example with `offset` added to every t of the inputs except the i-vectors'.
 
     Outputs move by the nearest multiple of the frame subsampling factor.
     """
@@ -65,7 +65,7 @@ def shift_sequence_times(example: E, offset: int) -> E:
 
 
 def _shifted(indexes: IndexArray, frame_skip: int, offset: int) -> IndexArray:
-    """An output's indexes (N, 3), their t greater by the multiple of the skip nearest `offset`."""
+    """An output's indexes with t moved by the multiple of `frame_skip` nearest to `offset`."""
     step = frame_skip * math.floor(0.5 + offset / frame_skip)
     return indexes + np.array([0, step, 0], np.int32)
 
@@ -79,23 +79,23 @@ class ChainSelection:
 
     @property
     def does_nothing(self) -> bool:
-        """Whether examples pass through unchanged."""
+        """Whether the selection keeps every example unchanged."""
         return self.frame_shift == 0 and self.contexts.does_nothing
 
     def bounds(self, example: NnetChainExample, key: str) -> tuple[int, ...]:
-        """Nothing: there is no choice to make."""
+        """An empty tuple: there is no choice to make."""
         return ()
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...]:
-        """Nothing, as `bounds`."""
+        """An empty tuple: there is no choice to make."""
         return ()
 
     def cut(self, example: NnetChainExample, key: str, chosen: tuple[int, ...]) -> NnetChainExample:
-        """The same as `apply`."""
+        """The shifted example with its context cut, as `apply`; `chosen` is not used."""
         return self.apply(example, key)
 
     def apply(self, example: NnetChainExample, key: str) -> NnetChainExample:
-        """The shifted example with its context cut down.
+        """The shifted example with its context cut.
 
         DataError for a merged example if context is to be cut, or one without 'input' or 'output'.
         """

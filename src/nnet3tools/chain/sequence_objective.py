@@ -20,10 +20,10 @@ _weight_rows = tensor.element("_1 *= _2")
 
 
 class SequenceObjective(Objective):
-    """An objective of the outputs that examples name.
+    """Base of the objectives whose supervision is made of sequences (chain and discriminative).
 
-    With `has_xent`, cross-entropy is measured at those named NAME-xent, too; training wants its
-    derivative (`xent_deriv`), and those of frames scaled by their weights (`apply_deriv_weights`).
+    With `has_xent`, the cross-entropy of the output NAME-xent is measured, too; `xent_deriv` asks
+    for its derivative. `apply_deriv_weights` multiplies derivatives by the weights of frames.
     """
 
     def __init__(self, has_xent: bool, xent_deriv: bool, apply_deriv_weights: bool) -> None:
@@ -32,25 +32,26 @@ class SequenceObjective(Objective):
 
     @staticmethod
     def sequences_of(supervision: Any) -> SequenceOutput[Any]:
-        """The name, indexes and supervision of one output of an example."""
+        """The name, indexes and supervision in one of an example's `supervisions`."""
         return supervision
 
     @abstractmethod
     def measure(
         self, supervision: Any, computer: NnetComputer, derivs: tuple[Array, ...]
     ) -> list[Measured]:
-        """Measure one output and its -xent, and write the derivatives, none to two, in this order.
+        """The objective of one output, and of its -xent output; writes the derivatives.
 
+        `derivs` has the arrays to write: none, the output's, or also the -xent output's.
         `supervision` is one of an example's `supervisions`.
         """
 
     def names_of(self, supervision: Any) -> tuple[str, ...]:
-        """The names of an output and of its -xent output."""
+        """The name of the supervision's output and, with `has_xent`, of its -xent output."""
         name = self.sequences_of(supervision).name
         return (name, f"{name}-xent") if self._has_xent else (name,)
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """Each output followed by its -xent output."""
+        """The request of each output of the example, followed by that of its -xent output."""
         found = []
         for supervision in example.supervisions:
             indexes = self.sequences_of(supervision).indexes
@@ -82,7 +83,7 @@ class SequenceObjective(Objective):
         return found
 
     def weight_frames(self, supervision: Any, deriv: Array) -> None:
-        """Scale rows of a derivative by the weights of frames, if `apply_deriv_weights` is set."""
+        """Multiply rows of `deriv` by the frame weights, if `apply_deriv_weights` is set."""
         weights = self.sequences_of(supervision).deriv_weights
         if self._apply_deriv_weights and len(weights):
             _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])

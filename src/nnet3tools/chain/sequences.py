@@ -47,7 +47,7 @@ class SequenceOutput(RecordObject, Generic[S]):
 
     @property
     def first_frame(self) -> int:
-        """The t of the first row."""
+        """The t of the output's first row."""
         return int(self.indexes[0, 1])
 
     @property
@@ -56,12 +56,12 @@ class SequenceOutput(RecordObject, Generic[S]):
         return int(self.indexes[self.supervision.num_sequences, 1]) - self.first_frame
 
     def check(self) -> None:
-        """DataError if the sizes and indexes do not agree."""
+        """DataError if indexes, weights and number of frames do not agree."""
         if problem := self._rows_problem():
             raise DataError(f"'{self.name}' of an example has {problem}")
 
     def _rows_problem(self) -> str:
-        """What is wrong with the rows, "" if nothing is."""
+        """A text that says how indexes, weights and frames disagree; "" if they agree."""
         supervision, size = self.supervision, len(self.indexes)
         num_sequences, length = supervision.num_sequences, supervision.frames_per_sequence
         if size != supervision.num_frames or length < 2:

@@ -36,17 +36,17 @@ class Supervision(SequenceSupervision):
 
     @property
     def is_e2e(self) -> bool:
-        """Whether it is end-to-end supervision."""
+        """Whether this is end-to-end supervision."""
         return bool(self.e2e_fsts)
 
     @property
     def acceptors(self) -> Fst | tuple[Fst, ...]:
-        """The acceptors as the record has them: a tuple in end-to-end supervision."""
+        """The acceptor; for end-to-end supervision, the tuple of acceptors."""
         return self.e2e_fsts or self.fst
 
     @classmethod
     def of_fields(cls, values: dict[str, Any]) -> Supervision:
-        """The supervision with these values of the record's fields."""
+        """A supervision from the values of the fields in a file's record."""
         rest = dict(values)
         acceptors = rest.pop("acceptors")
         if rest.pop("is_e2e"):
@@ -108,9 +108,10 @@ def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
 
 
 def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
-    """The state times if the states are ordered by time; -1 for states that were not reached.
+    """The number of arcs from the start to each state of an FST with states in order of time.
 
-    The states of a frame are successive: the targets of the arcs of the frame before.
+    It is -1 for states that were not reached. The states of a frame are successive: the targets of
+    the arcs of the frame before.
     """
     times = np.full(fst.num_states, -1, np.int32)
     times[0] = 0

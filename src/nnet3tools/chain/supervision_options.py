@@ -10,7 +10,7 @@ from nnet3tools.options import option
 
 @dataclass(frozen=True)
 class SupervisionOptions:
-    """Options of converting phones and their times to supervisions."""
+    """Options of converting phone alignments and lattices to supervisions."""
 
     left_tolerance: int = option(
         5, "Left tolerance for shift in phone position relative to the alignment"
@@ -37,7 +37,7 @@ class SupervisionOptions:
     )
 
     def check(self) -> None:
-        """OptionError if a value is out of its range."""
+        """OptionError if an option's value is out of its range."""
         factor, left, right = (
             self.frame_subsampling_factor,
             self.left_tolerance,

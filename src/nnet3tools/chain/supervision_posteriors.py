@@ -16,7 +16,7 @@ from nnet3tools.io.sparse import SparseMatrix
 
 
 def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
-    """The posteriors (frames, pdfs); for end-to-end supervision, those of its alignment.
+    """The posteriors (frames, pdfs) of a supervision; end-to-end, those of its alignment.
 
     DataError for supervision of several sequences, or without the alignment.
     """
@@ -47,7 +47,7 @@ def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
 
 
 def _arc_posteriors(fst: Fst, times: NDArray[np.int32]) -> NDArray[np.float64]:
-    """The probability of each arc, (A,), by the forward-backward algorithm, frame by frame."""
+    """The posterior of each of A arcs, by the forward-backward algorithm; `times` is by state."""
     probs = np.exp(-fst.weights.astype(np.float64))
     forward, backward = np.zeros(fst.num_states), np.exp(-fst.finals.astype(np.float64))
     forward[0] = 1.0

@@ -25,7 +25,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 
 class UnconstrainedConverter:
-    """Converts supervisions of one transition model's ids."""
+    """Converts supervisions of one model's transition ids to end-to-end supervisions."""
 
     def __init__(self, model: TransitionModel) -> None:
         self._model, self._transitions = model, model.transitions()
@@ -70,7 +70,7 @@ class UnconstrainedConverter:
 
 
 def _random_path(fst: Fst) -> NDArray[np.int32]:
-    """The labels of a path to the end, each arc of a state being equally likely."""
+    """The labels of a random path; at each state all arcs are equally likely."""
     labels: list[int] = []
     state = fst.start
     while True:

@@ -18,7 +18,7 @@ from nnet3tools.training.reporting import ratio
 
 
 class DiscriminativeComputeObjf(NnetComputeProb):
-    """Accumulates the objective over examples; cross-entropy if --xent-regularize is not 0."""
+    """Accumulates the objective over examples, and cross-entropy if --xent-regularize is set."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class DiscriminativeComputeObjf(NnetComputeProb):
         model: AmNnet,
         like: Array | None = None,
     ) -> None:
-        """The objective is computed on the device of the array `like`."""
+        """The objective is computed on the device of the array `like` (default: the host)."""
         self._criterion = discriminative.criterion
         self._judge = DiscriminativeOutputObjective(discriminative, model, for_training=False)
         super().__init__(
@@ -38,7 +38,7 @@ class DiscriminativeComputeObjf(NnetComputeProb):
         )
 
     def print_objective(self, name: str) -> None:
-        """Log the objective of one output with Kaldi's words."""
+        """Log the average objective of the output `name`, in Kaldi's words."""
         totals, tally = self.totals[name], self._judge.tallies.get(name)
         l2 = ""
         if tally is not None:

@@ -21,12 +21,12 @@ from nnet3tools.training.example import NnetExample, NnetIo
 
 @dataclass(frozen=True)
 class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
-    """The supervision of one output, sequence after sequence; weights are from 0 to 1."""
+    """The supervision of one output, sequence by sequence; frame weights are from 0 to 1."""
 
     RECORD = DISCRIMINATIVE_OUTPUT_RECORD
 
     def check(self) -> None:
-        """DataError if sizes and indexes do not agree, or a weight is not from 0 to 1."""
+        """DataError if sizes and indexes do not agree, or a frame weight is not from 0 to 1."""
         super().check()
         if not ((self.deriv_weights >= 0.0) & (self.deriv_weights <= 1.0)).all():
             raise DataError(
@@ -34,13 +34,13 @@ class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
             )
 
     def check_finite(self) -> None:
-        """NotFiniteError if the weight is NaN or infinite."""
+        """NotFiniteError if the supervision's weight is NaN or infinite."""
         check_finite(f"weight of '{self.name}'", np.array([self.supervision.weight], np.float32))
 
 
 @dataclass
 class NnetDiscriminativeExample(SequenceExample[NnetDiscriminativeSupervision]):
-    """The inputs and supervisions of a chunk, or of a minibatch."""
+    """The inputs and discriminative supervisions of a chunk, or of a minibatch."""
 
     RECORD = DISCRIMINATIVE_EXAMPLE_RECORD
 

@@ -27,7 +27,7 @@ from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
 @dataclass(frozen=True)
 class DiscriminativeExampleMaker:
-    """Makes the examples of utterances."""
+    """Makes discriminative examples from chunks of utterances."""
 
     splitter: UtteranceSplitter
     options: SplitOptions
@@ -90,7 +90,7 @@ def make_discriminative_examples(
     maker: DiscriminativeExampleMaker,
     write: Callable[[str, NnetDiscriminativeExample], None],
 ) -> None:
-    """Write the examples of all utterances.
+    """Write the discriminative examples of all utterances.
 
     `find(utterance)` returns the utterance's data, or None after a warning. Utterances whose
     features are not finite, or whose supervision does not fit them, are left out with a warning.

@@ -21,7 +21,7 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Arcs sorted by the level of one of their end states, and within a level by the state."""
+    """Arcs grouped by one end state (source or target), the states in order of their level."""
 
     order: _Ints
     """The sorted arc numbers."""
@@ -34,7 +34,7 @@ class _Groups:
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
-        """Groups by `states`, the end state of each arc; `levels` has the level of each state."""
+        """Arcs grouped by `states`, one end state per arc; `levels` is the level of each state."""
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
@@ -50,7 +50,10 @@ class _Groups:
 
 @dataclass(frozen=True)
 class Probabilities:
-    """Log-probabilities: `alpha`, `beta` (N,) of states within their parts; `totals` of parts."""
+    """Log-probabilities in a lattice: forward `alpha` and backward `beta` of N states.
+
+    They count within the state's part of the lattice; `totals` are those of the parts.
+    """
 
     alpha: _Doubles
     beta: _Doubles
@@ -58,16 +61,16 @@ class Probabilities:
 
 
 class LevelledLattice:
-    """A lattice, in topological order, made of `num_sequences` parts of one length.
+    """A lattice, in topological order, split into parts that can be processed side by side.
 
-    Parts are independent if all paths pass one state between them, as in merged supervisions. Then
-    they are processed side by side. Otherwise the lattice is one part. `arcs` are the numbers of
-    the arcs that do not join parts; `frames`, `sources` and `labels` (transition ids or 0)
+    A lattice of `num_sequences` sequences has as many parts, of one length, if all paths pass one
+    state between them, as in merged supervisions; otherwise it is one part. `arcs` are the numbers
+    of the arcs that do not join parts; `frames`, `sources` and `labels` (transition ids or 0)
     describe them.
     """
 
     def __init__(self, lattice: Lattice, num_sequences: int = 1) -> None:
-        """DataError if paths to a state differ in length."""
+        """Split a lattice; DataError if paths to a state differ in length."""
         fst = lattice.fst
         self._times = lattice_state_times(lattice)
         self.num_frames = int(self._times.max(initial=0))
@@ -85,7 +88,7 @@ class LevelledLattice:
         self._by_source = _Groups.of(self.sources, levels, count)
 
     def _levels(self) -> _Ints:
-        """The level of each state, which increases along arcs."""
+        """A level for each state; the target of an arc has a higher level than its source."""
         if (self.labels != 0).all():
             return self._times - self._times[self._starts][self._pieces]
         levels = [0] * len(self._times)  # the states are in topological order
@@ -94,7 +97,7 @@ class LevelledLattice:
         return np.array(levels)
 
     def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
-        """The costs of `arcs` and the final costs of parts in a lattice of the same shape."""
+        """The costs of `arcs`, and of the ends of parts, in `lattice`, which has the same arcs."""
         fst = lattice.fst
         graph, final_graph = fst.weights.astype(np.float64), fst.finals[fst.is_final]
         of_arcs = graph + lattice.acoustic
@@ -102,7 +105,7 @@ class LevelledLattice:
         return of_arcs[self.arcs], np.concatenate([of_finals, of_arcs[self._joints]])
 
     def probabilities(self, costs: _Doubles, final_costs: _Doubles) -> Probabilities:
-        """Forward and backward probabilities for costs of `arcs` and final costs of parts."""
+        """Forward and backward log-probabilities, given the results of `costs`."""
         with np.errstate(invalid="ignore"):  # costs may be NaN
             return Probabilities(*self._both_ways(costs, final_costs))
 
@@ -134,7 +137,7 @@ class LevelledLattice:
         return alpha, beta, totals
 
     def posteriors(self, costs: _Doubles, found: Probabilities) -> _Doubles:
-        """The posterior of each of `arcs`."""
+        """The posterior of each of `arcs`, given their costs and the lattice's probabilities."""
         totals = found.totals[self._pieces[self.sources]]
         return np.exp(found.alpha[self.sources] - costs + found.beta[self._targets] - totals)
 
@@ -172,7 +175,7 @@ class LevelledLattice:
 
 @dataclass(frozen=True)
 class _Joints:
-    """The first state of each part, the part of each state, and the arcs that join parts."""
+    """How a lattice splits into parts: first states of parts, part of each state, joining arcs."""
 
     starts: _Ints
     pieces: _Ints

@@ -18,7 +18,7 @@ from nnet3tools.training.merging import Mergeable, merge_examples
 def merge_discriminative_examples(
     examples: Sequence[NnetDiscriminativeExample], compress_features: bool
 ) -> NnetDiscriminativeExample:
-    """The examples merged into one: inputs example by example, outputs frame by frame.
+    """One example with the inputs of all, example by example, and their outputs frame by frame.
 
     DataError if the examples do not match, or one of them is already a minibatch.
     """

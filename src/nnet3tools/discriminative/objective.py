@@ -29,7 +29,7 @@ _NOT_FINITE = -10.0
 
 @dataclass(frozen=True)
 class Elements:
-    """Elements of a matrix, at distinct places."""
+    """Values of a sparse matrix with their rows and columns; no position occurs twice."""
 
     rows: NDArray[np.int32]
     cols: NDArray[np.int32]
@@ -41,8 +41,8 @@ class Judged:
     """The objective of one minibatch, its parts and its derivative by the output.
 
     `objective` is weighted; with mmi it is `numerator` - `denominator`, which are 0 otherwise.
-    `positive` and `negative` are the sizes of the unweighted derivative's elements of either sign.
-    `reference`, the alignment's pdfs by row, has the weight as values.
+    `positive` and `negative` are the sums of the unweighted derivative's positive and negative
+    elements, without sign. `reference` has the weight at the alignment's pdf of each row.
     """
 
     weight: float
@@ -56,7 +56,7 @@ class Judged:
 
 
 class DiscriminativeObjective:
-    """One criterion, for the pdfs of one transition model.
+    """One criterion (mmi, mpfe or smbr), for the pdfs of one transition model.
 
     The output's probabilities are divided by `priors` (pdfs,), unless that is None.
     """
@@ -123,7 +123,7 @@ class DiscriminativeObjective:
     def _log_likes(
         self, output: NDArray[np.float32], rows: NDArray[np.int32], cols: NDArray[np.int32]
     ) -> NDArray[np.float32]:
-        """Scaled log-likelihoods of pdfs."""
+        """The scaled log-likelihoods at `rows` and `cols` of the output."""
         found = output[rows, cols]
         if num_floored := int((found < _FLOOR).sum()):
             found = np.where(found < _FLOOR, _FLOOR, found)
@@ -138,7 +138,7 @@ class DiscriminativeObjective:
         return found * np.float32(self._options.acoustic_scale)
 
     def _boosted(self, supervision: DiscriminativeSupervision, levels: LevelledLattice) -> Lattice:
-        """The lattice after --boost: arcs with a wrong phone that is not silence cost less."""
+        """A copy of the lattice after --boost: arcs with a wrong, non-silence phone cost less."""
         lattice, boost = supervision.den_lat, np.float32(self._options.boost)
         if self._options.criterion != "mmi" or boost == 0.0:
             return lattice
@@ -152,7 +152,7 @@ class DiscriminativeObjective:
     def _is_right(
         self, supervision: DiscriminativeSupervision, levels: LevelledLattice
     ) -> NDArray[np.float64]:
-        """1 for arcs that have the alignment's phone or pdf, else 0.
+        """For each arc, 1 if its phone (mpfe) or pdf is the alignment's, else 0.
 
         With --one-silence-class all silence phones are one, otherwise silence is never right.
         """
@@ -177,7 +177,7 @@ class DiscriminativeObjective:
         reference: Elements,
         output: NDArray[np.float32],
     ) -> Elements:
-        """The arcs' derivatives by row and pdf; mmi adds 1 at the alignment's pdf of each row."""
+        """The arcs' `values` summed by row and column; mmi adds 1 at the pdfs of `reference`."""
         places = rows.astype(np.int64) * output.shape[1] + cols
         if self._options.criterion == "mmi":
             of_reference = reference.rows.astype(np.int64) * output.shape[1] + reference.cols
@@ -196,7 +196,7 @@ class DiscriminativeObjective:
 
 
 def _rows(supervision: DiscriminativeSupervision, frames: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The output's row of each frame; `frames` count sequence after sequence."""
+    """The row in the network's output of each of `frames`, which count sequence by sequence."""
     sequence, frame = np.divmod(frames, supervision.frames_per_sequence)
     return frame * supervision.num_sequences + sequence
 
@@ -208,7 +208,7 @@ def _alignment(supervision: DiscriminativeSupervision, pdfs: NDArray[np.int32]) 
 
 
 def _rescored(lattice: Lattice, levels: LevelledLattice, likes: NDArray[np.float32]) -> Lattice:
-    """The lattice with acoustic costs minus `likes`, one of each of `levels.arcs`."""
+    """A copy of the lattice whose acoustic costs are -`likes`, given for each of `levels.arcs`."""
     acoustic = lattice.acoustic.copy()
     frames = levels.labels != 0
     acoustic[levels.arcs[frames]] = -likes[frames]
@@ -223,7 +223,7 @@ def _judged(
     deriv: Elements,
     reference: Elements,
 ) -> Judged:
-    """The weighted result; the derivative is zero if the objective is not finite."""
+    """The weighted objective and derivative; the derivative is zero if the objective is NaN."""
     scale = supervision.weight
     weight = supervision.num_frames * scale
     objective = scale * total

@@ -12,7 +12,7 @@ CRITERIA = ("mmi", "mpfe", "smbr")
 
 @dataclass(frozen=True)
 class DiscriminativeOptions:
-    """Options of the objective (Kaldi's struct of the same name)."""
+    """Options of the discriminative objective (Kaldi's DiscriminativeOptions)."""
 
     criterion: str = option(
         "smbr",
@@ -56,7 +56,7 @@ class DiscriminativeOptions:
     )
 
     def check(self) -> None:
-        """OptionError if a value is out of its range."""
+        """OptionError if an option's value is out of its range."""
         if self.criterion not in CRITERIA:
             raise OptionError(
                 f"invalid --criterion={self.criterion}: expected one of {', '.join(CRITERIA)}"
@@ -68,7 +68,7 @@ class DiscriminativeOptions:
             )
 
     def silence(self) -> tuple[int, ...]:
-        """The silence phones; OptionError unless they are numbers."""
+        """The silence phones; OptionError unless all are numbers."""
         try:
             return tuple(int(part) for part in self.silence_phones.split(":") if part)
         except ValueError:

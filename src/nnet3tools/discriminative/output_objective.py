@@ -29,7 +29,7 @@ _NOT_FINITE = -10.0
 
 @dataclass
 class Tally:
-    """Sums over minibatches for one output, except its objective."""
+    """The sums over minibatches that are logged for one output, besides its objective."""
 
     num_frames: int = 0
     weight: float = 0.0
@@ -42,7 +42,7 @@ class Tally:
     output: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def add(self, judged: Judged, num_frames: int, l2_term: float) -> None:
-        """Add one minibatch to the sums."""
+        """Add the results of one minibatch to the sums."""
         self.num_frames += num_frames
         self.weight += judged.weight
         self.numerator += judged.numerator
@@ -53,11 +53,11 @@ class Tally:
 
 
 class DiscriminativeOutputObjective(SequenceObjective):
-    """A discriminative criterion for the outputs that examples name.
+    """A discriminative criterion for each output in an example.
 
-    With --xent-regularize, cross-entropy with the alignment's pdfs for those named NAME-xent, too.
-    `tallies` hold more about each output. Diagnostics want neither the weights of frames nor the
-    derivative of cross-entropy (`for_training`).
+    With --xent-regularize, cross-entropy with the alignment's pdfs is measured at its -xent output.
+    `tallies` hold more about each output. Without `for_training`, as in diagnostics, there are
+    neither frame weights nor a derivative of cross-entropy.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         computer: NnetComputer,
         derivs: tuple[Array, ...],
     ) -> list[Measured]:
-        """The criterion, which is also added to `tallies`, and cross-entropy with the alignment."""
+        """Compute the criterion (added to `tallies`) and the cross-entropy with the alignment."""
         name = supervision.name
         output = computer.get_output(name)
         on_host = tensor.to_host(output)
@@ -116,7 +116,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         return _NOT_FINITE if math.isnan(total) else total
 
     def _accumulate(self, tally: Tally, deriv: Elements, output: NDArray[np.float32]) -> None:
-        """Add the derivatives and outputs of each pdf to the sums, for debugging."""
+        """Add the derivatives and outputs of each pdf to the tally, for debugging."""
         options, size = self._options, output.shape[1]
         if (options.accumulate_gradients or options.accumulate_output) and options.num_pdfs != size:
             raise DataError(f"--num-pdfs={options.num_pdfs}: the output has {size} columns")

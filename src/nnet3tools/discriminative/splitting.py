@@ -29,7 +29,7 @@ _ON_PATHS = Property.ACCESSIBLE | Property.COACCESSIBLE
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """Options of cutting (Kaldi's SplitDiscriminativeSupervisionOptions)."""
+    """Options of cutting supervisions (Kaldi's SplitDiscriminativeSupervisionOptions)."""
 
     collapse_transition_ids: bool = option(
         True,
@@ -56,7 +56,7 @@ class SplitOptions:
     )
 
     def check(self) -> None:
-        """OptionError if a value is out of its range."""
+        """OptionError if an option's value is out of its range."""
         if self.acoustic_scale == 0.0:
             raise OptionError("invalid --acoustic-scale=0: expected another number")
 
@@ -74,7 +74,7 @@ class SupervisionSplitter:
         model: TransitionModel,
         supervision: DiscriminativeSupervision,
     ) -> None:
-        """DataError if the supervision is merged or has transition ids that the model lacks."""
+        """DataError if the supervision is merged or has transition ids unknown to the model."""
         if supervision.num_sequences != 1:
             raise DataError("a supervision of several sequences cannot be split")
         labels = supervision.den_lat.fst.ilabels
@@ -92,10 +92,10 @@ class SupervisionSplitter:
         self._alpha, self._beta = found.alpha, found.beta
 
     def piece(self, begin: int, num_frames: int, normalize: bool) -> DiscriminativeSupervision:
-        """The supervision of `num_frames` frames from `begin` on.
+        """The supervision of the `num_frames` frames from `begin` on.
 
-        With `normalize` the probability of the whole lattice is divided out of its costs.
-        DataError if the utterance has no such frames.
+        With `normalize` the probability of the whole lattice is divided out of its costs. DataError
+        if the utterance has no such frames.
         """
         whole = self._supervision
         if begin < 0 or num_frames <= 0 or begin + num_frames > whole.frames_per_sequence:
@@ -117,7 +117,7 @@ class SupervisionSplitter:
         return found
 
     def _range(self, begin: int, end: int, normalize: bool) -> CompactLattice:
-        """The part of the lattice, with a start and a final state of its own."""
+        """The lattice of frames `begin` to `end` - 1, with a new start and a new final state."""
         fst, times = self._lattice.fst, self._times
         first, last = np.searchsorted(times, [begin, end])
         final = last - first + 1
@@ -142,10 +142,10 @@ class SupervisionSplitter:
         return as_acceptor(Lattice(cut, acoustic, np.zeros(final + 1, np.float32)))
 
     def _collapsed(self, acceptor: CompactLattice) -> CompactLattice:
-        """The acceptor with all transition ids of one pdf at one time replaced by the first.
+        """The acceptor with all transition ids of one pdf in one frame replaced by the first.
 
-        As in Kaldi, the time of a state is that of the state with its number in the whole lattice:
-        ids of one pdf may stay different, or be made alike over a few frames.
+        As in Kaldi, a state's frame is that of the whole lattice's state with the same number, so
+        that ids of one pdf may stay different, or be replaced over a few frames.
         """
         fst = acceptor.fst
         places = self._times[fst.sources].astype(np.int64) * len(self._pdfs)
@@ -160,7 +160,7 @@ class SupervisionSplitter:
         return lattice_without_epsilons(determinized_lattice(reversed_lattice(backwards)))
 
     def _said_of(self, lattice: Lattice) -> int:
-        """The OpenFst property bits that Kaldi's algorithms know, and write, for a cut lattice."""
+        """The OpenFst property bits that Kaldi writes into the file for a cut lattice."""
         if self._unscale != 1.0:
             return linear_properties(lattice.fst)
         said = Property.ACCEPTOR | _NO_EPSILONS | Property(lattice.fst.properties)

@@ -57,12 +57,12 @@ class DiscriminativeSupervision(SequenceSupervision):
 
     @classmethod
     def of_fields(cls, values: dict[str, Any]) -> DiscriminativeSupervision:
-        """The supervision with these values of the record's fields, its lattice sorted."""
+        """A supervision from the values of the fields in a file's record; the lattice is sorted."""
         return cls(**{**values, "den_lat": in_top_order(values["den_lat"])})
 
 
 def merge_supervisions(parts: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
-    """Single-sequence supervisions merged into one; DataError unless lengths and weights agree."""
+    """One supervision of all sequences; DataError unless lengths and weights agree."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -17,7 +17,7 @@ from nnet3tools.training.update import MaxChange, scale_change
 
 
 class NnetDiscriminativeTrainer(NnetTrainer):
-    """Trains by a discriminative criterion, as Kaldi does.
+    """Trains a network by a discriminative criterion, as Kaldi does.
 
     Only the parameter change as a whole is limited. There is no l2 regularization of parameters, no
     orthonormal constraint, no backstitch, and batch-norm statistics are not scaled.
@@ -56,7 +56,7 @@ class NnetDiscriminativeTrainer(NnetTrainer):
         scale_change(self._delta, momentum)
 
     def _print_total(self, name: str, totals: ObjectiveTotals) -> bool:
-        """Log the totals of one output; returns whether it had data."""
+        """Log the totals of the output `name`; returns whether it had data."""
         weight = totals.all.weight
         if (tally := self._judge.tallies.get(name)) is not None:
             counts = ratio(tally.positive + tally.negative, weight)

@@ -33,26 +33,27 @@ class Selection(Protocol[E]):
 
     @property
     def does_nothing(self) -> bool:
-        """Whether examples pass through unchanged."""
+        """Whether the selection keeps every example unchanged."""
 
     def apply(self, example: E, key: str) -> E | None:
         """The selected part of an example; None if it has none."""
 
     def bounds(self, example: E, key: str) -> tuple[int, ...]:
-        """The range of parts that `choose` takes; it depends only on the example's layout."""
+        """The choices for `choose`, as numbers that depend only on the example's layout."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """One part of the range, perhaps drawn at random; None if no part is to be kept."""
+        """One part of the range `bounds`, perhaps drawn at random; None to drop the example."""
 
     def cut(self, example: E, key: str, chosen: tuple[int, ...]) -> E:
-        """The chosen part of an example."""
+        """A copy of the example that has only the part `chosen`."""
 
 
 @dataclass(frozen=True)
 class ChangesOfKind(Generic[E]):
-    """The functions that change one kind of examples.
+    """The functions that change examples of one kind (frame-level, chain, ...).
 
-    `ios` returns the inputs and outputs that have matrices; `with_ios` returns a copy with others.
+    `ios(example)` returns the inputs and outputs that have matrices; `with_ios(example, ios)` a
+    copy of the example with the inputs and outputs `ios`.
     """
 
     layouts: LayoutTable
@@ -73,10 +74,10 @@ FRAME_CHANGES: ChangesOfKind[NnetExample] = ChangesOfKind(
 
 @dataclass(frozen=True, eq=False)
 class RowMap(Generic[E]):
-    """For the examples of `layout`, the source row of every row after a change.
+    """The source row of every row of a changed example, for all examples of one layout.
 
-    `dummy` is the changed example whose features are its source rows; `rows` are these for each
-    input or output. `new_layout` is the layout of the changed examples.
+    `rows` has the source rows of each input or output. `dummy` is a changed example whose features
+    are these row numbers. `new_layout` is the layout of the changed examples.
     """
 
     layout: Layout
@@ -86,7 +87,7 @@ class RowMap(Generic[E]):
 
 
 class PendingChange(NamedTuple):
-    """An encoded example with the changes that are still to be made to it."""
+    """An encoded example, and the changes that `BatchedChanges.finish` will make to it."""
 
     example: EncodedRecord[Any]
     row_map: RowMap[Any]
@@ -94,10 +95,11 @@ class PendingChange(NamedTuple):
 
 
 class BatchedChanges(Generic[E]):
-    """The changes of a copying program.
+    """Scales, renames and selects parts of examples for the programs that copy examples.
 
-    An example that was read in full is changed at once, an encoded one by `finish`, together with
-    others of its layout. All errors are raised, and all random numbers drawn, before `finish`.
+    An example that was read in full is changed at once. Encoded examples are changed by `finish`,
+    all of one layout together. All errors are raised, and all random numbers drawn, before
+    `finish`.
     """
 
     def __init__(self, kind: ChangesOfKind[E], selection: Selection[E]) -> None:
@@ -107,11 +109,11 @@ class BatchedChanges(Generic[E]):
 
     @property
     def num_kept(self) -> int:
-        """The number of row maps that are kept in memory."""
+        """The number of row maps (RowMap) in memory."""
         return len(self._row_maps)
 
     def scale(self, example: Any, key: str, weight: float) -> E | PendingChange:
-        """The example with its supervision multiplied by the weight."""
+        """The example with its supervision multiplied by `weight`, or the pending change."""
         pending = self._pending(example)
         if not isinstance(pending, PendingChange):
             return self._kind.scale(pending, key, weight)
@@ -119,14 +121,14 @@ class BatchedChanges(Generic[E]):
         return pending._replace(weight=weight)
 
     def rename(self, example: Any, key: str, name: str) -> E | PendingChange:
-        """The example with another name of its output."""
+        """The example with its output renamed to `name`, or the pending change."""
         pending = self._pending(example)
         if not isinstance(pending, PendingChange):
             return self._kind.rename(pending, key, name)
         return self._changed(pending, name, lambda one: self._kind.rename(one, key, name))
 
     def select(self, example: Any, key: str) -> E | PendingChange | None:
-        """The selected part of the example; None if it has none."""
+        """The selected part of the example, or the pending change; None to drop the example."""
         pending = self._pending(example)
         if not isinstance(pending, PendingChange):
             return self._selection.apply(pending, key)
@@ -140,7 +142,7 @@ class BatchedChanges(Generic[E]):
         return self._changed(pending, chosen, lambda one: self._selection.cut(one, key, chosen))
 
     def _pending(self, example: Any) -> E | PendingChange:
-        """The example as PendingChange, if it is encoded."""
+        """A PendingChange without changes, if the example is encoded; else the example."""
         if not isinstance(example, EncodedRecord):
             return example
         # Checked for each example: one layout may get many new names.
@@ -163,7 +165,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """The pending example after one more change; `what` identifies the change."""
+        """The pending example with one more change; `what` is a key for the change."""
         place = pending.row_map, what
         if place not in self._row_maps:
             self._row_maps[place] = self._mapped(
@@ -175,7 +177,7 @@ class BatchedChanges(Generic[E]):
         return change(example.whole())
 
     def _mapped(self, layout: Layout, dummy: E) -> RowMap[E] | None:
-        """The row map of a change; None if the changed examples cannot pass as bytes."""
+        """The row map for a changed `dummy`; None if such examples cannot be encoded."""
         if (encoded := self._kind.layouts.encode(dummy)) is None:
             return None
         rows = self._rows(dummy)
@@ -194,14 +196,14 @@ class BatchedChanges(Generic[E]):
     # -- applying the changes
 
     def num_bytes(self, example: Any) -> int:
-        """The approximate memory in bytes of an example that waits for `finish`."""
+        """The approximate size in bytes of an example or a pending change."""
         if isinstance(example, PendingChange):
             return len(example.example.data)
         ios = self._kind.ios(example)
         return sum(4 * io.features.shape[0] * io.features.shape[1] for io in ios)
 
     def finish(self, examples: Sequence[Any]) -> Iterator[Any]:
-        """The examples in order, changed; those with one row map together."""
+        """Make the pending changes, and return all examples in order; one pass per row map."""
         groups: dict[RowMap[E], list[PendingChange]] = {}
         for example in examples:
             if isinstance(example, PendingChange):
@@ -237,7 +239,7 @@ class BatchedChanges(Generic[E]):
 
 
 def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:
-    """The float32 numbers times the weights."""
+    """The bytes of each encoded float32 number multiplied by its weight."""
     products = np.frombuffer(b"".join(encoded), "<f4") * weights
     return [products[i : i + 1].tobytes() for i in range(len(products))]
 
@@ -245,7 +247,7 @@ def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:
 def _changed_matrices(
     matrices: SameLayoutMatrices, rows: NDArray, weights: NDArray[np.float32] | None = None
 ) -> Sequence[bytes]:
-    """The bytes of each matrix reduced to `rows` and multiplied by its weight."""
+    """The bytes of each matrix, reduced to the rows `rows` and multiplied by its weight."""
     form = matrices.form
     if len(rows) == form.num_rows:
         if weights is None:
@@ -267,12 +269,12 @@ def _changed_matrices(
 
 
 def _sliced(head: bytes, data: bytes, ends: Sequence[int]) -> list[bytes]:
-    """The bytes of the data between successive `ends`, each with `head` before it."""
+    """The slices of `data` that end at `ends[1]`, `ends[2]`, ..., each with `head` in front."""
     return [head + data[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def _with_ranges(matrices: SameLayoutMatrices, weights: NDArray[np.float32]) -> list[bytes]:
-    """Compressed matrices times their weights: only minimum and range change."""
+    """The bytes of compressed matrices times their weights: only minimum and range change."""
     begin = len(matrices.form.token) + 1
     ranges = matrices.ranges(weights).tobytes()
     return [

@@ -19,28 +19,28 @@ from nnet3tools.training.example import NnetExample
 
 
 class Diagnostics(Protocol):
-    """Makes the NnetComputeProb of a network for one kind of examples."""
+    """Creates the NnetComputeProb objects that combine_models needs for its kind of examples."""
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> NnetComputeProb:
-        """Computes the objective of `nnet`; `compiler` caches programs of its structure."""
+        """An object that computes the objective of `nnet`; `compiler` caches its programs."""
 
     def storing_stats(self, nnet: Nnet) -> NnetComputeProb:
-        """Computes the objective of `nnet` and stores component statistics in it."""
+        """A new object that computes the objective and stores component statistics in `nnet`."""
 
 
 @dataclass(frozen=True)
 class FrameDiagnostics:
-    """Diagnostics of frame-level examples, computed on the device of the array `like`."""
+    """Diagnostics for frame-level examples, computed on the device of the array `like`."""
 
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> NnetComputeProb:
-        """Computes the objective of `nnet` without accuracies."""
+        """A new object that computes the objective of `nnet`, without accuracies."""
         options = ComputeProbOptions(compute_accuracy=False)
         return NnetComputeProb(options, nnet, like=self.like, compiler=compiler)
 
     def storing_stats(self, nnet: Nnet) -> NnetComputeProb:
-        """Computes objective, accuracies and component statistics of `nnet`."""
+        """A new object that computes the objective and stores component statistics in `nnet`."""
         return NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True, like=self.like)
 
 
@@ -52,12 +52,12 @@ def combine_models(
     prepare: Callable[[Nnet], None],
     diagnostics: Diagnostics,
 ) -> Nnet:
-    """The best of the averages of the first n of `num_models` models; the last comes first.
+    """The best of the averages of the first n models, for n = 1 to `num_models`, the last first.
 
-    `models` are (name, network), of which one at a time is held; at most `max_evaluations` averages
-    are judged, by the objective of a copy that `prepare` has changed. Statistics of batch
-    normalisation are computed afresh on the examples. DataError for a model of another structure
-    than the first, or examples without supervision.
+    `models` are (name, network); only one is in memory at a time. At most `max_evaluations`
+    averages are judged, by the objective of a copy that `prepare` has changed. Batch-norm
+    statistics are computed afresh on the examples. DataError if a model's structure differs from
+    the first model's, or examples have no supervision.
     """
     source = iter(models)
     _, average = next(source)
@@ -86,7 +86,7 @@ def combine_models(
 
 
 class _Judge:
-    """Objective functions of networks of one structure; their programs are compiled once."""
+    """Computes objectives of networks of one structure, whose programs are compiled once."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Judge:
         self._compiler = CachingOptimizingCompiler(nnet.copy())
 
     def objective(self, nnet: Nnet) -> float:
-        """The mean objective over the examples and all outputs; -inf if it is not finite."""
+        """The mean objective of `nnet` over all examples and outputs; -inf if it is not finite."""
         nnet = nnet.copy()
         self._prepare(nnet)
         prob = self._diagnostics.judging(nnet, self._compiler)

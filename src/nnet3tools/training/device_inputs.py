@@ -37,7 +37,7 @@ _layouts: dict[Hashable, int] = {}
 
 
 class _Buffers:
-    """A pair of buffers: pinned memory on the host, and device memory."""
+    """Pinned host memory, and the device memory that receives a copy of it."""
 
     def __init__(self) -> None:
         self.pinned = np.empty(0, np.uint8)
@@ -53,7 +53,7 @@ class _Buffers:
 
 
 class Packed:
-    """The arrays of one minibatch in a pair of buffers, with the place of each."""
+    """The arrays of one minibatch in a pair of buffers (pinned and device memory)."""
 
     def __init__(self, buffers: _Buffers, arrays: Sequence[np.ndarray]) -> None:
         self.buffers = buffers
@@ -69,11 +69,11 @@ class Packed:
 
     @property
     def place(self) -> Hashable:
-        """A key that is equal for arrays at the same device memory and with the same shapes."""
+        """A key that is equal for equally shaped arrays in the same device memory."""
         return self.buffers.number, self.layout
 
     def views(self, memory: Array) -> list[Array]:
-        """The arrays in one of the two buffers."""
+        """The arrays as views of `memory`, which is one of the two buffers."""
         found = []
         for begin, dtype, shape in self.places:
             size = math.prod(shape) * dtype.itemsize
@@ -82,16 +82,16 @@ class Packed:
 
 
 class DeviceInputs:
-    """The buffers of one trainer. `pack` may be called by any thread, the rest by one only."""
+    """Copies minibatches to a GPU. Any thread may call `pack`, one thread the other methods."""
 
     def __init__(self, device: Device, like: Array) -> None:
-        """`like` is an array of the device."""
+        """`like` is an array on the GPU `device`."""
         self._device, self._like = device, like
         self._free: deque[_Buffers] = deque()  # its append and popleft are atomic
         self._num_made = 0
 
     def pack(self, arrays: Sequence[np.ndarray]) -> Packed:
-        """Copy arrays into pinned memory that no copy to the device reads any more."""
+        """Copy arrays into the pinned memory of a free pair of buffers."""
         buffers = self._take()
         packed = Packed(buffers, arrays)
         if len(buffers.pinned) < packed.num_bytes:
@@ -110,7 +110,7 @@ class DeviceInputs:
         return buffers
 
     def send(self, packed: Packed) -> None:
-        """Start the copy to the device unless it was started before."""
+        """Start the copy of packed arrays to the GPU unless it has already been started."""
         if packed.sent:
             return
         packed.sent = True
@@ -128,7 +128,7 @@ class DeviceInputs:
         )
 
     def arrays(self, packed: Packed) -> list[Array]:
-        """The arrays on the device; later work on the main stream waits for the copy."""
+        """The packed arrays on the GPU; later work on the main stream waits for their copy."""
         self.send(packed)
         copied = packed.buffers.copied
         assert copied is not None
@@ -141,7 +141,7 @@ class DeviceInputs:
         return found
 
     def release(self, packed: Packed) -> None:
-        """Free the buffers for reuse after the device work submitted so far."""
+        """Free the buffers for reuse once the GPU has done all work submitted so far."""
         packed.buffers.used = self._device.record()
         self._free.append(packed.buffers)
 

@@ -28,16 +28,16 @@ from nnet3tools.training.std_order import HashOrder
 
 
 class Accuracy(NamedTuple):
-    """Weight of all rows, and of correctly classified ones, by class of the supervision, (dim,)."""
+    """Arrays (dim,), by class of the supervision: the weight of all rows and of correct rows."""
 
     weight: np.ndarray
     correct: np.ndarray
 
 
 def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
-    """Count rows whose largest output has the column of the largest supervision.
+    """Compare the largest column of each row of `output` with the supervision's.
 
-    A row's weight is the sum of its supervision. Float64 arrays of the outputs' dimension.
+    A row's weight is the sum of its supervision. The arrays are float64.
     """
     _num_rows, dim = output.shape
     best = tensor.to_host(output).argmax(axis=1)
@@ -49,7 +49,7 @@ def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
 
 
 def _row_labels(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
-    """For each row, the sum and the first column with the largest value."""
+    """Two arrays (rows,): the sum of each row and the first column with its largest value."""
     if not isinstance(supervision, SparseMatrix):
         dense = to_dense(supervision)
         return dense.sum(axis=1, dtype=np.float64), dense.argmax(axis=1)
@@ -66,16 +66,16 @@ def _row_labels(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class OutputTotals(Sums):
-    """The sums for one output so far."""
+    """Sums of weights, objectives and accuracies of one output over examples."""
 
     accuracy: Accuracy | None = None
 
 
 class NnetComputeProb:
-    """Accumulates objective, accuracy and optionally the derivative over examples.
+    """Accumulates objective, accuracy and optionally the model derivative over examples.
 
-    With `compute_deriv` the derivative of the total objective is accumulated in `deriv_nnet`, a
-    gradient copy of the network; with `store_stats_in_nnet` component statistics go into `nnet`.
+    With `compute_deriv` the derivative is accumulated in `deriv_nnet`, a gradient copy of the
+    network. With `store_stats_in_nnet` component statistics go into `nnet`.
     """
 
     def __init__(
@@ -116,16 +116,16 @@ class NnetComputeProb:
 
     @property
     def ahead(self) -> ExampleRunner | None:
-        """The preparer of examples while others are computed (ExampleRunner.ahead)."""
+        """The ExampleRunner that prepares the next examples on a GPU; None on a CPU."""
         return self._runner.ahead
 
     def compute(self, example: NnetExample) -> None:
-        """Add one minibatch."""
+        """Add one example (usually a minibatch) to the sums."""
         with self._runner.ready(example) as ready:
             self._compute(example, ready)
 
     def _compute(self, example: NnetExample, ready: NnetExample) -> None:
-        """Add one minibatch: accuracy from `example` as it was read, the rest from `ready`."""
+        """Add one example: accuracy from `example` as read, the rest from the checked `ready`."""
         computer = self._runner.forward(ready)
         if self._watch is not None:
             again = partial(self._runner.forward, ready)
@@ -149,7 +149,7 @@ class NnetComputeProb:
             computer.run()
 
     def print_total_stats(self) -> bool:
-        """Log objectives, then accuracies, in Kaldi's lines; returns whether there was weight."""
+        """Log objectives, then accuracies, as Kaldi does; returns whether any weight is not 0."""
         order = HashOrder()
         for name in self.totals:
             order.insert(name, string_hash(name))
@@ -162,7 +162,7 @@ class NnetComputeProb:
         return any(totals.weight > 0 for totals in self.totals.values())
 
     def print_objective(self, name: str) -> None:
-        """Log one output's average."""
+        """Log the average objective of the output `name`."""
         totals = self.totals[name]
         node = self.nnet.nodes[self.nnet.node_index(name)]
         linear = isinstance(node, OutputNode) and node.objective == "linear"
@@ -193,9 +193,9 @@ class NnetComputeProb:
 def recompute_stats(
     examples: Iterable[NnetExample], nnet: Nnet, make: Callable[[Nnet], NnetComputeProb]
 ) -> None:
-    """Compute component statistics (those of batch normalisation) afresh on these examples.
+    """Compute the statistics of components of `nnet` (batch norm) afresh on the examples.
 
-    `make` returns a NnetComputeProb that stores statistics in the network.
+    `make(nnet)` returns a NnetComputeProb that stores statistics in `nnet`.
     """
     log.log("Recomputing stats on nnet (affects batch-norm)")
     zero_stats(nnet)

@@ -38,11 +38,11 @@ class NnetIo(RecordObject):
 
     @property
     def dim(self) -> int:
-        """Columns of the features."""
+        """The number of columns of the features."""
         return self.features.shape[1]
 
     def check(self) -> None:
-        """DataError if rows and indexes differ in number."""
+        """DataError if the numbers of rows and of indexes differ."""
         num_rows = self.features.shape[0]
         if num_rows != len(self.indexes):
             raise DataError(
@@ -65,7 +65,7 @@ class NnetExample(RecordObject):
     RECORD = EXAMPLE_RECORD
 
     def check_finite(self) -> None:
-        """NotFiniteError if a matrix or supervision has a NaN or infinite number."""
+        """NotFiniteError if a matrix or a supervision has a NaN or infinite number."""
         for io in self.io:
             check_finite(f"'{io.name}'", io.features)
         for supervision in self.supervisions:
@@ -91,13 +91,13 @@ EXAMPLE: Holder[NnetExample] = Holder(
 
 
 class Ahead(Protocol[E]):
-    """Prepares examples ahead of their use (training/running.py)."""
+    """Interface of an object that prepares examples before `work` gets them (ExampleRunner)."""
 
     def prepare(self, example: E) -> E:
-        """Prepare an example, in the reading thread; must not draw random numbers."""
+        """A prepared example; called by the reading thread, must not draw random numbers."""
 
     def send(self, example: E) -> None:
-        """Start copying the next example, in the main thread, if it is already prepared."""
+        """Start copying a prepared example to the GPU; does nothing if it is not prepared yet."""
 
 
 def _prepared(
@@ -117,7 +117,7 @@ def for_each_example(
     work: Callable[[str, NnetExample], None],
     ahead: Ahead[NnetExample] | None = None,
 ) -> int:
-    """`for_each_of_kind` for frame-level examples."""
+    """Call `work` with each key and frame-level example of a table, as for_each_of_kind."""
     return for_each_of_kind(EXAMPLE, rspecifier, work, ahead)
 
 
@@ -153,7 +153,7 @@ class ExampleTally:
         self.count = self._num_skipped = 0
 
     def work(self, examples: Iterable[tuple[str, E]], work: Callable[[str, E], None]) -> None:
-        """Call `work` with each key and example; errors are those of `for_each_of_kind`."""
+        """Call `work` with each key and example, and count them; errors as in for_each_of_kind."""
         for key, example in examples:
             try:
                 work(key, example)
@@ -166,7 +166,7 @@ class ExampleTally:
             self.count += 1
 
     def report(self) -> None:
-        """Warn if examples were skipped."""
+        """Log a warning if any example was skipped."""
         if self._num_skipped:
             total = self.count + self._num_skipped
             log.warning(
@@ -202,7 +202,7 @@ def structure_hash(example: NnetExample) -> int:
 
 
 def string_hash(text: str) -> int:
-    """Kaldi's StringHasher."""
+    """The hash of a string, as Kaldi's StringHasher."""
     value = 0
     for byte in text.encode("utf-8", "surrogateescape"):
         value = (value * 7853 + (byte - 256 if byte > 127 else byte)) & _WORD
@@ -210,12 +210,12 @@ def string_hash(text: str) -> int:
 
 
 def index_hash(indexes: IndexArray) -> int:
-    """Kaldi's IndexVectorHasher: of the number of indexes, the first 15, then every tenth."""
+    """Kaldi's IndexVectorHasher: a hash of the length, the first 15 indexes, then every tenth."""
     sampled = np.concatenate([indexes[:15], indexes[15::10]]).astype(np.int64)
     return 1433 + 34949 * len(indexes) + int((sampled @ [1619, 15649, 89809]).sum())
 
 
 def hash_of_io(io: NnetIo) -> int:
-    """Kaldi's NnetIoStructureHasher: of name, indexes and dimensions."""
+    """The hash of an input's name, indexes and dimensions, as Kaldi's NnetIoStructureHasher."""
     num_rows = len(io.indexes)
     return string_hash(io.name) + index_hash(io.indexes) + 19249 * num_rows + 14731 * io.dim

@@ -21,9 +21,9 @@ _SMOOTHING = 1.0e-3
 
 @dataclass(frozen=True)
 class FeatureTransform:
-    """A transform `matrix` (rows, D), or (rows, D + 1) with the offset in the last column.
+    """A transform of features: `matrix` (rows, D), or (rows, D + 1) with an offset column last.
 
-    `cholesky` (D, D), a lower triangle, is the Cholesky factor of the within-class covariance.
+    `cholesky` (D, D) is the lower Cholesky factor of the within-class covariance.
     """
 
     matrix: NDArray[np.float32]
@@ -37,7 +37,7 @@ def estimate_transform(
     max_singular_value: float = 5.0,
     remove_offset: bool = True,
 ) -> FeatureTransform:
-    """The transform to `dim` dimensions (not positive: all), as FeatureTransformEstimate.
+    """The transform to `dim` dimensions (all if `dim` <= 0), as FeatureTransformEstimate.
 
     Direction i, with variance l between the classes and 1 within them, is scaled by
     sqrt((within_class_factor + l) / (1 + l)). DataError for statistics without data or with a
@@ -68,7 +68,7 @@ def estimate_transform(
 
 
 def _cholesky(covariance: NDArray) -> NDArray:
-    """The lower Cholesky factor, of a smoothed covariance if need be."""
+    """The lower Cholesky factor of a covariance, which is smoothed if it is singular."""
     try:
         return np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
@@ -84,7 +84,7 @@ def _cholesky(covariance: NDArray) -> NDArray:
 
 
 def _limited(matrix: NDArray, limit: float) -> NDArray:
-    """The matrix with its singular values limited."""
+    """The matrix with its singular values cut to at most `limit`."""
     u, values, vt = np.linalg.svd(matrix, full_matrices=False)
     above = int((values > limit).sum())
     if above == 0:

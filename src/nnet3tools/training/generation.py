@@ -50,7 +50,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class GetEgsOptions(InputOptions):
-    """Options, except chunk options, of both programs that make frame-level examples."""
+    """The options, except chunk options, of nnet3-get-egs and nnet3-get-egs-dense-targets."""
 
     targets_length_tolerance: int = option(
         2, "Tolerance for the difference in frames (after subsampling) of features and targets"
@@ -62,20 +62,20 @@ Matrices = Sequence[GeneralMatrix] | np.ndarray
 
 
 class Targets(Protocol):
-    """The targets of one utterance."""
+    """Interface of the training targets of one utterance."""
 
     def __len__(self) -> int:
         """Number of output frames."""
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> Matrices:
-        """The matrix of 'output' for each of several chunks of one size.
+        """The targets of each chunk of a list of chunks of one size.
 
         `factor` is the frame subsampling factor.
         """
 
 
 class PosteriorTargets:
-    """Posteriors over pdfs: sparse targets, weighted down where chunks overlap."""
+    """Training targets that are posteriors over pdfs; where chunks overlap they weigh less."""
 
     def __init__(self, utterance: str, posterior: Posterior, num_pdfs: int) -> None:
         """DataError if a pdf of the posterior is not below `num_pdfs`."""
@@ -97,7 +97,7 @@ class PosteriorTargets:
         return self._num_frames
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> list[SparseMatrix]:
-        """Sparse rows for every `factor`-th frame; rows beyond the end are empty."""
+        """Sparse rows of every `factor`-th frame of each chunk; empty beyond the last frame."""
         frames = _output_frames(chunks, factor).ravel()
         rows = self._rows.select_rows(np.minimum(frames * factor, self._num_frames))
         weights = np.concatenate([chunk.output_weights for chunk in chunks])[rows.row_numbers]
@@ -105,7 +105,7 @@ class PosteriorTargets:
 
 
 class MatrixTargets:
-    """Real-valued targets: a dense matrix, one row a (subsampled) frame."""
+    """Training targets that are real numbers: a dense matrix with a row per subsampled frame."""
 
     def __init__(self, utterance: str, targets: np.ndarray, num_targets: int) -> None:
         """DataError if there are no rows or `num_targets` >= 0 is not the number of columns."""
@@ -124,12 +124,12 @@ class MatrixTargets:
         return len(self._targets)
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-        """The target rows of each chunk; beyond the end, the last row is repeated."""
+        """The target rows of each chunk; the last row is repeated beyond the utterance's end."""
         return self._targets[np.minimum(_output_frames(chunks, factor), len(self._targets) - 1)]
 
 
 def _output_frames(chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-    """The output frames of chunks of one size, (chunks, frames)."""
+    """The numbers of the output frames of chunks of one size, (chunks, frames)."""
     firsts = np.array([chunk.first_frame for chunk in chunks]) // factor
     return firsts[:, None] + np.arange(chunks[0].num_frames // factor)
 
@@ -142,13 +142,13 @@ class MatrixTable(Protocol):
 
 
 class IvectorSource:
-    """Online iVectors of utterances, one every `period` frames, to be drawn for each chunk."""
+    """Reads online iVectors of utterances (one per `period` frames) and draws one per chunk."""
 
     def __init__(self, matrices: MatrixTable, period: int, tolerance: int) -> None:
         self._matrices, self._period, self._tolerance = matrices, period, tolerance
 
     def find(self, utterance: str, num_frames: int) -> np.ndarray | None:
-        """The iVectors of an utterance; None, with a warning, if missing or of wrong length."""
+        """The iVectors of an utterance; None, after a warning, if missing or of wrong length."""
         ivectors = self._matrices.get(utterance)
         if ivectors is None:
             log.warning(f"No iVectors for utterance {utterance}")
@@ -162,7 +162,7 @@ class IvectorSource:
         return ivectors
 
     def draw(self, ivectors: np.ndarray, start_frame: int, num_frames: int) -> NnetIo:
-        """The iVector at a random frame from `start_frame` on."""
+        """The input 'ivector' of a random frame among `num_frames` from `start_frame` on."""
         frame = tensor.random.rand_int(start_frame, start_frame + num_frames - 1)
         row = min(max(frame // self._period, 0), len(ivectors) - 1)
         return frames_io("ivector", 0, ivectors[row : row + 1])
@@ -211,7 +211,7 @@ def examples_of_utterance(
 
 
 def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
-    """Groups of indexes of chunks with the same size and context."""
+    """The positions of chunks in `chunks`, grouped by size and context."""
     groups: dict[tuple[int, int, int], list[int]] = {}
     for i, chunk in enumerate(chunks):
         size = chunk.left_context, chunk.num_frames, chunk.right_context
@@ -220,7 +220,7 @@ def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
 
 
 def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk], compress: bool) -> list[NnetIo]:
-    """The 'input' of each of several chunks of one size."""
+    """The input 'input' of each chunk; all chunks have one size and context."""
     left = chunks[0].left_context
     num_rows = left + chunks[0].num_frames + chunks[0].right_context
     starts = [chunk.first_frame - left for chunk in chunks]
@@ -236,7 +236,7 @@ def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk], compress: bool) ->
 def _ios(
     name: str, t_begin: int, t_stride: int, matrices: Matrices, compress: bool
 ) -> list[NnetIo]:
-    """An input or output for each matrix, all with the same indexes."""
+    """An input or output `name` for each matrix, all with the same indexes."""
     if compress:
         if isinstance(matrices, np.ndarray) and matrices.size:
             matrices = compress_all(matrices.astype(np.float32, copy=False))
@@ -295,7 +295,7 @@ def make_examples(
 def ivector_drawer(
     source: IvectorSource | None, ivectors: np.ndarray | None, num_frames: int
 ) -> Callable[[int], NnetIo] | None:
-    """A function that draws an iVector for a chunk starting at a frame; None without iVectors."""
+    """A function from a chunk's first frame to its random iVector; None without iVectors."""
     if source is None or ivectors is None:
         return None
     return lambda start_frame: source.draw(ivectors, start_frame, num_frames)

@@ -22,7 +22,7 @@ _SAME = 1.0e-5
 
 @dataclass(frozen=True)
 class ImageAugmentation:
-    """The largest random shifts, as fractions of width and height, and rotation in degrees."""
+    """The largest random shifts (parts of width and height) and rotation (degrees) of images."""
 
     num_channels: int = 1
     horizontal_flip_prob: float = 0.0
@@ -34,7 +34,7 @@ class ImageAugmentation:
     """Whether the image is mirrored beyond its edges; else the nearest pixel is repeated."""
 
     def apply(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
-        """An image changed at random; DataError if its columns are not whole pixels."""
+        """A randomly changed copy of an image; DataError if its columns are not whole pixels."""
         width, columns = image.shape
         if columns % self.num_channels:
             raise DataError(
@@ -51,7 +51,7 @@ class ImageAugmentation:
         return self._sample(image, (back @ transform @ to_centre).astype(_F))
 
     def _draw(self, width: int, height: int) -> NDArray[np.float32]:
-        """A transform (3, 3) about the centre; the order of draws is Kaldi's."""
+        """A random affine transform (3, 3) about the centre; draws are in Kaldi's order."""
         shift, rotation = np.eye(3, dtype=_F), np.eye(3, dtype=_F)
         for axis, (largest, size) in enumerate(
             ((self.horizontal_shift, width), (self.vertical_shift, height))
@@ -87,7 +87,7 @@ class ImageAugmentation:
         return out.reshape(image.shape)
 
     def _inside(self, at: NDArray[np.float32], size: int) -> NDArray[np.intp]:
-        """Row or column numbers mapped into the image, by mirroring or clipping."""
+        """Row or column numbers `at` brought into 0 to `size` - 1, by mirroring or clipping."""
         index = at.astype(np.intp)
         if not self.reflect or size == 1:
             return index.clip(0, size - 1)
@@ -96,7 +96,7 @@ class ImageAugmentation:
 
 
 def augment_example(example: NnetExample, augmentation: ImageAugmentation) -> NnetExample:
-    """The example with a random change of each image of 'input'; DataError without 'input'."""
+    """The example with each image of 'input' changed at random; DataError without 'input'."""
     if all(io.name != "input" for io in example.io):
         raise DataError("the example has no input named 'input'")
     return NnetExample(

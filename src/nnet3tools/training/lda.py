@@ -42,7 +42,7 @@ class LdaStats:
         classes: NDArray[np.integer],
         weights: NDArray[np.float32],
     ) -> None:
-        """Add data (N, D), the row `rows[i]` with `weights[i]` to class `classes[i]`, (M,)."""
+        """Add rows `rows[i]` of `data` (N, D), times `weights[i]`, to classes `classes[i]`."""
         kept = np.flatnonzero(weights)
         rows, classes, weights = rows[kept], classes[kept], weights[kept]
         wide = data.astype(np.float64)
@@ -53,7 +53,7 @@ class LdaStats:
         self.second += (wide * row_weights[:, None]).T @ wide
 
     def add(self, other: LdaStats) -> None:
-        """Add other statistics; DataError unless they have the same classes and dimension."""
+        """Add the statistics `other`; DataError unless they have the same classes and dimension."""
         if self.first.shape != other.first.shape:
             (classes, dim), (other_classes, other_dim) = self.first.shape, other.first.shape
             raise DataError(
@@ -65,7 +65,7 @@ class LdaStats:
         self.second += other.second
 
     def covariances(self) -> tuple[NDArray, NDArray, NDArray]:
-        """Within-class covariance (D, D), between-class covariance (D, D) and mean (D,)."""
+        """The within-class covariance (D, D), between-class covariance (D, D) and mean (D,)."""
         total = self.total
         mean = self.first.sum(axis=0) / total
         squares = self._squares_of_means()
@@ -76,7 +76,7 @@ class LdaStats:
 
     @classmethod
     def read(cls, reader: Reader) -> LdaStats:
-        """Read in Kaldi's form; DataError if sizes do not match."""
+        """The statistics read in Kaldi's form; DataError if their sizes do not match."""
         reader.expect_token("<LDAACCS>", "<VECSIZE>")
         dim = reader.read_int32()
         reader.expect_token("<NUMCLASSES>")
@@ -99,7 +99,7 @@ class LdaStats:
         return stats
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write the statistics in Kaldi's form."""
         num_classes, dim = self.first.shape
         writer.write_token("<LDAACCS>")
         writer.write_token("<VECSIZE>")
@@ -115,25 +115,25 @@ class LdaStats:
         writer.write_token("</LDAACCS>")
 
     def _squares_of_means(self) -> NDArray[np.float64]:
-        """The part of `second` that the classes' means account for."""
+        """The weighted sum (D, D) of the squares of the classes' means."""
         seen = self.zero != 0.0
         first = self.first[seen]
         return first.T @ (first / self.zero[seen, None])
 
     @classmethod
     def load(cls, rxfilename: str) -> LdaStats:
-        """Read from a file, pipe or "-"."""
+        """The statistics read from a file, pipe or "-"."""
         with open_input(rxfilename) as reader:
             return cls.read(reader)
 
     def save(self, wxfilename: str, binary: bool = True) -> None:
-        """Write to a file (whole or not at all), pipe or "-"."""
+        """Write the statistics to a file (whole or not at all), pipe or "-"."""
         with open_output(wxfilename, binary) as writer:
             self.write(writer)
 
 
 def sum_stats(rxfilenames: list[str]) -> LdaStats:
-    """The sum of the statistics in these files; DataError names one that does not fit the first."""
+    """The sum of the statistics in the files; DataError names a file unlike the first."""
     total = LdaStats.load(rxfilenames[0])
     for name in rxfilenames[1:]:
         stats = LdaStats.load(name)

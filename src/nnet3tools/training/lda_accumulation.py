@@ -46,12 +46,12 @@ class LdaAccumulator:
 
     @property
     def may_merge(self) -> bool:
-        """Whether the output for an example is independent of other examples in the minibatch."""
+        """Whether merging examples into minibatches leaves the network's output unchanged."""
         components = self._runner.nnet.components
         return not any(c.couples_rows or c.properties & Properties.RANDOM for c in components)
 
     def accumulate(self, example: NnetExample, single: NnetExample | None = None) -> None:
-        """Add an example, or several merged ones, of which `single` is one.
+        """Add an example to the statistics, or a minibatch whose first example is `single`.
 
         DataError if it does not fit the network or earlier examples, NotFiniteError if it has NaN
         or infinity. Errors occur before statistics are changed or random numbers drawn.
@@ -91,9 +91,10 @@ class LdaAccumulator:
 
 
 def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
-    """Add the examples of a table; returns their number. Errors are those of `for_each_example`.
+    """Add the examples of a table to the statistics; returns their number.
 
     Successive examples of one structure are computed together unless that changes the result.
+    Errors are those of `for_each_example`.
     """
     tally = ExampleTally(rspecifier)
     most_rows = _MOST_ROWS if accumulator.may_merge else 0
@@ -118,7 +119,7 @@ def _whole(example: NnetExample | EncodedExample) -> NnetExample:
 def _runs(
     examples: Iterable[tuple[str, NnetExample | EncodedExample]], most_rows: int
 ) -> Iterator[list[tuple[str, NnetExample | EncodedExample]]]:
-    """Runs of successive examples of one structure, with up to `most_rows` rows per run."""
+    """Lists of successive examples of one structure, with up to `most_rows` rows per list."""
     for _, some in itertools.groupby(examples, lambda item: MERGEABLE_FRAMES.structure(item[1])):
         left = iter(some)
         for first in left:

@@ -44,7 +44,7 @@ _adjust = tensor.element(
 
 
 class LossScale:
-    """The loss-scaling factor of one trainer, on the device."""
+    """The loss-scaling factor of one trainer: a number on the device, adapted after each update."""
 
     def __init__(self, like: Array, start: float = _START, patience: int = _PATIENCE) -> None:
         """`like` is an array of the device."""
@@ -55,15 +55,15 @@ class LossScale:
         self._patience = patience
 
     def scale_derivative(self, deriv: Array) -> None:
-        """Multiply the derivative at an output."""
+        """Multiply an output's derivative, in place, by the loss-scaling factor."""
         _times(deriv, self._number)
 
     @contextmanager
     def backward(self, delta: Nnet, keeps_change: bool, run: Run = just_do) -> Iterator[None]:
-        """Scope of a backward pass, after which `delta` has the parameter change unscaled.
+        """Scope of a backward pass over scaled derivatives; at its end `delta` is unscaled.
 
-        `keeps_change` says that `delta` has a change before, as with momentum. `run(key, work)`
-        does the work.
+        `keeps_change` says that `delta` contains a change at the start, as with momentum. `run(key,
+        work)` calls `work()`, or records and replays it.
         """
         if keeps_change:
             run("scale parameters", partial(self._for_parameters, delta, _times))
@@ -77,11 +77,11 @@ class LossScale:
                 formula(array, self._number)
 
     def adjust(self, factor: Array) -> None:
-        """Adapt to an update; its `factor` (1,), on the device, is 0 if it was not finite."""
+        """Adapt the loss scale to an update, whose `factor` (1,) is 0 if it was not finite."""
         _adjust(self._scale, self._good, self._left_out, factor, float(self._patience))
 
     def print(self) -> None:
-        """Log the final factor and counts; waits for the device."""
+        """Log the final loss-scaling factor and its counts; waits for the device."""
         scale, left_out = (float(tensor.to_host(a)[0]) for a in (self._scale, self._left_out))
         log.log(
             f"Loss scaling: the factor is {scale:g}; {left_out:g} parameter changes were not "

@@ -42,9 +42,9 @@ def merge_examples(examples: Sequence[DecodableExample], compress_features: bool
 def merge_runs(
     runs: Iterable[tuple[int, list[NnetIo]]], stride: int, compress_features: bool
 ) -> list[NnetIo]:
-    """The inputs and outputs of runs of examples, as `merged_by_layout` returns them, merged.
+    """The inputs and outputs of a minibatch, merged from the runs that merged_by_layout returns.
 
-    Sequence numbers go up by `stride` from example to example. DataError as `merge_examples`.
+    Sequence numbers go up by `stride` from example to example. DataError as merge_examples.
     """
     parts: dict[str, list[tuple[NDArray[np.int32], NnetIo]]] = {}
     first = 0
@@ -83,7 +83,7 @@ def _merge_io(
 
 @dataclass(frozen=True)
 class Mergeable(Generic[E]):
-    """How one kind of examples is merged.
+    """The functions that merge one kind of examples.
 
     `structure` returns a key that is equal for examples that can be merged, `structure_hash` its
     hash in Kaldi, `size` the number that --minibatch-size rules use. `merge(examples, compress)`
@@ -101,7 +101,7 @@ class Mergeable(Generic[E]):
 
 
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
-    """The function `of_prototype` for all examples, computed once per layout."""
+    """A function like `of_prototype`, for whole and encoded examples, cached per layout."""
     of_layout = functools.lru_cache(maxsize=64)(lambda layout: of_prototype(layout.prototype()))
 
     def structure(example: Any) -> Hashable:
@@ -153,7 +153,7 @@ class ExampleMerger(Generic[E]):
         """The number of examples accepted, and of minibatches written."""
 
     def accept(self, example: E) -> None:
-        """Take one item, which may stand for several examples; write complete minibatches."""
+        """Add one example, or a batch of them, and write each minibatch that becomes full."""
         key = self._kind.structure(example)
         wanted = self._wanted(example, key)
         begin, count = 0, self._kind.count(example)
@@ -169,7 +169,7 @@ class ExampleMerger(Generic[E]):
                 self._write_minibatch(waiting.take(waiting.count), self._hashes[key])
 
     def _begin(self, key: Hashable, example: E) -> _Waiting[E]:
-        """An empty list of waiting examples of a structure."""
+        """Register and return an empty list of waiting examples for the structure `key`."""
         if key not in self._hashes:
             self._hashes[key] = self._kind.structure_hash(example)
         self._order.insert(key, self._hashes[key])
@@ -177,7 +177,7 @@ class ExampleMerger(Generic[E]):
         return waiting
 
     def _wanted(self, example: E, key: Hashable) -> int:
-        """The number of examples in a minibatch of this structure before the input has ended."""
+        """The number of examples in a full minibatch of the structure `key`."""
         if (wanted := self._sizes.get(key)) is None:
             size = self._kind.size(example)
             wanted = self._sizes[key] = self._rules.minibatch_size(size, _ANY_NUMBER, False)
@@ -204,7 +204,7 @@ class ExampleMerger(Generic[E]):
 
 
 class _Waiting(Generic[E]):
-    """Items of one structure that wait for a full minibatch."""
+    """Examples of one structure that wait for a full minibatch."""
 
     def __init__(self, kind: Mergeable[E]) -> None:
         self._kind = kind
@@ -212,13 +212,13 @@ class _Waiting(Generic[E]):
         self.count = 0
 
     def add(self, example: E, begin: int, end: int) -> None:
-        """Add the examples of an item from number `begin` to number `end`."""
+        """Add the examples number `begin` to `end` - 1 of `example`, which may be a batch."""
         whole = begin == 0 and end == self._kind.count(example)
         self.examples.append(example if whole else self._kind.part(example, begin, end))
         self.count += end - begin
 
     def take(self, count: int) -> list[E]:
-        """Remove and return the first `count` examples."""
+        """Remove and return the first `count` waiting examples, in batches if they came so."""
         if count == self.count:
             taken, self.examples, self.count = self.examples, [], 0
             return taken

@@ -16,17 +16,17 @@ class MergingStats:
         self._discarded: Counter[tuple[int, int]] = Counter()
 
     def wrote(self, size: int, hash_value: int, minibatch_size: int) -> None:
-        """Count a minibatch of `minibatch_size` examples of this size and structure."""
+        """Count a minibatch of `minibatch_size` examples of this size and structure hash."""
         self._written.setdefault((size, hash_value), Counter())[minibatch_size] += 1
 
     def discarded(self, size: int, hash_value: int, count: int) -> None:
-        """Count examples that no rule allowed to merge."""
+        """Count `count` examples that were dropped because no rule allowed to merge them."""
         if count:
             self._written.setdefault((size, hash_value), Counter())
             self._discarded[size, hash_value] += count
 
     def print(self) -> None:
-        """Log both summaries."""
+        """Log the summaries of written minibatches and of discarded examples."""
         self._print_specific()
         self._print_aggregate()
 

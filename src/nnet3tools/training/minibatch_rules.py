@@ -34,7 +34,7 @@ class ExampleMergingOptions:
     multilingual_eg: bool = option(False, "Ignored here; used by chain2 recipes only")
 
     def rules(self) -> MinibatchRules:
-        """The rules; the first time, deprecated options are warned about."""
+        """The rules of --minibatch-size; the first call warns about deprecated options."""
         return self._rules
 
     @functools.cached_property
@@ -48,7 +48,7 @@ class ExampleMergingOptions:
 
 
 class MinibatchRules:
-    """The allowed minibatch sizes, by size of the examples."""
+    """The minibatch sizes that --minibatch-size allows, by size (rows) of the examples."""
 
     def __init__(self, text: str) -> None:
         """Read the value of --minibatch-size; OptionError if it is malformed."""
@@ -63,7 +63,7 @@ class MinibatchRules:
             raise OptionError(str(error)) from None
 
     def minibatch_size(self, size_of_example: int, num_available: int, input_ended: bool) -> int:
-        """Number of available examples to merge now; 0 to wait for more (or to give up)."""
+        """How many of `num_available` examples to merge now; 0 to wait or, at the end, give up."""
         nearest = min(self._ranges_for_size, key=lambda size: abs(size - size_of_example))
         ranges = self._ranges_for_size[nearest]
         if not input_ended:

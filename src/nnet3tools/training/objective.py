@@ -34,7 +34,7 @@ from nnet3tools.training.example import NnetExample, NnetIo
 
 @dataclass(frozen=True)
 class Measured:
-    """Total weight, objective and regularizer's part of one output on one minibatch.
+    """Total weight, objective and regularization term of one output on one minibatch.
 
     On a device all three may be Numbers.
     """
@@ -47,12 +47,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The objective of one output, or of an output and its -xent output.
+    """A computation, not yet run, of the objective of an output (and of its -xent output).
 
-    `run` measures the outputs `names` and writes `derivs`. `weight` has their weights if the host
-    knows them before. `is_alike` says that `run` does the same for all examples in the same memory
-    with equal `facts`, so that it can be replayed. `has_auxiliary` says that a regularizer's part
-    is also measured on a device.
+    `run` returns the objective of each of `names` and writes `derivs`. `weight` is their weight, or
+    None if only a device knows it. `is_alike` says that `run` does the same for all examples in the
+    same memory with equal `facts`, so that it can be replayed. With `has_auxiliary` it also
+    measures a regularization term on a device.
     """
 
     names: tuple[str, ...]
@@ -66,7 +66,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Arrays that an objective prepared for an example, which are sent to the device with it."""
+    """Arrays that an objective prepared for an example; they are sent to the device with it."""
 
     arrays: list[Array]
     facts: Hashable
@@ -74,7 +74,7 @@ class Ahead:
 
 
 class Objective(ABC):
-    """The interface of objective functions for training and diagnostics."""
+    """Interface of the objective functions that trainers and diagnostics use."""
 
     @abstractmethod
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
@@ -87,9 +87,10 @@ class Objective(ABC):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """The evaluations of the outputs in `computer`, which has run the forward pass.
+        """One evaluation (not yet run) per output, for a `computer` that has run forward.
 
-        With `need_deriv` they write derivatives to the computer's `input_buffer` of each output.
+        With `need_deriv` an evaluation writes its derivatives to the computer's `input_buffer` of
+        each output.
         """
 
     def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
@@ -101,7 +102,7 @@ class Objective(ABC):
         return None
 
     def report(self) -> None:  # noqa: B027 (optional)
-        """Log delayed warnings; waits for the device."""
+        """Log the warnings that an objective on a GPU has delayed; waits for the device."""
 
 
 class FrameObjective(Objective):
@@ -130,7 +131,7 @@ class FrameObjective(Objective):
 
     @staticmethod
     def targets(nnet: Nnet, example: NnetExample) -> list[tuple[NnetIo, OutputNode]]:
-        """The targets of an example, each with its output node."""
+        """The targets in an example, each with its output node."""
         nodes = [(io, nnet.nodes[nnet.node_index(io.name)]) for io in example.io]
         return [(io, node) for io, node in nodes if isinstance(node, OutputNode)]
 
@@ -155,7 +156,7 @@ class SparseTargets:
 
     @classmethod
     def of(cls, matrix: SparseMatrix) -> SparseTargets:
-        """The elements of a matrix, on the host."""
+        """The targets with the elements of `matrix`, on the host."""
         weight = float(matrix.values.sum(dtype=float))
         return cls(matrix.row_numbers, matrix.indices, matrix.values, matrix.shape, weight)
 
@@ -198,7 +199,7 @@ def compute_objective(
 
 
 def host_weight(objective: str, supervision: Supervision, num_rows: int) -> float | None:
-    """The total weight; None for dense targets of a linear objective, computed on the device."""
+    """The total weight; None for a linear objective's dense targets, which are on the device."""
     if objective != "linear":
         return float(num_rows)
     if isinstance(supervision, SparseMatrix):
@@ -207,7 +208,7 @@ def host_weight(objective: str, supervision: Supervision, num_rows: int) -> floa
 
 
 def _dense(supervision: Supervision, like: Array) -> Array:
-    """The supervision as a dense array on the device of `like`."""
+    """The supervision as a dense array on the device of the array `like`."""
     if isinstance(supervision, SparseTargets):
         raise ProgramError("targets for another objective were prepared as sparse ones")
     if isinstance(supervision, (CompressedMatrix, SparseMatrix)):

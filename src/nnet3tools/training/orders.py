@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def draw_count(expected: float) -> int:
-    """The floor or ceiling of `expected`, drawn so that `expected` is the mean."""
+    """A random integer, the floor or ceiling of `expected`, whose mean is `expected`."""
     if expected == 1.0:
         return 1  # the usual case
     if expected < 0.0:
@@ -49,7 +49,7 @@ def shuffle_in_buffer(examples: Iterable[T], buffer_size: int) -> Iterator[T]:
 def random_subset(
     examples: Iterable[T], size: int, seed: int, randomize_order: bool
 ) -> tuple[list[T], int]:
-    """Up to `size` examples, drawn as Kaldi draws them, and the number of all examples.
+    """A random list of up to `size` examples, as Kaldi draws it, and the number of all examples.
 
     Example number k > `size` replaces a random one with probability size / k.
     """

@@ -16,7 +16,7 @@ _add_to_both = tensor.element("_1 += _3; _2 += _3")
 
 
 def ratio(numerator: float, denominator: float) -> float:
-    """The quotient, with C++'s nan or inf for a zero denominator."""
+    """`numerator` / `denominator`; nan or inf for a zero denominator, as in C++."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.float64(numerator) / np.float64(denominator))
 
@@ -29,7 +29,7 @@ def _zeroed(total: Any) -> Any:
 
 
 def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
-    """Both sums with a value added, in place if they are on a device."""
+    """`total` + `value` and `this_phase` + `value`, added in place if they are on a device."""
     if isinstance(total, Number):
         if value.__class__ is not float or value != 0.0:
             _add_to_both(total.array, this_phase.array, value)
@@ -39,7 +39,7 @@ def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
 
 @dataclass
 class Sums:
-    """Weights, objectives and regularizers' parts of an output, summed over minibatches.
+    """Weight, objective and regularization term of an output, summed over minibatches.
 
     On a device each may be a Number.
     """
@@ -49,13 +49,13 @@ class Sums:
     auxiliary: Any = 0.0
 
     def add(self, measured: Measured) -> None:
-        """Add one minibatch."""
+        """Add one minibatch's results to the sums."""
         self.weight += measured.weight
         self.objective += measured.objective
         self.auxiliary += measured.auxiliary
 
     def average(self) -> str:
-        """The text `objective`, or `objective + auxiliary = sum`, each divided by the weight."""
+        """The text "objective" or "objective + auxiliary = sum", each divided by the weight."""
         objective = ratio(self.objective, self.weight)
         if self.auxiliary == 0.0:
             return f"{objective:g}"
@@ -74,9 +74,10 @@ class ObjectiveTotals:
 
     @classmethod
     def on(cls, device: Any, dense: bool, auxiliary: bool = False) -> ObjectiveTotals:
-        """Totals on the device of the array `device`, added up in place, which may be recorded.
+        """Zero totals on the device of the array `device`, added up in place and recordable.
 
-        The weights are on the device if targets are `dense`; `auxiliary` adds a regularizer's sum.
+        With `dense` targets the weights are on the device, too. With `auxiliary` there is also a
+        regularization term.
         """
 
         def number() -> Number:
@@ -89,7 +90,7 @@ class ObjectiveTotals:
         return cls(0, 0, *sums)
 
     def begin(self, output_name: str, minibatches_per_phase: int, minibatch: int) -> None:
-        """Start a minibatch; log the phase before if it has ended."""
+        """Start minibatch number `minibatch`; if it begins a phase, log the phase before."""
         phase = minibatch // minibatches_per_phase
         if phase != self.current_phase:
             self._print_phase(output_name, minibatches_per_phase, phase)
@@ -106,7 +107,7 @@ class ObjectiveTotals:
         whole.weight, phase.weight = _sums(whole.weight, phase.weight, weight)
 
     def add_objective(self, objective: float, auxiliary: float = 0.0) -> None:
-        """Add the objective and the regularizer's part of this minibatch, or of a part of it."""
+        """Add the objective and regularization term of this minibatch, or of a part of it."""
         whole, phase = self.all, self.this_phase
         whole.objective, phase.objective = _sums(whole.objective, phase.objective, objective)
         whole.auxiliary, phase.auxiliary = _sums(whole.auxiliary, phase.auxiliary, auxiliary)
@@ -129,7 +130,7 @@ class ObjectiveTotals:
         )
 
     def print_total(self, output_name: str) -> bool:
-        """Log the overall average; returns whether there was any weight."""
+        """Log the average over all minibatches; returns whether there was any weight."""
         log.log(
             f"Overall average objective function for '{output_name}' is {self.all.average()} over "
             f"{self.all.weight:g} frames."

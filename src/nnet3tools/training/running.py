@@ -75,7 +75,7 @@ def computation_request(
 
 @dataclass
 class PreparedExample(NnetExample):
-    """An example as it was read, with the results of preparing it."""
+    """An example as it was read, with the results of ExampleRunner.prepare."""
 
     arrays: list[np.ndarray] = field(default_factory=list)
     """The arrays of each io: dense features, or values, rows and columns of SparseTargets."""
@@ -90,7 +90,7 @@ class PreparedExample(NnetExample):
 
 @dataclass
 class ReadyExample(NnetExample):
-    """An example with checked features on the right device, dense or SparseTargets."""
+    """An example whose features are checked, on the device, and dense or SparseTargets."""
 
     place: Hashable = None
     """A key that is equal for examples at the same GPU memory with the same shapes."""
@@ -104,7 +104,7 @@ class ExampleRunner:
     """Runs a network on examples; each structure of examples is compiled and lowered once.
 
     `nnet_to_update`, unless None, receives the model derivative; component statistics go into
-    `nnet` itself. The network runs on the device of the array `like` (default: the host).
+    `nnet`. The network runs on the device of the array `like` (default: the host).
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ExampleRunner:
 
     @property
     def workspace(self) -> Workspace:
-        """Scratch memory for recorded work that never runs at the same time as a program."""
+        """Scratch memory for recorded work that never runs while a network program runs."""
         return self._arena.workspace
 
     @property
@@ -191,22 +191,22 @@ class ExampleRunner:
         return computation_request(self.nnet, example, *self._flags, self._objective)
 
     def _known(self, request: ComputationRequest) -> ComputationRequest:
-        """The first object that was equal to the request."""
+        """The earlier request object that is equal to `request`, else `request` itself."""
         if len(self._requests) >= _MOST_REQUESTS:
             self._requests.clear()
         return self._requests.setdefault(request, request)
 
     def send(self, example: NnetExample) -> None:
-        """Start copying a prepared example to the GPU ahead of its use."""
+        """Start copying a prepared example to the GPU; does nothing for others."""
         if isinstance(example, PreparedExample) and example.packed is not None:
             assert self._device_inputs is not None
             self._device_inputs.send(example.packed)
 
     @contextmanager
     def ready(self, example: NnetExample) -> Iterator[NnetExample]:
-        """Scope with the example, prepared before or not, as a ReadyExample.
+        """Scope in which `example`, prepared or not, is available as a ReadyExample.
 
-        NotFiniteError, before anything is changed, for one with NaN or infinity.
+        NotFiniteError, before anything is changed, if it has NaN or infinity.
         """
         if not isinstance(example, PreparedExample):
             example.check_finite()
@@ -226,7 +226,7 @@ class ExampleRunner:
         self._device_inputs.release(example.packed)
 
     def _explained(self, error: MemoryError) -> Exception:
-        """A user error for lack of GPU memory, with its uses and possible remedies."""
+        """An error to show the user for lack of GPU memory: its uses and possible remedies."""
         from nnet3tools.tensor.cuda.device import get_device
 
         if self._latest is None:
@@ -258,7 +258,7 @@ class ExampleRunner:
     # -- running
 
     def compile(self, example: NnetExample) -> Computation:
-        """The program for an example; new ones are compiled, which draws random numbers."""
+        """The cached or newly compiled program for an example; compiling draws random numbers."""
         request = example.request if isinstance(example, ReadyExample) else None
         return self._compiler.compile(request or self._request(example))
 
@@ -297,17 +297,17 @@ class ExampleRunner:
         return computer
 
     def _will_repeat(self) -> bool:
-        """Whether the first run of a new program had better be recorded, which takes a quarter
-        longer: in training, where not most programs run but once.
+        """Whether to record the first run of a new program because it is likely to run again.
 
-        Diagnostics look at a few examples; the second run would wait for the compiler of kernels.
+        Recording takes a quarter longer. It pays in training unless most programs run only once,
+        but not in diagnostics, whose second run would wait for the compiler of kernels.
         """
         need_model_derivative, _ = self._flags
         few_programs = self._num_bound < 2 or self._num_runs >= 2 * self._num_bound
         return need_model_derivative and few_programs
 
     def _keep(self, computer: NnetComputer) -> None:
-        """Keep a lowered program about as long as the compiler keeps the compiled one."""
+        """Cache a lowered program, up to the number of programs that the compiler caches."""
         while len(self._computers) >= max(1, self._compiler.options.cache_capacity):
             del self._computers[next(iter(self._computers))]
         self._computers[id(computer.computation)] = computer
@@ -329,7 +329,7 @@ class ExampleRunner:
         return self._objective.evaluations(self.nnet, example, computer, need_deriv)
 
     def report(self) -> None:
-        """Let the objective log its delayed warnings."""
+        """Log the warnings that the objective has delayed; waits for the device."""
         self._objective.report()
 
     def _input_matrix(self, io: NnetIo) -> np.ndarray:

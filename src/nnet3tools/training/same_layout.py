@@ -32,9 +32,9 @@ from nnet3tools.training.example import NnetExample, NnetIo
 
 
 class SameLayoutMatrices:
-    """The matrices that one hole of a layout has in the records of a batch.
+    """The encoded matrices that the records of one batch have at one place of their layout.
 
-    `starts` and `ends` are where each stands in `data`.
+    Matrix i is `data[starts[i]:ends[i]]`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SameLayoutMatrices:
 
     @property
     def form(self) -> MatrixForm:
-        """The form of all matrices."""
+        """The encoded form (token and size) that all these matrices have."""
         assert isinstance(self._form, MatrixForm)
         return self._form
 
@@ -62,7 +62,7 @@ class SameLayoutMatrices:
         return self._slices(0)
 
     def features(self, weights: NDArray[np.float32] | None = None) -> GeneralMatrix:
-        """The rows of all matrices, decompressed, each matrix times its weight."""
+        """The rows of all matrices in one, decompressed, each matrix multiplied by its weight."""
         num, rows, cols = len(self), self.form.num_rows, self.form.num_cols
         if self.form.token == "SM":
             sparse = sparse_of_rows(b"".join(self._slices(SPARSE_HEAD)), num * rows)
@@ -74,13 +74,13 @@ class SameLayoutMatrices:
         return self._decompressed(weights).reshape(-1, cols)
 
     def ranges(self, weights: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Minimum and range of each compressed matrix, times its weight, (N, 2)."""
+        """Minimum and range of each of N compressed matrices, times its weight, (N, 2)."""
         begin = len(self.form.token) + 1
         ranges = np.frombuffer(b"".join(self._slices(begin, begin + 8)), "<f4").reshape(-1, 2)
         return ranges if weights is None else ranges * weights[:, None]
 
     def _slices(self, begin: int, end: int | None = None) -> list[bytes]:
-        """The bytes of each matrix from `begin` to `end`, or to its own end."""
+        """Bytes `begin` to `end` (None: to the last) of each encoded matrix."""
         ends = self._ends if end is None else self._starts + end
         spans = zip((self._starts + begin).tolist(), ends.tolist(), strict=True)
         return [self._data[a:b] for a, b in spans]
@@ -118,21 +118,21 @@ _WORTH_COMPILING = 8_000_000
 
 
 def _pays_to_compile(num_elements: int) -> bool:
-    """Whether the elements decompressed so far, with these, are worth loading a compiled kernel."""
+    """Add to the count of decompressed elements; returns whether a compiled kernel pays by now."""
     global _num_decompressed
     _num_decompressed += num_elements
     return _num_decompressed > _WORTH_COMPILING
 
 
 def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatrix:
-    """A copy whose rows are multiplied by `weights`."""
+    """A copy of `sparse` whose row i is multiplied by `weights[i]`."""
     values = sparse.values * weights[sparse.row_numbers]
     return SparseMatrix(sparse.row_offsets, sparse.indices, values, sparse.num_cols)
 
 
 @dataclass(frozen=True, eq=False)
 class SameLayoutBatch:
-    """Records of one layout, or what it covers of them, each from `starts` to `ends` in `data`."""
+    """Bytes of records that one layout covers; those of record i are `data[starts[i]:ends[i]]`."""
 
     layout: Layout
     data: bytes
@@ -145,7 +145,7 @@ class SameLayoutBatch:
 
     @classmethod
     def of(cls, layout: Layout, records: Iterable[EncodedRecord[Any]]) -> SameLayoutBatch:
-        """A batch of what the layout covers of the records."""
+        """A batch of records of one layout: of each, the bytes that the layout covers."""
         encoded = [record.covered for record in records]
         ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
@@ -153,7 +153,7 @@ class SameLayoutBatch:
 
     @classmethod
     def joined(cls, batches: Sequence[SameLayoutBatch]) -> SameLayoutBatch:
-        """The records of batches of one layout, in order."""
+        """One batch with the records of several batches of one layout, in order."""
         if len(batches) == 1:
             return batches[0]
         sizes = np.array([len(batch.data) for batch in batches], np.int64)
@@ -165,17 +165,17 @@ class SameLayoutBatch:
         return cls(batches[0].layout, data, starts + shifts, ends + shifts)
 
     def part(self, begin: int, end: int) -> SameLayoutBatch:
-        """The records from number `begin` to number `end`, without the bytes of the others."""
+        """A new batch with the records number `begin` to `end` - 1 and their bytes only."""
         first, last = int(self.starts[begin]), int(self.ends[end - 1])
         starts, ends = self.starts[begin:end] - first, self.ends[begin:end] - first
         return SameLayoutBatch(self.layout, self.data[first:last], starts, ends)
 
     def prototype(self) -> Any:
-        """An object with the names, indexes and dimensions of each record."""
+        """An object with the names, indexes and dimensions that all records have."""
         return self.layout.prototype(self.data[int(self.starts[0]) : int(self.ends[0])])
 
     def matrices(self) -> list[SameLayoutMatrices]:
-        """For each hole of the layout, the matrices of all records."""
+        """For each matrix (or number) in the layout, the matrices of all records."""
         layout = self.layout
         found = []
         if (self.ends - self.starts == layout.longest).all():
@@ -201,12 +201,12 @@ DecodableExample = NnetExample | EncodedExample | SameLayoutBatch
 
 
 def prototype(example: DecodableExample) -> NnetExample:
-    """An example with the same names, indexes and dimensions; its elements are any."""
+    """An example with the names, indexes and dimensions of `example` and arbitrary elements."""
     return example if isinstance(example, NnetExample) else example.prototype()
 
 
 def _decodable(example: NnetExample | EncodedExample) -> NnetExample | EncodedExample:
-    """The example, read in full if its layout is rare."""
+    """The example; read in full if it is encoded and its layout is rare."""
     is_rare = isinstance(example, EncodedRecord) and not example.layout.is_common
     return example.whole() if is_rare else example  # type: ignore[union-attr]
 
@@ -251,7 +251,7 @@ E = TypeVar("E")
 def merged_by_layout(
     examples: Sequence[Any], ios_of: Callable[[Any], list[NnetIo]]
 ) -> Iterator[tuple[int, list[NnetIo]]]:
-    """For each run of examples of one layout: their number, and each input or output of all.
+    """For each run of successive examples of one layout: their number, and inputs and outputs.
 
     An input or output has the rows of one example after another; the sequence numbers n are those
     of each example. `ios_of` returns the inputs and outputs of an object that was read in full.
@@ -274,7 +274,7 @@ def merged_by_layout(
 
 
 def _in_batches(layout: Layout, examples: Iterable[Any]) -> Iterator[SameLayoutBatch]:
-    """Batches as they are, and successive single examples as one batch."""
+    """Batches of encoded examples: given batches unchanged, successive examples as one batch."""
     for is_batch, run in itertools.groupby(examples, lambda e: isinstance(e, SameLayoutBatch)):
         if is_batch:
             yield from run

@@ -19,7 +19,7 @@ _UNSHIFTED = ("ivector",)
 
 
 def shift_times(example: NnetExample, offset: int) -> NnetExample:
-    """Add `offset` to every t except the i-vectors'."""
+    """A copy of the example with `offset` added to every t except the i-vectors'."""
     if offset == 0:
         return example
     step = np.array([0, offset, 0], np.int32)
@@ -40,12 +40,12 @@ def _change_output(example: NnetExample, key: str, **changes: object) -> NnetExa
 
 
 def rename_output(example: NnetExample, key: str, name: str) -> NnetExample:
-    """Give 'output' another name, for multilingual training."""
+    """A copy of the example whose 'output' is named `name`, for multilingual training."""
     return _change_output(example, key, name=name)
 
 
 def scale_supervision(example: NnetExample, key: str, weight: float) -> NnetExample:
-    """Multiply the features of 'output' by a weight."""
+    """A copy of the example whose features of 'output' are multiplied by `weight`."""
     if weight == 1.0:
         return example
     outputs = [io for io in example.io if io.name == "output"]
@@ -55,7 +55,7 @@ def scale_supervision(example: NnetExample, key: str, weight: float) -> NnetExam
 
 @dataclass
 class ContextCutter:
-    """Removes context around the frames of the supervision; a context of -1 is kept."""
+    """Removes context frames around the supervision's frames; a context of -1 keeps all."""
 
     left_context: int = -1
     right_context: int = -1
@@ -63,11 +63,11 @@ class ContextCutter:
 
     @property
     def does_nothing(self) -> bool:
-        """Whether all context is kept."""
+        """Whether the cutter keeps all context."""
         return (self.left_context, self.right_context) == (-1, -1)
 
     def cut(self, ios: list[NnetIo], key: str, first: int, last: int) -> list[NnetIo]:
-        """The inputs, with the context of 'input' before `first` and after `last` reduced.
+        """The inputs with 'input' reduced to its context before `first` and after `last`.
 
         Warns once for each side if 'input' has less context than requested. DataError without
         'input'.
@@ -100,7 +100,7 @@ class ContextCutter:
 class FrameSelection:
     """Selects one labelled frame of each example and removes context around it.
 
-    `frame` is "" (keep all), "random", or the t of the frame to keep; a context of -1 is kept.
+    `frame` is "" (keep all), "random", or the t of the frame to keep. A context of -1 keeps all.
     """
 
     frame: str = ""
@@ -122,11 +122,11 @@ class FrameSelection:
 
     @cached_property
     def does_nothing(self) -> bool:
-        """Whether examples pass through unchanged."""
+        """Whether the selection keeps every example unchanged."""
         return self.frame == "" and self._contexts.does_nothing and self.frame_shift == 0
 
     def apply(self, example: NnetExample, key: str) -> NnetExample | None:
-        """The selected part of an example; None if it has no frame of that number.
+        """The selected part of an example; None if it has no frame with the selected t.
 
         DataError for a merged example, or one without 'input' or 'output'.
         """
@@ -138,7 +138,7 @@ class FrameSelection:
 
     @staticmethod
     def bounds(example: NnetExample, key: str) -> tuple[int, ...]:
-        """The first and the last frame of the output; DataError as `apply`."""
+        """The t of the first and of the last frame of 'output'; DataError as `apply`."""
         if any((io.indexes[:, 0] != 0).any() for io in example.io):
             raise DataError(
                 f"example '{key}' is a merged one: too late for frame selection or less context"
@@ -146,7 +146,7 @@ class FrameSelection:
         return _time_range(example.io, "output", key)
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The first and the last frame to keep of the labelled ones; None if there is none."""
+        """The first and the last t to keep of the labelled range `bounds`; None to keep none."""
         first, last = bounds
         if self.frame == "":
             return first, last
@@ -154,7 +154,7 @@ class FrameSelection:
         return (frame, frame) if first <= frame <= last else None
 
     def cut(self, example: NnetExample, key: str, frames: tuple[int, ...]) -> NnetExample:
-        """The example from the first to the last of two frames, with the context they need."""
+        """A copy of the example with the frames `frames[0]` to `frames[1]` and their context."""
         first, last = frames
         ios = [
             _keep_times(io, key, first, last) if io.name == "output" else io

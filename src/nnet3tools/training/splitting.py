@@ -58,7 +58,7 @@ class ExampleGenerationOptions:
     )
 
     def chunk_sizes(self) -> Split:
-        """The allowed chunk sizes, principal first; empty if utterances are not to be split."""
+        """The allowed chunk sizes, the principal one first; empty if utterances stay whole."""
         if self.frame_subsampling_factor < 1:
             raise OptionError(
                 f"invalid --frame-subsampling-factor={self.frame_subsampling_factor}: "
@@ -109,7 +109,7 @@ class Chunk:
 
 
 class UtteranceSplitter:
-    """Draws the chunks of utterances and counts them.
+    """Splits utterances into chunks, partly at random, and counts the chunks.
 
     Kaldi shuffles the gaps between chunks with a generator seeded by the hardware; here it has a
     fixed seed, so that the same features give the same examples.
@@ -128,18 +128,18 @@ class UtteranceSplitter:
 
     @property
     def total_frames(self) -> int:
-        """Frames in all chunks so far."""
+        """The number of frames in all chunks so far."""
         return sum(size * count for size, count in self._count_of_size.items())
 
     # -- which chunk sizes
 
     @property
     def _step(self) -> int:
-        """Frames that another chunk of the principal size adds."""
+        """The number of frames that one more chunk of the principal size covers."""
         return self._sizes[0] - self.options.num_frames_overlap
 
     def _duration(self, split: Split) -> np.float32:
-        """The frames that a split covers if adjacent chunks overlap by --num-frames-overlap."""
+        """The frames that chunks of the sizes `split` cover with the overlap of the options."""
         duration = np.float32(sum(split))
         if self.options.num_frames_overlap == 0:
             return duration
@@ -149,7 +149,7 @@ class UtteranceSplitter:
         return duration
 
     def _all_splits(self) -> list[Split]:
-        """Every allowed split up to the longest that a tabulated length could want, sorted."""
+        """All allowed splits (sorted tuples of chunk sizes) of utterances up to a fixed length."""
         principal, others = self._sizes[0], self._sizes[1:]
         ceiling = 2 * max(self._sizes) + 2 * principal
         beginnings = [(), *((a,) for a in others), *((a, b) for a in others for b in others)]
@@ -167,7 +167,7 @@ class UtteranceSplitter:
         return sorted(splits)
 
     def _splits_of(self, length: int) -> list[Split]:
-        """The splits to draw from for an utterance of this length (none if it is too short).
+        """The best splits for an utterance of `length` frames, to draw one; [] if it is too short.
 
         A gap costs twice as much as an overlap of the same length, since it loses data.
         """
@@ -182,7 +182,7 @@ class UtteranceSplitter:
         return self._splits_for_length.setdefault(length, found)
 
     def _draw_sizes(self, length: int) -> list[int]:
-        """Chunk sizes for an utterance, in order of time; empty if it is too short."""
+        """Random chunk sizes, in order of time, for `length` frames; empty if that is too short."""
         step = self._step
         most = 2 * max(self._sizes) + self._sizes[0]
         repeats = max(0, -(-(length - most) // step))
@@ -197,7 +197,7 @@ class UtteranceSplitter:
     # -- where the chunks are
 
     def _gaps(self, length: int, sizes: list[int]) -> list[int]:
-        """Frames left out before each chunk (negative: overlap with the one before)."""
+        """The frames between each chunk and the one before; negative numbers are overlaps."""
         factor = self.options.frame_subsampling_factor
         length, sizes = -(-length // factor), [size // factor for size in sizes]
         total_gap = length - sum(sizes)
@@ -211,7 +211,7 @@ class UtteranceSplitter:
 
     @staticmethod
     def _share_overlap(overlap: int, sizes: list[int]) -> list[int]:
-        """Negative gaps that add up to -overlap, in proportion to the smaller neighbour."""
+        """Negative gaps between chunks of `sizes`; their sum is -`overlap`."""
         magnitudes = np.minimum(sizes[:-1], sizes[1:]).astype(np.float32)
         shares = np.float32(overlap) * magnitudes / np.float32(magnitudes.sum())
         shares = shares.astype(np.int32)
@@ -290,7 +290,7 @@ class UtteranceSplitter:
             self._overlap_frames += max(0, end - after.first_frame)
 
     def print_stats(self) -> None:
-        """Log the lengths of utterances and chunks."""
+        """Log how many utterances and chunks of which lengths there were."""
         num_chunks, frames = sum(self._count_of_size.values()), self.total_frames
         log.log(
             f"Split {self._num_utterances} utts, with total length {self._input_frames} frames "
@@ -314,6 +314,6 @@ class UtteranceSplitter:
             log.log(f"Output frames are distributed among chunk-sizes as follows: {shares}")
 
     def check_any(self, features: str) -> None:
-        """EmptyError if there was no chunk, since an empty archive is useless."""
+        """EmptyError if no chunk was made; `features` is the rspecifier to name in the message."""
         if self.total_frames == 0:
             raise EmptyError(f"{features}: no examples could be made of it")

@@ -20,7 +20,7 @@ _STATE = 624
 
 
 class MersenneTwister:
-    """std::mt19937 with libstdc++'s uniform_int_distribution over it."""
+    """The random numbers of std::mt19937 and libstdc++'s uniform_int_distribution."""
 
     def __init__(self, seed: int) -> None:
         words = [seed & _WORD]
@@ -35,7 +35,7 @@ class MersenneTwister:
         return self._generator.getrandbits(32)
 
     def below(self, count: int) -> int:
-        """Uniform in [0, count), count <= 2**32: Lemire's multiply-and-reject method."""
+        """A random integer, uniform in [0, count), for count <= 2**32 (Lemire's method)."""
         if count > _WORD:
             return self.next_word()
         product = self.next_word() * count
@@ -88,13 +88,13 @@ class HashOrder:
         self._order: list[tuple[int, object]] = []
 
     def insert(self, key: object, hash_value: int) -> None:
-        """Add a new key."""
+        """Add a key that is not in the list."""
         if len(self._order) + 1 > (self._num_buckets if self._num_buckets > 1 else 0):
             self._grow()
         self._place((hash_value, key))
 
     def erase(self, key: object) -> None:
-        """Remove an existing key."""
+        """Remove a key that is in the list."""
         del self._order[next(i for i, (_, k) in enumerate(self._order) if k == key)]
 
     def __iter__(self) -> Iterator[object]:

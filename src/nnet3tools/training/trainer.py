@@ -50,7 +50,7 @@ _NO_LIMIT = 3e38
 
 @dataclass(frozen=True)
 class NnetTrainerOptions:
-    """Options of nnet3-train (Kaldi's struct of the same name)."""
+    """Options of nnet3-train (Kaldi's NnetTrainerOptions)."""
 
     store_component_stats: bool = option(
         True, "If true, store activations and derivatives for nonlinear components during training."
@@ -97,7 +97,7 @@ class NnetTrainerOptions:
     computation: ComputeOptions = field(default_factory=ComputeOptions)
 
     def check(self) -> None:
-        """OptionError if a value is out of its range."""
+        """OptionError if an option's value is out of its range."""
         for name, low, high in (
             ("momentum", 0.0, 1.0),
             ("max_param_change", 0.0, float("inf")),
@@ -126,10 +126,10 @@ class NnetTrainer:
         loss_scaling: bool = False,
         objective: Objective | None = None,
     ) -> None:
-        """Train on the device of the array `like`; the statistics are zeroed if the options say so.
+        """`nnet` is trained on the device of the array `like` (default: the host).
 
-        With `loss_scaling`, on a GPU, derivatives are scaled for products in half precision. The
-        default of `objective` is FrameObjective.
+        Its statistics are zeroed if the options say so. With `loss_scaling`, on a GPU, derivatives
+        are scaled for products in half precision. The default of `objective` is FrameObjective.
         """
         options.check()
         self.options = options
@@ -171,11 +171,11 @@ class NnetTrainer:
             self._run = Replayer(self._runner.workspace, capture, repeats=True).run
 
     def _draw_seed(self) -> int:
-        """The random seed of backstitch training."""
+        """A new random seed, which both passes of backstitch training use."""
         return tensor.random.rand_int(0, 100000)
 
     def train(self, example: NnetExample) -> None:
-        """Train on one minibatch, which `ahead` may have prepared."""
+        """Train on one minibatch, which the object `ahead` may have prepared."""
         interval = self.options.backstitch_training_interval
         due = self._num_minibatches % interval == self._seed % interval
         with self._runner.ready(example) as ready:
@@ -195,7 +195,7 @@ class NnetTrainer:
 
     @property
     def ahead(self) -> ExampleRunner | None:
-        """The preparer of examples while others are trained on (ExampleRunner.ahead)."""
+        """The ExampleRunner that prepares the next examples on a GPU; None on a CPU."""
         return self._runner.ahead
 
     def print_total_stats(self) -> bool:
@@ -209,7 +209,7 @@ class NnetTrainer:
         return any(results)
 
     def _print_total(self, name: str, totals: ObjectiveTotals) -> bool:
-        """Log the overall objective of one output; returns whether it had data."""
+        """Log the overall objective of the output `name`; returns whether it had data."""
         return totals.print_total(name)
 
     def _check_natural_gradient(self) -> None:
@@ -224,7 +224,7 @@ class NnetTrainer:
             raise DivergedError(f"in minibatch {number}, {error}") from None
 
     def finish(self) -> None:
-        """Write the computation cache, if asked to; log how long compiling took."""
+        """Write the computation cache, if the options ask for it; log how long compiling took."""
         if self.options.write_cache:
             save_cache(self.options.write_cache, self.compiler, self.options.binary_write_cache)
         self.compiler.log_time()
@@ -232,7 +232,7 @@ class NnetTrainer:
     # -- one minibatch
 
     def _train_once(self, example: NnetExample) -> None:
-        """Conventional training, with momentum.
+        """Train on one minibatch by a plain step with momentum.
 
         The learning rate is in the delta already: components add their gradient times it.
         """
@@ -243,7 +243,7 @@ class NnetTrainer:
         self._constrain_orthonormal()
 
     def _apply_change(self) -> None:
-        """Add the limited change with l2 to the model; the delta keeps the momentum."""
+        """Add the delta network, with l2, limited, to the model; the delta keeps the momentum."""
         o = self.options
         self._l2.apply(self.nnet, self._delta)
         self._update(1.0, 1.0 - o.momentum)
@@ -253,7 +253,7 @@ class NnetTrainer:
         scale_change(self._delta, o.momentum)
 
     def _update(self, max_change_scale: float, scale: float, is_last: bool = True) -> None:
-        """Add the change, limited by max-change, to the model."""
+        """Add `scale` times the delta to the model; `max_change_scale` multiplies the limits."""
         limit = self.options.max_param_change
         if self._loss_scale is not None and limit == 0.0:
             limit = _NO_LIMIT  # changes that are not finite are left out all the same
@@ -266,7 +266,7 @@ class NnetTrainer:
             constrain_orthonormal(self._constrained, self._run)
 
     def _train_backstitch(self, example: NnetExample) -> None:
-        """A small step back along the gradient, then a larger one forward from there.
+        """Train on one minibatch by a small step back along the gradient and a larger one forward.
 
         Both see the same random numbers; natural gradient learns in the second only.
         """
@@ -300,7 +300,7 @@ class NnetTrainer:
         scale_change(self._delta, 0.0)
 
     def _accumulate_change(self, example: NnetExample, suffix: str) -> None:
-        """Forward, objective and backward; the change lands in the delta network."""
+        """Add an example's parameter change to the delta; logs name outputs with the `suffix`."""
         computer = self._runner.forward(example)
         self._process_outputs(computer, example, suffix)
         if self._loss_scale is None:
@@ -329,7 +329,7 @@ class NnetTrainer:
                     self._totals[name].add_weight(weight)
 
     def _evaluate(self, evaluation: Evaluation, suffix: str) -> None:
-        """Measure objectives, add them to the totals, and write derivatives."""
+        """Run an evaluation and add its results to the totals, named with the `suffix`."""
         for measured in evaluation.run():
             totals = self._totals[measured.name + suffix]
             if evaluation.weight is None:
@@ -360,6 +360,6 @@ class NnetTrainer:
         )
 
     def require_data(self, examples: str) -> None:
-        """EmptyError if nothing was trained on; `examples` is the rspecifier."""
+        """EmptyError if no example was trained on; `examples` is the rspecifier to name."""
         if self._num_minibatches == 0:
             raise EmptyError(f"{examples}: no examples to train on")

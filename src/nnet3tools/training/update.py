@@ -50,9 +50,9 @@ _kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")
 
 
 class MaxChange:
-    """Adds changes to a model, limited per component and as a whole, and counts the limited ones.
+    """Adds parameter changes to a model, limits their norms, and counts the limited changes.
 
-    Limits are Euclidean norms, 0 for none.
+    There is a limit per component and one for the whole model: Euclidean norms, 0 for none.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class MaxChange:
 
     @property
     def factor(self) -> Array:
-        """The factor (1,) of the last change as a whole; 0 if the change was not applied."""
+        """The factor (1,) that limited the last change as a whole; 0 if it was not applied."""
         return self._whole
 
     def apply(
@@ -132,21 +132,21 @@ class MaxChange:
         _limit_all(self._whole, self._norm, scale, limit, *counts)
 
     def _on_device(self, limits: list[float]) -> Array:
-        """Limits on the device, uploaded when they change."""
+        """The limits as an array on the device, which is uploaded only when they change."""
         if self._limits is None or self._limits[0] != limits:
             array = np.array(limits, np.float32)
             self._limits = limits, tensor.asarray(array, like=self._squares)
         return self._limits[1]
 
     def _add(self, delta: Nnet, nnet: Nnet) -> None:
-        """Add the changes of components with parameters (see `scale_change`)."""
+        """Add the parameter changes in `delta` to `nnet`, scaled as the limits require."""
         _products(self._scales, self._factors, self._whole)
         pairs = zip(delta.updatable_components(), nnet.updatable_components(), strict=True)
         for place, ((_, source), (_, dest)) in enumerate(pairs):
             dest.add(Number(self._scales[place : place + 1]), source)  # type: ignore[arg-type]
 
     def drop_if_not_applied(self, delta: Nnet) -> None:
-        """Zero `delta`, which momentum keeps, if the last change was not finite."""
+        """Zero `delta`, which momentum would keep, if the last change was not finite."""
         for _, component in delta.updatable_components():
             for array in component.parameters().values():
                 _kept_if(array, self._whole)
@@ -166,7 +166,7 @@ class MaxChange:
     # -- what is logged
 
     def print(self, nnet: Nnet, warn: bool = True) -> None:
-        """Log the percentages above 0; `warn` also of changes on a GPU that were not finite."""
+        """Log the percentage of limited changes; if `warn`, warn of infinite changes on a GPU."""
         counts = (tensor.to_host(a) for a in (self._counts, self._num_limited, self._num_infinite))
         each, (whole,), (infinite,) = counts
         for (name, _), count in zip(nnet.updatable_components(), each, strict=True):
@@ -186,7 +186,7 @@ class MaxChange:
     def _log(
         self, names: list[str], limits: list[float], limit: float, limit_scale: Any, scale: float
     ) -> None:
-        """Log the limits that applied to the last change, if it is on the host."""
+        """Log the limits that applied to the last change of components `names`, if on the host."""
         active = [i for i, factor in enumerate(self._factors) if factor != 1.0]
         for i in active:
             log.vlog(
@@ -234,9 +234,9 @@ def scale_change(delta: Nnet, scale: float) -> None:
 
 
 class L2Regularization:
-    """Adds the gradient of -scale * l2_regularize * |parameters|^2 (times the learning rate).
+    """Adds the gradient of -scale * l2_regularize * |parameters|^2, times the learning rate.
 
-    The scale is the number of sequences of a minibatch. Factors are numbers in memory, so that one
+    The scale is the number of sequences in a minibatch. Factors are numbers in memory, so that one
     recording serves all minibatches.
     """
 
@@ -255,7 +255,7 @@ class L2Regularization:
         return any(alphas)
 
     def apply(self, nnet: Nnet, delta: Nnet) -> None:
-        """Add the gradient at the parameters of `nnet` to a change."""
+        """Add the l2 gradient at the parameters of `nnet` to the parameter change `delta`."""
         pairs = zip(nnet.updatable_components(), delta.updatable_components(), strict=True)
         for place, ((_, source), (_, dest)) in enumerate(pairs):
             if self._alphas[place] != 0.0:

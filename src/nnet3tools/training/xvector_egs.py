@@ -23,7 +23,7 @@ _NUM_FIELDS = 6
 
 @dataclass(frozen=True)
 class ChunkInfo:
-    """A chunk of which an example is made."""
+    """The frames of an utterance from which one x-vector example is made, and its label."""
 
     key: str
     archive: int
@@ -34,7 +34,7 @@ class ChunkInfo:
 
 
 def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str, list[ChunkInfo]]:
-    """The chunks of each utterance; DataError with the number of an invalid line."""
+    """The chunks of each utterance in a ranges file; DataError names an invalid line."""
     chunks: dict[str, list[ChunkInfo]] = {}
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         fields = line.split()

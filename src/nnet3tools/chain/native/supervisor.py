@@ -29,7 +29,7 @@ _JOBS_AT_A_TIME = 8
 
 
 class Kind(enum.IntEnum):
-    """What is made of an FST; all but graphs come as compact acceptors."""
+    """What NativeSupervisor.make makes of an FST; all but graphs are given as compact acceptors."""
 
     WHOLE = 0
     """Plain supervision with weights."""
@@ -42,7 +42,7 @@ class Kind(enum.IntEnum):
 
 
 class Job(NamedTuple):
-    """One FST, or a piece of one; as supervise.c's `job`."""
+    """An FST in a byte string, or a range of its frames; the fields of `job` in supervise.c."""
 
     at: int
     """Where the FST begins in the data."""
@@ -55,22 +55,22 @@ class Job(NamedTuple):
 
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
-    """The library, whatever kernels have been chosen; None if it cannot be made."""
+    """The C library, even if NumPy kernels are chosen; None if it cannot be compiled."""
     return load_files(Path(__file__).parent, _FILES, "supervisions' acceptors")
 
 
 def native_supervisor(
     normalization: Fst | None, labels: NDArray[np.int32] | None = None
 ) -> NativeSupervisor | None:
-    """A supervisor; None where NumPy's kernels have been chosen, or there is no compiler."""
+    """A NativeSupervisor; None if NumPy kernels are chosen or there is no compiler."""
     library = compiled_library() if are_native() else None
     return None if library is None else NativeSupervisor(library, normalization, labels)
 
 
 class NativeSupervisor:
-    """Adds the weights of an acceptor without epsilons, if there is one, to other acceptors.
+    """Makes supervision acceptors in C, with weights of the `normalization` FST unless None.
 
-    `labels` (L,) are what the labels of graphs become.
+    `labels` (L,) maps the labels of graphs (transition ids) to labels of acceptors.
     """
 
     def __init__(
@@ -102,10 +102,10 @@ class NativeSupervisor:
         weakref.finalize(self, self._library.nn_supervisor_free, self._handle)
 
     def make(self, kind: Kind, data: bytes, jobs: Sequence[Job]) -> list[bytes | None]:
-        """The compact acceptor that each job asks for of the FSTs in the data; None if it is left.
+        """The encoded acceptor that each job makes of its FST in `data`; None where C cannot.
 
-        The bytes must have been walked over (`fst.file_walks`). What is left is for the Python
-        modules: it is empty or too big, or something is wrong with it.
+        The bytes must have been checked by `fst.file_walks`. Python modules have to handle the
+        None cases: the result is empty or too big, or the FST is faulty.
         """
         wanted = np.array(jobs, np.int64).reshape(-1, len(Job._fields))
         ends = np.empty(len(wanted) + 1, np.int64)
