@@ -25,10 +25,7 @@ Node = Launch | LibraryCall
 
 
 def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-    """A launcher of a CUDA graph of all that `work` launches, in fused levels.
-
-    The arguments are those of Device.capture.
-    """
+    """A launcher of a CUDA graph of what `work` launches, in fused levels; see Device.capture."""
     device = get_device()
     _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow
 

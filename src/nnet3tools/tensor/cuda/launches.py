@@ -123,7 +123,7 @@ _tickets: weakref.WeakKeyDictionary[Any, _Tickets] = weakref.WeakKeyDictionary()
 
 
 def zero_tickets(count: int) -> Array:
-    """Zeros (uint32) on the device, a counter for each group of blocks that has a last block.
+    """`count` zeros (uint32) on the device: counters by which a group's last block is found.
 
     Kernels leave zeros behind (nn_is_last in prelude.cuh), so that the next kernel finds zeros.
     """

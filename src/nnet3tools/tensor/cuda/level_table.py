@@ -35,7 +35,7 @@ class Table:
 def smaller_grids(
     grids: Sequence[tuple[int, int]], loops: Sequence[bool], processors: int
 ) -> list[tuple[int, int]]:
-    """The grids (x, y) of a level's parts; where blocks are too many, grids that loop are reduced.
+    """The grids (x, y) of a level's parts; if there are too many blocks, parts that loop get fewer.
 
     Each block spends some microseconds with the table before it does any work.
     """

@@ -26,7 +26,7 @@ CALLS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a language spells types, values, functions and parameters."""
+    """How C or CUDA C++ spells types, values, functions and parameters of kernels."""
 
     types: Mapping[Type, str]
     """The type of a value while it is computed with."""
@@ -49,7 +49,7 @@ class Dialect:
     stored_half: str = ""
 
     def literal(self, value: float, held: str) -> str:
-        """A constant of a spelled type, exact."""
+        """Source text of an exact constant; `held` is its type as spelled in the dialect."""
         single = self.types[Type.FLOAT32]
         if held not in (single, self.types[Type.FLOAT64]):
             return self.integer.format(held, int(value))
@@ -62,20 +62,20 @@ class Dialect:
         return f"({value!r}{'f' if held == single else ''})"
 
     def converted(self, value: str, held: str, to: str) -> str:
-        """A value of a spelled type as another spelled type."""
+        """Source text that converts `value` from type `held` to `to`, as spelled in the dialect."""
         if held == to:
             return value
         return f"({value} != 0)" if to == self.types[Type.BOOL] else f"({to})({value})"
 
     def stored(self, value: str, held: str, to: Type) -> str:
-        """A value of a spelled type as an array's element of type `to`."""
+        """Source text that converts `value` from spelled type `held` to an array's element type."""
         if to is Type.FLOAT16:
             return self.stored_half.format(self.converted(value, held, self.types[Type.FLOAT32]))
         return self.converted(value, held, self.types[to])
 
 
 class Body:
-    """The lines that compute lowered formulas.
+    """Writes the lines of C or CUDA C++ that compute lowered formulas, in a dialect.
 
     Operand i (from 0) is the variable `x{i + 1}`. With a walk, an array's first element is at
     `p{i}`, the current row of the innermost axis at `q{i}`, strides are `s{i}_{axis}`.
@@ -92,11 +92,11 @@ class Body:
 
     @classmethod
     def of_walk(cls, walk: Walk, dialect: Dialect) -> Body:
-        """The body of a kernel whose operands are found by a walk."""
+        """A Body for a kernel that finds the elements of its operands by a walk."""
         return cls(walk.types, dialect, walk)
 
     def name(self, v: Instruction) -> str:
-        """The variable, or the text of the number, that stands for a value."""
+        """Source text for a computed value: the name of its variable, or a literal."""
         if v.kind is Kind.OPERAND:
             return f"x{v.number + 1}"
         if v.kind is Kind.CONSTANT:
@@ -104,15 +104,15 @@ class Body:
         return self._names.setdefault(v, f"v{len(self._names)}")
 
     def held(self, v: Instruction) -> str:
-        """The spelled type of a value."""
+        """The type of a value's variable, as spelled in the dialect."""
         return self.dialect.types[v.type]
 
     def is_loaded(self, v: Instruction) -> bool:
-        """Whether a value is an operand that is an array."""
+        """Whether a value is an array operand, which is loaded from memory."""
         return v.kind is Kind.OPERAND and self.walk is not None and self.walk.is_array(v.number)
 
     def line(self, v: Instruction, index: str = "i") -> list[str]:
-        """The line that computes or loads a value, if it needs one; `index`: of the element."""
+        """The line that computes or loads a value at element `index`; none for numbers."""
         if self.is_loaded(v):
             return [self.load(v.number, self.place(v.number, index))]
         if v.kind in (Kind.OPERAND, Kind.CONSTANT):
@@ -132,13 +132,13 @@ class Body:
     def lines(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = (), index: str = "i"
     ) -> list[str]:
-        """The lines that compute roots from known values."""
+        """Lines that compute the values `roots` from the values `known` (see `line`)."""
         return [line for v in self.needed(roots, known) for line in self.line(v, index)]
 
     def needed(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = ()
     ) -> list[Instruction]:
-        """The values to compute for roots, in order, without known values and what these need."""
+        """The values to compute for `roots`, in order, if the values `known` are there already."""
         needed = {v for v in roots if v not in known}
         for v in reversed(self.instructions):
             if v in needed:
@@ -146,13 +146,13 @@ class Body:
         return [v for v in self.instructions if v in needed]
 
     def arrays_of(self, values: Sequence[Instruction]) -> list[int]:
-        """The numbers of the arrays among some values."""
+        """The operand numbers of those values that are array operands."""
         return [v.number for v in values if self.is_loaded(v)]
 
     # -- operands in memory
 
     def place(self, i: int, index: str = "i") -> str:
-        """An element of an operand's current row."""
+        """Source text of the element `index` in the current row of operand `i`."""
         assert self.walk is not None
         if i in self.places:
             return self.places[i]
@@ -162,22 +162,22 @@ class Body:
         return f"q{i}[{'0' if access is Access.REPEATED else index}]"
 
     def load(self, i: int, place: str) -> str:
-        """The line that loads an operand from a place."""
+        """The line that loads operand `i` from `place`, the text of an element."""
         if self.types[i] is Type.FLOAT16:
             place = self.dialect.loaded_half.format(place)
         return f"const {self.dialect.types[self.types[i]]} x{i + 1} = {place};"
 
     def store(self, i: int, root: Instruction, index: str = "i") -> str:
-        """The line that stores a value in an element of an operand's current row."""
+        """The line that stores the value `root` in element `index` of operand i's current row."""
         return self.store_at(i, root, self.place(i, index))
 
     def store_at(self, i: int, root: Instruction, place: str) -> str:
-        """The line that stores a value at a place, as an element of operand i."""
+        """The line that stores the value `root` at `place`, the text of an element of operand i."""
         value = self.dialect.stored(self.name(root), self.held(root), self.types[i])
         return f"{place} = {value};"
 
     def row(self, i: int, indexes: Sequence[str]) -> str:
-        """The line that finds an operand's row from the indexes of the outer axes."""
+        """The line that sets q{i}, operand i's current row, from the indexes of the outer axes."""
         assert self.walk is not None
         steps = zip(indexes, self.walk.accesses[i], strict=False)
         terms = [
@@ -191,7 +191,7 @@ class Body:
     # -- parameters
 
     def declare(self, sizes: Sequence[str]) -> list[str]:
-        """The parameters of a kernel: sizes, then the operands, as Walk.arguments gives them."""
+        """Parameters of a kernel: the sizes, then the operands in the order of Walk.arguments."""
         assert self.walk is not None
         found: list[str] = []
 
@@ -215,10 +215,10 @@ class Body:
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
-    """Lines moved to the right."""
+    """The lines, each with two spaces for each level of `depth` in front."""
     return ["  " * depth + line for line in lines]
 
 
 def loop(head: str, lines: Sequence[str]) -> list[str]:
-    """A block of lines, `head` being the text before its brace."""
+    """The lines of a loop or block in braces; `head` is the text before the brace."""
     return [f"{head} {{", *indented(lines), "}"]

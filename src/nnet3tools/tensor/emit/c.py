@@ -27,7 +27,7 @@ _CALLS = CALLS | {
 
 
 def _rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """NumPy's own definitions of float32 functions that are calls into the C library otherwise."""
+    """A definition without the slow C library, for two functions of float32; else None."""
     single = compute is Type.FLOAT32 and name in ("erf", "logaddexp")
     return rewrite(name, compute) if single else None
 
@@ -51,16 +51,16 @@ C = Dialect(
 
 
 def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> str:
-    """A kernel's text: its parameters (further `sizes` first), then its lines."""
+    """The C text of a kernel: its parameters (further `sizes` first), then the lines."""
     assert body.walk is not None
     names = [*sizes, *[f"n{axis}" for axis in range(body.walk.axes)]]
     return "".join(f"  {line}\n" for line in [*body.declare(names), "(void)n0;", *lines])
 
 
 def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> list[str]:
-    """Loops over the outer axes, from `begin` to `end` over the first, around some lines.
+    """Lines of nested loops over the first `axes` axes, the first from `begin` to `end`.
 
-    `arrays` are the operands whose rows the lines need.
+    Within are the lines `inner`, which use rows of the operands `arrays`.
     """
     lines = [body.row(i, [f"i{axis}" for axis in range(axes)]) for i in arrays]
     lines += inner
@@ -71,7 +71,7 @@ def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> 
 
 
 def element_kernel(assignments: Assignments, walk: Walk) -> str:
-    """The kernel of a formula without reductions: nested loops, the innermost one vectorized."""
+    """C text of a kernel for a formula without reductions: loops, the innermost vectorized."""
     body = Body.of_walk(walk, C)
     roots = [body.lower(value) for _, value in assignments.items]
     targets = [n - 1 for n in assignments.targets]

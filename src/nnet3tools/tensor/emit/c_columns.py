@@ -29,16 +29,17 @@ _MOST_COLUMNS = 512
 
 
 def column_kernel(assignments: Assignments, walk: Walk, rows: int = ROWS) -> str:
-    """The kernel of a formula that reduces columns: axis -2 of the walk; axis -1 are the columns.
+    """C text of a kernel for a formula that reduces columns: axis -2 are rows, -1 columns.
 
-    Axes before these are looped over. `rows` are added up in the values' own type. The first
-    argument is the number of columns of a tile, for formulas with more than one pass over rows.
+    Axes before these are looped over. The sums of `rows` rows are taken in the values' own type.
+    The first argument is the number of columns of a tile, for formulas with more than one pass over
+    rows.
     """
     return _Columns(ColumnPasses(assignments, walk, C), rows).text()
 
 
 class _Columns:
-    """The lines of a kernel."""
+    """Writes the C lines of a kernel for a formula that reduces columns."""
 
     def __init__(self, plan: ColumnPasses, rows: int) -> None:
         self._plan, self._body, self._rows = plan, plan.body, rows
@@ -50,7 +51,7 @@ class _Columns:
             self._tile = max(GROUP, min(_MOST_COLUMNS, _TILE_BYTES // size // GROUP * GROUP))
 
     def text(self) -> str:
-        """The kernel."""
+        """The C text of the whole kernel."""
         plan, body = self._plan, self._body
         lines = self._arrays("all", plan.all_reductions)
         for number in range(plan.last + 1):
@@ -75,12 +76,12 @@ class _Columns:
         return kernel_text(body, lines, ["tile"])
 
     def _arrays(self, prefix: str, values: Sequence[Instruction]) -> list[str]:
-        """The declarations of a tile's values on the stack."""
+        """Declarations of arrays on the stack, each with a tile's columns of one value."""
         names = [f"{prefix}_{self._body.name(v)}[{self._tile}];" for v in values]
         return [f"{self._body.held(v)} {name}" for v, name in zip(values, names, strict=True)]
 
     def _column_values(self, number: int) -> list[str]:
-        """The loop that makes a pass's values of whole columns, and stores totals at the end."""
+        """A loop over a tile's columns: the values needed by pass `number`, or the final totals."""
         plan, body = self._plan, self._body
         values, roots = plan.column_values(number), plan.column_roots(number)
         made = plan.reductions(number - 1) if number else ()
@@ -105,7 +106,7 @@ class _Columns:
         return [self._body.row(i, [*self._outer, row]) for i in dict.fromkeys(arrays)]
 
     def _reduce(self, number: int) -> list[str]:
-        """The loops of a pass that reduces the columns of a tile: one loop for all reductions."""
+        """Loops over a tile's rows and columns that make all column reductions of pass `number`."""
         names = [
             (self._body.name(v), self._body.held(v.inputs[0]))
             for v in self._plan.reductions(number)
@@ -122,7 +123,7 @@ class _Columns:
         return [*before, *loop(head, block)]
 
     def _row(self, number: int) -> list[str]:
-        """One row of a tile."""
+        """Lines that do one row of a tile in pass `number`."""
         plan, body = self._plan, self._body
         values, stored = plan.row_values(number), plan.stored(number)
         found = plan.looked_up(values, plan.row_roots(number), plan.known(number))
@@ -142,10 +143,10 @@ def _rows(first: str, end: str) -> str:
 
 
 def _each_column(lines: Sequence[str]) -> list[str]:
-    """A loop over the columns of a tile."""
+    """The lines of a loop that does `lines` for each column of a tile."""
     return [SIMD, *loop("for (i64 c = 0; c < width; ++c)", lines)] if lines else []
 
 
 def _total(body: Body, v: Instruction) -> str:
-    """The place of a column's reduction or kept value."""
+    """Source text of the current column's element of a column reduction or kept value."""
     return f"{'all' if v.kind is Kind.REDUCE_COLUMN else 'kept'}_{body.name(v)}[c]"

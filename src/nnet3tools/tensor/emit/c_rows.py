@@ -38,7 +38,7 @@ _VECTOR_CALLS = {
 def row_kernel(
     assignments: Assignments, walk: Walk, may_keep: bool, added: int = ADDED, chunk: int = 0
 ) -> str:
-    """The kernel of a formula that reduces rows, the innermost axis of the walk.
+    """C text of a kernel for a formula that reduces rows, the innermost axis of the walk.
 
     `may_keep`: whether a row fits on the stack. `added`: numbers added up in float32. With `chunk`
     the operands are vectors, and row i is the i-th chunk of so many elements.
@@ -53,7 +53,7 @@ def row_kernel(
 
 
 class _Rows:
-    """The lines that do one row."""
+    """Writes the C lines that compute one row of a formula that reduces rows."""
 
     def __init__(self, assignments: Assignments, walk: Walk, may_keep: bool, added: int) -> None:
         self._walk, self._may_keep, self._added = walk, may_keep, added
@@ -74,7 +74,7 @@ class _Rows:
         """Values that later stages find in an array on the stack, and the stage that makes them."""
 
     def lines(self, width: str) -> list[str]:
-        """All lines of a row of `width` elements; the row's pointers are known."""
+        """All lines for one row of `width` elements; the row's pointers are set before them."""
         last = self._stages.last
         if self._may_keep:
             self._keep_costly(last)
@@ -95,7 +95,7 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Find the costly values that one loop makes and a later loop needs again."""
+        """Set `_kept` to the costly values that one loop computes and a later loop needs again."""
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]
@@ -107,7 +107,7 @@ class _Rows:
                 made.setdefault(v, stage)
 
     def _needed(self, roots: Sequence[Instruction], stage: int | None = None) -> list[Instruction]:
-        """The values that a loop computes or loads for roots; none below values kept before."""
+        """The varying values to compute or load for `roots`, some of which earlier stages kept."""
         needed: set[Instruction] = set()
         stack = [v for v in roots if v in self._varying]
         while stack:
@@ -118,7 +118,7 @@ class _Rows:
         return [v for v in self._needed_values if v in needed]
 
     def _once(self, stage: int) -> list[str]:
-        """The values of a stage that are the same for the whole row."""
+        """Lines that compute the values of a stage that are the same for the whole row."""
         lines = []
         for v in self._stages.once(stage):
             is_wide = v.kind is Kind.CAST and v.type is Type.FLOAT64
@@ -129,12 +129,12 @@ class _Rows:
         return lines
 
     def _total(self, v: Instruction) -> str:
-        """A sum or mean in float64."""
+        """Source text of a row's sum or mean in float64."""
         name = self.body.name(v)
         return f"all_{name} / (f64)width" if v.name == "row_mean" else f"all_{name}"
 
     def _reduce(self, stage: int) -> list[str]:
-        """One loop that makes the reductions which close a stage."""
+        """Lines of the loop that makes the row reductions which close a stage."""
         found = self._stages.reductions(stage)
         lines, adds, after = list[str](), list[str](), list[str]()
         clauses: list[str] = []
@@ -194,7 +194,7 @@ class _Rows:
         self, stage: int, roots: Sequence[Instruction], last: Sequence[str],
         clauses: Sequence[str] = (), begin: str = "0", by_parts: bool = False,
     ) -> list[str]:  # fmt: skip
-        """A loop over the row (or a part of it) that computes what varies, then does `last`."""
+        """Lines of a loop over a row, or a part of it, that computes `roots`, then does `last`."""
         if not last:
             return []
         inner = []
@@ -213,7 +213,7 @@ class _Rows:
     # -- loops in vectors
 
     def _vectors(self, stage: int, roots: Sequence[Instruction]) -> list[str] | None:
-        """The lines that compute what varies, NN_WIDE numbers at a time; None if that cannot be."""
+        """Lines that compute `roots` for NN_WIDE elements; None if there is no vector form."""
         lines = []
         for v in self._needed(roots, stage):
             name = self.body.name(v)
@@ -258,7 +258,7 @@ class _Rows:
         ]
 
     def _streams(self, last: int) -> list[str]:
-        """Lines that store most of a row past the caches, in vectors; the rest is at `first`."""
+        """Lines that store a row in vectors past the caches, up to `first`; none if impossible."""
         if len(self._stored) != 1:
             return []
         ((target, root),) = self._stored
@@ -284,7 +284,7 @@ class _Rows:
 
 
 def _extreme(function: str, name: str, value: str, held: str) -> tuple[list[str], ...]:
-    """Lines before, within and after a loop that finds the largest or smallest; NaN if one is.
+    """Lines before, within and after a loop that finds a maximum or minimum, NaN if any is NaN.
 
     As NaN is looked for by itself, a compiler takes the machine's own maximum: four times as fast.
     """

@@ -16,7 +16,7 @@ from nnet3tools.tensor.formulas.stages import passes, varying
 
 
 class ColumnPasses:
-    """The passes of assignments over operands whose axis -2 are rows and axis -1 columns."""
+    """The passes over rows (axis -2) of a formula that reduces columns, and values of each."""
 
     def __init__(self, assignments: Assignments, walk: Walk, dialect: Dialect) -> None:
         self.walk, self.body = walk, Body.of_walk(walk, dialect)
@@ -44,11 +44,11 @@ class ColumnPasses:
 
     @property
     def num_readers(self) -> int:
-        """The number of passes that read rows."""
+        """The number of passes that read rows of the operands."""
         return self.last + bool(self.stored(self.last))
 
     def reductions(self, number: int) -> tuple[Instruction, ...]:
-        """The column reductions that a pass makes."""
+        """The column reductions that pass `number` makes."""
         return self._passes[number].reductions
 
     @property
@@ -57,15 +57,15 @@ class ColumnPasses:
         return [v for number in range(self.last) for v in self.reductions(number)]
 
     def stored(self, number: int) -> list[tuple[int, Instruction]]:
-        """Targets of which a pass stores every row, and their values."""
+        """(target, value) for each operand of which pass `number` stores every row."""
         return self._stored if number == (0 if self._stores_first else self.last) else []
 
     def column_values(self, number: int) -> tuple[Instruction, ...]:
-        """Values of whole columns that are computed before a pass."""
+        """Values of whole columns that are computed just before pass `number`."""
         return self._passes[number].columns
 
     def kept(self, number: int) -> list[Instruction]:
-        """The values among column_values that rows or later passes need."""
+        """The values of `column_values(number)` to keep in memory, for rows or later passes."""
         columns = self.column_values(number)
         final = {root for _, root in self._stored}
         if number < self.last:
@@ -81,16 +81,16 @@ class ColumnPasses:
         ]  # fmt: skip
 
     def known(self, number: int) -> list[Instruction]:
-        """Values of columns that are in memory when the rows of a pass are read."""
+        """Values of columns that are in memory when pass `number` reads rows."""
         made = [v for n in range(number + 1) for v in self.kept(n)]
         return made + [v for n in range(number) for v in self.reductions(n)]
 
     def row_values(self, number: int) -> list[Instruction]:
-        """The values that a pass computes of each row."""
+        """The values that pass `number` computes for each row, in order."""
         return self.body.needed(self.row_roots(number), self.known(number))
 
     def row_roots(self, number: int) -> list[Instruction]:
-        """The values that a pass stores or reduces."""
+        """The values that pass `number` stores or reduces in each row."""
         stored = [root for _, root in self.stored(number)]
         return [*stored, *[v.inputs[0] for v in self.reductions(number)]]
 
@@ -98,10 +98,10 @@ class ColumnPasses:
         self, values: Sequence[Instruction], roots: Sequence[Instruction],
         known: Sequence[Instruction],
     ) -> list[Instruction]:  # fmt: skip
-        """The known values that the computation of some values and roots begins with."""
+        """Those of the `known` values from which `values` and `roots` are computed directly."""
         below = {i for v in values for i in v.inputs} | set(roots)
         return [v for v in self.body.instructions if v in below and v in known]
 
     def column_roots(self, number: int) -> list[Instruction]:
-        """The values of totals that are stored before a pass, the last."""
+        """The values of `totals`, which are stored before the last pass; none for other passes."""
         return [root for _, root in self.totals] if number == self.last else []

@@ -58,7 +58,7 @@ def kernel_source(
 
 
 def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The lines that take a linear index apart into coordinates (names); sizes[0] is not needed."""
+    """Lines that set `names` to the coordinates of the linear index `index`; sizes[0] is unused."""
     if len(names) == 1:
         return [f"const long long {names[0]} = {index};"]
     lines = [f"long long rest_{names[0]} = {index};"]
@@ -70,7 +70,7 @@ def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[
 
 
 def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source:
-    """The kernel of a formula without reductions: a thread for each element, or for four of a row.
+    """A kernel for a formula without reductions: a thread for each element, or for four of a row.
 
     Parameters are the sizes of the axes, the number of rows if there are several axes, the walk's.
     """
@@ -108,7 +108,7 @@ def _by_fours(
     walk: Walk, lines: Sequence[str], vectors: Sequence[int], read: Sequence[int],
     targets: Sequence[int],
 ) -> list[str]:  # fmt: skip
-    """Lines for four elements: contiguous operands are loaded and stored as vectors."""
+    """Lines that do four elements of a row: `vectors` are operands loaded or stored as vectors."""
     before, after = list[str](), list[str]()
     for i in vectors:
         wide, part = VECTOR_TYPES[walk.types[i]], CUDA.types[walk.types[i]]

@@ -80,7 +80,7 @@ class _Columns:
         ]
 
     def _row(self, number: int, extra: Sequence[str]) -> list[str]:
-        """One row: values, stores and further lines."""
+        """Lines that do one row in pass `number`: values and stores, then `extra`."""
         plan, body = self._plan, self._body
         values, stored = plan.row_values(number), plan.stored(number)
         arrays = dict.fromkeys([*(t for t, _ in stored), *body.arrays_of(values)])
@@ -92,7 +92,7 @@ class _Columns:
         ]
 
     def _known(self, number: int) -> list[str]:
-        """The lines that look up what the rows of a pass need of earlier passes."""
+        """Lines that look up the values that rows of pass `number` need of earlier passes."""
         plan = self._plan
         roots, values = plan.row_roots(number), plan.row_values(number)
         return self._lookups(plan.looked_up(values, roots, plan.known(number)))
@@ -150,7 +150,7 @@ class _Columns:
         return self._kernel("columns", more, lines)
 
     def _column_lines(self, number: int) -> list[str]:
-        """The lines that finish a pass's reductions, and make the next pass's column values."""
+        """Lines that finish pass `number`'s reductions and compute the next column values."""
         plan, body, after = self._plan, self._body, number + 1
         values, roots = plan.column_values(after), plan.column_roots(after)
         lines = list[str]()

@@ -19,7 +19,7 @@ from nnet3tools.tensor.formulas import Expr, Placeholder, Type
 
 @dataclass(frozen=True)
 class Reducer:
-    """The C++ type that a reduction is carried in."""
+    """The C++ type with which a reduction accumulates elements."""
 
     state: str
     source: str = ""
@@ -30,7 +30,7 @@ class Reducer:
 
 @dataclass(frozen=True)
 class Reduction:
-    """How operands are reduced: operand 0 is the output, the others are the expression's."""
+    """The layout of a reduction: operand 0 is the output, the others are the expression's."""
 
     walk: Walk
     num_kept: int
@@ -42,7 +42,7 @@ class Reduction:
 
 
 def fold_reducer(fold: Fold, held: Type) -> Reducer:
-    """The state of a fold in float32 or float64: the value so far, and whether there is one."""
+    """A Reducer for a fold, computed in type `held` (float32 or float64)."""
     c = CUDA.types[held]
     functions = [
         *_function("combine", fold.combine, (held, held)),
@@ -69,7 +69,7 @@ def fold_reducer(fold: Fold, held: Type) -> Reducer:
 
 
 def _function(name: str, expr: Expr, types: tuple[Type, ...]) -> list[str]:
-    """A C++ function of an expression's operands."""
+    """Lines of a C++ function that computes an expression of its arguments, of these types."""
     body, c = Body(types, CUDA), CUDA.types[types[0]]
     root = body.lower(expr)
     value = CUDA.converted(body.name(root), body.held(root), c)
@@ -80,7 +80,7 @@ def _function(name: str, expr: Expr, types: tuple[Type, ...]) -> list[str]:
 
 
 def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
-    """The kernel of out = beta * out + factor * the reduced expression.
+    """A kernel for out = beta * out + factor * the reduction of `expr`.
 
     Parameters: numbers of outputs, of elements reduced for each and of a chunk; the sizes of the
     walk's axes and its operands; factor and beta; `partial` for the chunks, and tickets.
@@ -132,7 +132,7 @@ _OUTPUT = {
 
 
 def _place(walk: Walk, i: int, num_kept: int) -> str:
-    """An operand's element at the reduced axes' coordinates."""
+    """Source text of operand i's element at the present coordinates of the reduced axes."""
     accesses = list(enumerate(walk.accesses[i]))[num_kept:]
     terms = [
         f"r{axis}" if access is Access.CONTIGUOUS else f"r{axis} * s{i}_{axis}"
@@ -143,7 +143,7 @@ def _place(walk: Walk, i: int, num_kept: int) -> str:
 
 
 def _share(plan: Reduction, axis: str) -> list[str]:
-    """The head of a thread's loop from `begin` to `end`, beside the others along an axis."""
+    """Lines that begin a thread's loop over its share of [begin, end), by its place on `axis`."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     if not plan.reducer.in_order:
         return [
@@ -173,7 +173,7 @@ def _carried(axes: range, step: str) -> list[str]:
 
 
 def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
-    """The lines that reduce a thread's part of a chunk to `acc`, and merge a block's threads."""
+    """Lines that reduce a chunk to `acc`: each thread its share, then all threads of a block."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     axes = range(plan.num_kept, plan.walk.axes)
     first, step = f"begin + {own}", threads
@@ -194,7 +194,7 @@ def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> l
 
 
 def _together(plan: Reduction) -> str:
-    """The line that merges the results of threads that work on one output."""
+    """The line that merges the `acc` of all threads that work on one output."""
     if plan.by_columns:
         return "acc = nn_columns(acc, part, threadIdx.x, threadIdx.y);"
     if plan.reducer.in_order:
@@ -203,7 +203,7 @@ def _together(plan: Reduction) -> str:
 
 
 def _merged(plan: Reduction, axis: str) -> list[str]:
-    """The lines that merge an output's chunks to `acc` in the last block of the output's chunks."""
+    """Lines by which an output's last block merges the results of all chunks to `acc`."""
     chunks = [
         "const long long begin = 0, end = gridDim.y;",
         *_share(plan, axis),

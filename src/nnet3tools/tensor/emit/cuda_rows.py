@@ -20,7 +20,7 @@ _REDUCERS = {"row_sum": "nn_Sum", "row_mean": "nn_Sum", "row_max": "nn_Max", "ro
 
 
 def row_kernel(assignments: Assignments, walk: Walk) -> Source:
-    """The kernel of a formula that reduces rows, the innermost axis of the walk.
+    """A kernel for a formula that reduces rows, the innermost axis of the walk.
 
     Parameters are the sizes of the axes, the number of rows, the walk's.
     """
@@ -52,7 +52,7 @@ def row_kernel(assignments: Assignments, walk: Walk) -> Source:
 def _reduce(
     body: Body, stages: RowStages, reductions: Sequence[Instruction], width: str
 ) -> list[str]:
-    """The loop that makes the reductions of a stage."""
+    """Lines of the loop over a row that makes the row reductions of a stage."""
     before, adds, after = list[str](), list[str](), list[str]()
     for v in reductions:
         name, held = body.name(v), body.held(v)
@@ -69,7 +69,7 @@ def _reduce(
 def _loop(
     body: Body, stages: RowStages, roots: Sequence[Instruction], last: Sequence[str], width: str
 ) -> list[str]:
-    """A loop over the row that computes the roots, then does the last lines."""
+    """Lines of a loop over a row that computes the values `roots`, then does the lines `last`."""
     if not last:
         return []
     known = [v for v in body.instructions if v not in stages.varying]

@@ -17,7 +17,7 @@ from nnet3tools.tensor.strides import broadcast_strides, merge_axes
 
 
 class Access(enum.Enum):
-    """How an operand is found along an axis, or that it is a plain number."""
+    """How a kernel finds an operand's elements along an axis, or that it is a plain number."""
 
     REPEATED = "every index has the same element"
     CONTIGUOUS = "neighbours in memory"
@@ -31,7 +31,7 @@ _NUMBERS = (Access.NUMBER, Access.NUMBER_IN_MEMORY)
 
 @dataclass(frozen=True)
 class Walk:
-    """The layout of operands that are walked together."""
+    """How a kernel finds its operands' elements: for each, a kind of access along each axis."""
 
     types: tuple[Type, ...]
     accesses: tuple[tuple[Access, ...], ...]
@@ -39,15 +39,15 @@ class Walk:
     axes: int
 
     def is_array(self, i: int) -> bool:
-        """Whether an operand is an array."""
+        """Whether operand `i` is an array."""
         return self.accesses[i][0] not in _NUMBERS
 
     def varies(self, i: int, axis: int = -1) -> bool:
-        """Whether an operand is an array whose elements differ along an axis."""
+        """Whether operand `i` is an array whose elements differ along an axis."""
         return self.is_array(i) and self.accesses[i][axis] is not Access.REPEATED
 
     def is_contiguous(self, i: int) -> bool:
-        """Whether neighbours along the innermost axis are neighbours in memory."""
+        """Whether neighbours of operand `i` along the innermost axis are neighbours in memory."""
         return self.accesses[i][-1] is Access.CONTIGUOUS
 
     def arguments(self, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> list[Any]:
@@ -74,7 +74,7 @@ def walk_of(
     types: Sequence[Type], operands: Sequence[Any], strides: Sequence[Sequence[int]], exact: int,
     single: int = 0,
 ) -> Walk:  # fmt: skip
-    """The walk over operands whose arrays have these strides (of elements).
+    """The Walk over operands whose arrays have these strides, in elements.
 
     Only the innermost `exact` axes tell strides 0 and 1 from others: fewer kernels are compiled.
     `single` is an axis of size 1 (-1 or -2, 0: none) along which all arrays count as varying.

@@ -55,7 +55,7 @@ class Expr:
         return self
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The element type of the value, given the types of the placeholders by number."""
+        """The element type of the value, given the type of each placeholder by its number."""
         raise NotImplementedError
 
     def text(self) -> str:
@@ -77,7 +77,7 @@ class Expr:
         return hashlib.sha1(self.text().encode()).hexdigest()
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Each distinct node once, after its arguments; `known` nodes and theirs are left out."""
+        """Yield each distinct node once, after its arguments, without `known` nodes and theirs."""
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:
@@ -96,7 +96,7 @@ class Expr:
         return sorted(n.number for n in self.walk() if isinstance(n, Placeholder))
 
     def substitute(self, replacements: Mapping[Expr, Expr]) -> Expr:
-        """The tree with nodes replaced, usually placeholders."""
+        """The expression with nodes (usually placeholders) replaced, by the mapping old -> new."""
         made: dict[Expr, Expr] = {}
         for node in self.walk():
             if node in replacements:
@@ -106,7 +106,7 @@ class Expr:
         return made[self]
 
     def rebuild(self, arguments: Sequence[Expr]) -> Expr:
-        """The same node over other arguments."""
+        """A node of the same kind over other arguments."""
         return self
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ Operand = Expr | bool | int | float
 
 
 class Placeholder(Expr):
-    """An operand of the operator, `_1` the first."""
+    """An operand of a formula: `_1` is the first."""
 
     __slots__ = ("number",)
     number: int
@@ -196,12 +196,12 @@ class Placeholder(Expr):
         return f"_{self.number}", ATOM
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The type of the operand."""
+        """The type of the operand that the placeholder stands for."""
         return placeholder_types[self.number]
 
 
 class Constant(Expr):
-    """A number of the formula, of a weak type, or a truth value of type bool."""
+    """A constant of a formula: a number, of a weak type, or a truth value of type bool."""
 
     __slots__ = ("value",)
     value: Number
@@ -224,7 +224,7 @@ class Constant(Expr):
 
 
 class Apply(Expr):
-    """A function of FUNCTIONS or a reduction, applied to arguments."""
+    """A function of FUNCTIONS, or a row or column reduction, applied to arguments."""
 
     __slots__ = ("function",)
     function: Function
@@ -242,7 +242,7 @@ class Apply(Expr):
         return call_text(self.function.name, arguments, of_number)
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The type by the function's rule; shared subtrees are visited once."""
+        """The type of the value, by the function's rule; shared subtrees are visited once."""
         types: dict[Expr, Type] = {}
         for node in self.walk():
             if isinstance(node, Apply):
@@ -252,7 +252,7 @@ class Apply(Expr):
         return types[self]
 
     def rebuild(self, arguments: Sequence[Expr]) -> Expr:
-        """The same function of other arguments."""
+        """The same function applied to other arguments."""
         return Apply(self.function, tuple(arguments))
 
 
@@ -281,7 +281,7 @@ class Cast(Expr):
 
 
 def as_expr(value: Operand) -> Expr:
-    """An expression as it is, a number as a Constant."""
+    """An Expr returned unchanged, or a number as a Constant."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, (bool, int, float)):

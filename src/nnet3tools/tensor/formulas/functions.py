@@ -59,12 +59,12 @@ def _add(
 
 
 def _flat(*arguments: Expr) -> Partials:
-    """The partial derivatives, all 0, of a function that is piecewise constant."""
+    """Partial derivatives that are all 0, for a function that is piecewise constant."""
     return [_ZERO] * (len(arguments) - 1)
 
 
 def _truth(condition: Expr) -> Expr:
-    """The condition as a truth value: a number that is not 0 is true."""
+    """The condition as a truth value: true for a number other than 0."""
     is_truth = isinstance(condition, Apply) and condition.function.rule in (_C, _L)
     return condition if is_truth else ne(condition, 0)
 
@@ -245,5 +245,5 @@ for _name, _doc in (("col_sum", "the sum of the column"), ("col_mean", "the mean
 
 
 def cast(argument: Operand, to: Type) -> Expr:
-    """The argument as another element type."""
+    """An expression that converts the argument to another element type."""
     return Cast(as_expr(argument), to)

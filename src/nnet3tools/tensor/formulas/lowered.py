@@ -43,7 +43,7 @@ class Kind(enum.Enum):
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Instruction:
-    """One value of a lowered formula; equal ones are one object."""
+    """One value of a lowered formula and how it is computed; equal instructions are one object."""
 
     kind: Kind
     type: Type
@@ -62,7 +62,7 @@ def _no_rewrite(name: str, compute: Type) -> Definition | None:
 
 @dataclass(frozen=True)
 class Target:
-    """A backend that formulas are lowered for."""
+    """A backend that formulas are lowered for, with the functions that it has itself."""
 
     device: str
     functions: Collection[str]
@@ -73,7 +73,7 @@ class Target:
 
 @dataclass
 class Lowering:
-    """Lowers expressions over operands of given types, weak ones being plain numbers.
+    """Lowers expressions to instructions, for operands of given types (weak: plain numbers).
 
     Instructions are shared between all expressions lowered.
     """
@@ -85,7 +85,7 @@ class Lowering:
     _known: dict[Any, Instruction] = field(default_factory=dict)
 
     def lower(self, expr: Expr) -> Instruction:
-        """The instruction that gives an expression's value."""
+        """The instruction that computes an expression's value; it is appended to `instructions`."""
         operands = [self._share(Kind.OPERAND, t, number=i) for i, t in enumerate(self.types)]
         return self._lower(simplify(expr), operands)
 
@@ -166,7 +166,7 @@ class Lowering:
 
 
 def held_dtype(element_type: Type) -> np.dtype:
-    """The dtype in which values of a type are computed: 64 bits for plain numbers."""
+    """The NumPy dtype in which values of a type are computed: 64 bits for plain numbers."""
     if element_type is Type.WEAK_FLOAT:
         return np.dtype(np.float64)
     if element_type is Type.WEAK_INT:
@@ -178,7 +178,7 @@ V = TypeVar("V")
 
 
 def used(values: Sequence[V], roots: Sequence[V]) -> list[V]:
-    """The values that some root needs, in the order of `values`; each value has `inputs`."""
+    """Those of `values` that the roots need directly or not, in order; each value has `inputs`."""
     needed: set[Any] = set(roots)
     for value in reversed(values):
         if value in needed:

@@ -37,13 +37,13 @@ Names = Mapping[str, Expr]
 
 
 class FormulaError(ProgramError):
-    """A formula that cannot be read."""
+    """The text of a formula cannot be read."""
 
 
 def parse(text: str, names: Names | None = None) -> Expr:
-    """The expression that the text stands for; `names` gives meaning to names such as `x`.
+    """The expression of formula text; `names` maps names such as `x` to expressions.
 
-    FormulaError if the text is no such expression.
+    FormulaError if the text is no expression.
     """
     body = _body(text)
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
@@ -52,7 +52,7 @@ def parse(text: str, names: Names | None = None) -> Expr:
 
 
 def parse_statements(text: str, names: Names | None = None) -> Assignments:
-    """The assignments of the text; FormulaError if it assigns to no placeholder."""
+    """The assignments of formula text; FormulaError if it assigns to no placeholder."""
     known = dict(names or {})
     done = Assignments(())
     for statement in _body(text):
@@ -95,16 +95,16 @@ def _placeholder(name: str) -> Placeholder | None:
 
 
 class _Reader:
-    """Turns nodes of Python's syntax tree into expressions; FormulaError for other nodes."""
+    """Turns nodes of Python's syntax tree into expressions; FormulaError for unknown nodes."""
 
     def __init__(
         self, text: str, names: Names, assigned: Mapping[Expr, Expr] | None = None
     ) -> None:
-        """`assigned` are the new values of placeholders."""
+        """`assigned` maps placeholders to the values that earlier statements assigned to them."""
         self._text, self._names, self._assigned = text, names, assigned or {}
 
     def read(self, node: ast.expr) -> Expr:
-        """The expression that a node stands for."""
+        """The expression that a syntax-tree node stands for."""
         if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
             return Constant(node.value)
         if isinstance(node, ast.Name):

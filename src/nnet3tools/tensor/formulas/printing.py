@@ -30,7 +30,7 @@ ATOM = 9
 
 
 def constant_text(value: bool | int | float) -> Text:
-    """The text of a number."""
+    """The formula text of a constant."""
     if isinstance(value, bool):
         return ("true" if value else "false"), ATOM
     if isinstance(value, float) and math.isnan(value):
@@ -53,7 +53,7 @@ def _infix_text(name: str, left: Text, right: Text) -> Text:
 
 
 def call_text(name: str, arguments: Sequence[Text], of_number: bool) -> Text:
-    """The text of a function of arguments; `of_number`: the first one is a plain number."""
+    """The formula text of a function call; `of_number`: the first argument is a plain number."""
     if name in INFIX:
         return _infix_text(name, arguments[0], arguments[1])
     if name == "not" or (name == "neg" and not of_number):

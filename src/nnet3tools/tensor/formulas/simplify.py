@@ -50,7 +50,7 @@ _FOLD: dict[str, Callable[..., Number]] = {
 
 
 def _number(node: Expr) -> Number | None:
-    """The value of a node that is a number; None for other nodes and for truth values."""
+    """The value of a node that is a numeric constant; None for other nodes and truth values."""
     if isinstance(node, Constant) and not isinstance(node.value, bool):
         return node.value
     return None
@@ -157,7 +157,7 @@ _RULES: dict[str, Callable[..., Expr | None]] = {
 
 
 def _step(node: Apply) -> Expr:
-    """The node simplified by its own rules; its arguments are simplified already."""
+    """The node simplified by the rules of its function; its arguments are simplified already."""
     if (folded := _fold(node.function.name, node.arguments)) is not None:
         return folded
     rule = _RULES.get(node.function.name)

@@ -39,7 +39,7 @@ def varying(
 
 
 class RowStages:
-    """The stages in which one row is computed.
+    """Divides the computation of one row into stages, each ended by a loop for row reductions.
 
     `instructions` are the values that the row needs, in order, `varying` those that differ within
     the row. `known` are the instructions that are computed before the pass begins (see
@@ -70,11 +70,11 @@ class RowStages:
         """The number of the last stage: the number of loops that make row reductions."""
 
     def reductions(self, stage: int) -> list[Instruction]:
-        """The row reductions that the loop at the end of a stage makes."""
+        """The row reductions made by the loop at the end of a stage."""
         return [v for v, n in self._loops.items() if v.kind is Kind.REDUCE_ROW and n == stage + 1]
 
     def once(self, stage: int) -> list[Instruction]:
-        """The values of a stage that are computed once for each row, after its row reductions."""
+        """The values of a stage that are computed once for each row, before the stage's loop."""
         return [
             v
             for v, n in self._loops.items()
@@ -149,7 +149,7 @@ def _below(
     roots: Sequence[Instruction],
     known: Collection[Instruction],
 ) -> list[Instruction]:
-    """The values that the roots need, in order, down to known ones, which are included."""
+    """The values that `roots` need, in order, with the `known` values where the need ends."""
     needed = set(roots)
     for v in reversed(instructions):
         if v in needed and v not in known:

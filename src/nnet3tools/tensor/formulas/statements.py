@@ -12,7 +12,7 @@ from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIO
 
 @dataclass(frozen=True)
 class Assignments:
-    """New values of some placeholders, as expressions of the operands' old contents."""
+    """Values to assign to placeholders, as expressions of the operands' old contents."""
 
     items: tuple[tuple[Placeholder, Expr], ...]
 
@@ -26,11 +26,11 @@ class Assignments:
         return dict(self.items)
 
     def then(self, later: Assignments) -> Assignments:
-        """These assignments and later ones, which replace values of the same placeholders."""
+        """These assignments, then `later` ones, which replace values of the same placeholders."""
         return Assignments(tuple((self.values() | later.values()).items()))  # type: ignore[arg-type]
 
     def num_operands(self) -> int:
-        """The highest number of a placeholder that occurs: an operator takes as many operands."""
+        """The highest placeholder number: the number of operands that an operator needs."""
         used = [n for _, value in self.items for n in value.placeholders()]
         return max([*used, *self.targets])
 
@@ -60,10 +60,10 @@ class Assignments:
         return hashlib.sha1(self.text().encode()).hexdigest()
 
     def __and__(self, other: Assignments) -> Assignments:
-        """Both assignments; the values of both refer to the operands' old contents."""
+        """Both sets of assignments as one; all values refer to the operands' old contents."""
         return self.then(other)
 
 
 def assign(target: Placeholder, value: Operand) -> Assignments:
-    """The assignment `target = value`."""
+    """Assignments with the single assignment `target = value`."""
     return Assignments(((target, as_expr(value)),))

@@ -88,7 +88,7 @@ def _promote_weak(strong: Type, weak: Type) -> Type:
 
 
 def promote(a: Type, b: Type) -> Type:
-    """The common type of two types."""
+    """The type in which values of two types are computed together."""
     if a is b:
         return a
     if a.is_weak and b.is_weak:
