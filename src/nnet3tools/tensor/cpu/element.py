@@ -56,10 +56,7 @@ class Plan:
     def job(self, operands: Sequence[Any]) -> Job:
         """The job of this kernel for operands that have the plan's layout."""
         given = self._arguments(operands)
-        arrays = [a for a in given if isinstance(a, np.ndarray)]
-        return Job.of_words(
-            self._kernel, self._words.filled(given), arrays, self._steps, self._work
-        )
+        return Job(self._kernel, given, self._steps, self._work, self._words)
 
 
 _plans: dict[tuple[Any, ...], Plan | bool] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.registry import Operator, load_module
-
-_FLOAT, _WORD = struct.Struct("=d"), struct.Struct("=q")
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class FileKernel(Kernel):
 
 
 _STRUCT = re.compile(r"typedef struct \{(.*?)\} (?:TYPED\()?(\w+)", re.S)
-_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _KERNEL = re.compile(
     r"^void (?:TYPED\()?(\w+)\)?\(const (?:TYPED\()?(\w+)\)? \*\w+, i64 begin, i64 end\)", re.M
 )
@@ -88,7 +85,7 @@ def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]
     types NAME and STRUCT stand in TYPED(), which adds the type to them.
     """
     text = path.read_text(encoding="utf-8")
-    structs = {name: _fields(body) for body, name in _STRUCT.findall(_COMMENT.sub("", text))}
+    structs = {name: fields_of_struct(body) for body, name in _STRUCT.findall(text)}
     suffix = element_type and f"_{element_type}"
     if element_type:
         text = f"#define T {element_type}\n{text}#undef T\n"
@@ -99,10 +96,10 @@ def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]
     }
 
 
-def _fields(body: str) -> dict[str, str]:
+def fields_of_struct(body: str) -> dict[str, str]:
     """Name -> kind ("*", "i64", "f64") of fields of a struct, declared `TYPE NAME, *NAME, ...;`."""
     found = {}
-    for declaration in body.split(";"):
+    for declaration in _COMMENT.sub("", body).split(";"):
         first, *others = declaration.strip().split(",")
         kind, _, name = first.rpartition(" ")
         for each in (name, *others) if kind else ():
@@ -159,36 +156,18 @@ class Job:
 
     __slots__ = ("alive", "formula", "in_order", "kernel", "steps", "words", "work")
 
-    def __init__(self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int) -> None:
+    def __init__(
+        self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int,
+        template: Words | None = None,
+    ) -> None:  # fmt: skip
+        """`template` is made of arguments that differ in arrays and Numbers only."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""
         self.formula: Formula | None = None
         """The elementwise formula that the job computes; None if it does anything else."""
-        self.words, self.alive = _words(arguments)
-
-    @classmethod
-    def of_words(cls, kernel: Kernel, words: np.ndarray, alive: list[np.ndarray], steps: int,
-                 work: int) -> Job:  # fmt: skip
-        """A job whose arguments are given as 8-byte words."""
-        made = cls.__new__(cls)
-        made.kernel, made.words, made.alive = kernel, words, alive
-        made.steps, made.work, made.in_order, made.formula = steps, work, False, None
-        return made
-
-
-def _words(arguments: Sequence[Any]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """(8-byte words that hold the arguments, the arrays among them, which must stay alive)."""
-    words, alive = [], []
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            words.append(address(argument))
-            alive.append(argument)
-        elif isinstance(argument, Number):
-            words.append(_WORD.unpack(_FLOAT.pack(argument.value))[0])
-        else:
-            words.append(int(argument))
-    return np.array(words or [0], np.int64), alive
+        self.words = (template or Words(arguments)).filled(arguments)
+        self.alive = [a for a in arguments if isinstance(a, np.ndarray)]
 
 
 class Words:
@@ -212,8 +191,3 @@ class Words:
             for i in self._numbers:
                 values[i] = arguments[i].value
         return words
-
-
-def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
-    """The lines with two spaces for each level in front."""
-    return ["  " * depth + line for line in lines]

@@ -38,40 +38,40 @@ def arguments(values: Sequence[Any]) -> list[Any]:
     ]  # fmt: skip
 
 
-def _extent(array: Any) -> tuple[int, int]:
-    """(address of the array's first byte, address after its last byte)."""
+def span(array: Any) -> tuple[int, int, int, int]:
+    """The addresses of the first byte and of one past the last byte; pitch and width in bytes.
+
+    Pitch and width are 0 unless the array is a block of columns of a matrix.
+    """
     low = high = pointer(array)
+    if 0 in array.shape:
+        return low, low, 0, 0
     for size, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0:
             low += (size - 1) * stride
         else:
             high += (size - 1) * stride
-    return low, high + array.dtype.itemsize
+    high += array.dtype.itemsize
+    if array.ndim == 2 and array.strides[1] >= 0:
+        width = (array.shape[1] - 1) * array.strides[1] + array.dtype.itemsize
+        if width <= array.strides[0]:
+            return low, high, array.strides[0], width
+    return low, high, 0, 0
 
 
 def overlap(target: Any, other: Any) -> str:
     """How two arrays share memory: "" (not), "same" (the same elements), "partial" (or perhaps)."""
-    if 0 in target.shape or 0 in other.shape:
-        return ""
-    (low_a, high_a), (low_b, high_b) = _extent(target), _extent(other)
-    if high_a <= low_b or high_b <= low_a:
+    low_a, high_a, pitch_a, width_a = span(target)
+    low_b, high_b, pitch_b, width_b = span(other)
+    if high_a <= low_b or high_b <= low_a or 0 in target.shape or 0 in other.shape:
         return ""
     same_place = pointer(target) == pointer(other) and target.dtype == other.dtype
     if same_place and target.shape == other.shape and target.strides == other.strides:
         return "same"
-    return "" if _different_columns(target, other) else "partial"
-
-
-def _different_columns(a: Any, b: Any) -> bool:
-    """Whether two arrays are blocks of different columns of one matrix."""
-    if a.ndim != 2 or b.ndim != 2 or a.strides[0] != b.strides[0] or a.strides[0] <= 0:
-        return False
-    pitch = a.strides[0]
-    widths = [(x.shape[1] - 1) * x.strides[1] + x.dtype.itemsize for x in (a, b)]
-    if min(a.strides[1], b.strides[1]) < 0 or max(widths) > pitch:
-        return False
-    gap = (pointer(b) - pointer(a)) % pitch
-    return gap >= widths[0] and gap + widths[1] <= pitch
+    if pitch_a and pitch_a == pitch_b:
+        gap = (low_b - low_a) % pitch_a
+        return "" if gap >= width_a and gap + width_b <= pitch_a else "partial"
+    return "partial"
 
 
 def last_axis(array: Any, axis: int) -> Any:

@@ -154,6 +154,20 @@ static __device__ __forceinline__ bool nn_is_last(unsigned* ticket, unsigned blo
   __syncthreads();
   return *answer;
 }
+// Philox 4x32-10 (Salmon et al. 2011): the first two random words of element `at` of an array.
+static __device__ __forceinline__ void nn_philox(
+    unsigned long long at, unsigned key, unsigned array, unsigned* first, unsigned* second) {
+  unsigned w0 = (unsigned)at, w1 = (unsigned)(at >> 32), w2 = array, w3 = 0u;
+  unsigned k0 = key, k1 = 0x5eedu;
+  for (int round = 0; round < 10; ++round) {
+    const unsigned h0 = __umulhi(0xD2511F53u, w0), l0 = 0xD2511F53u * w0;
+    const unsigned h1 = __umulhi(0xCD9E8D57u, w2), l1 = 0xCD9E8D57u * w2;
+    w0 = h1 ^ w1 ^ k0; w1 = l1; w2 = h0 ^ w3 ^ k1; w3 = l0;
+    k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+  }
+  *first = w0;
+  *second = w1;
+}
 // Where a kernel's function runs when it is part of a fused level (level_source.py).
 struct nn_Three { unsigned x, y, z; };
 struct nn_Place { nn_Three at, of, thread, threads; };

@@ -9,6 +9,7 @@ few sweeps do.
 from __future__ import annotations
 
 import functools
+import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import to_host
+from nnet3tools.tensor.cpu.kernels import fields_of_struct
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
@@ -40,11 +42,20 @@ _MOST_COLUMNS, _COLUMN_BYTES = 32, 40 << 10
 """Limits for the columns of a new estimate in a block, and for their shared memory."""
 
 
+_STRUCT = re.compile(r"^struct \w+ \{\n(.*?)^\};", re.M | re.S)
+_LIMITS = {
+    "MAX_CONDITION": MAX_CONDITION, "EPSILON": EPSILON, "DELTA": DELTA, "SMALL_TURN": 1e-10,
+    "ORTHOGONALITY": ORTHOGONALITY,
+}  # fmt: skip
+"""Words in kernels. SMALL_TURN is the squared cosine between columns below which one more sweep
+would not show in float32."""
+
+
 @functools.cache
 def _source(name: str, **words: int) -> tuple[str, str]:
-    """Source and name of the kernel in a .cuh file, with words replaced by numbers."""
+    """Source and name of the kernel in a .cuh file, with words and limits replaced by numbers."""
     text = (Path(__file__).parent / f"{name}.cuh").read_text()
-    for word, number in words.items():
+    for word, number in {**words, **_LIMITS}.items():
         text = text.replace(word, str(number))
     return text, "_".join([name, *map(str, words.values())])
 
@@ -64,19 +75,22 @@ def _address(array: Array) -> int:
     return pointer(array)
 
 
-def _numbers(rows: Sequence[Sequence[Any]], dtype: Any) -> Array:
-    return uploaded(np.array(rows, dtype), dtype)
-
-
 def _launch(
-    kernel: tuple[str, str], grid: tuple[int, int], threads: int, tables: Sequence[Array],
+    kernel: tuple[str, str], grid: tuple[int, int], threads: int, rows: Sequence[dict[str, Any]],
     reads: Iterable[Array], writes: Iterable[Array], shared_bytes: int = 0,
 ) -> None:  # fmt: skip
-    """Launch a kernel whose arguments are tables of addresses and numbers."""
-    written = list(writes)
+    """Launch a kernel that takes an array of the struct in its file, whose fields `rows` name."""
+    found = _STRUCT.search(kernel[0])
+    assert found is not None
+    fields = fields_of_struct(found[1])
+    words = np.empty((len(rows), len(fields)), np.int64)
+    for k, (name, kind) in enumerate(fields.items()):
+        dtype = np.float64 if kind == "double" else np.int64
+        words[:, k] = np.array([row[name] for row in rows], dtype).view(np.int64)
+    table, written = uploaded(words, np.int64), list(writes)
     Launch(
         get_device().kernel(*kernel, shared_bytes), *kernel, (*grid, 1), (threads, 1, 1),
-        [np.uint64(pointer(table)) for table in tables], [*tables, *reads, *written], written,
+        [np.uint64(pointer(table))], [table, *reads, *written], written,
     )()  # fmt: skip
 
 
@@ -84,7 +98,7 @@ class _Products:
     """Products A B^T of the rows of matrices, one or two for each estimate, as one kernel."""
 
     def __init__(self) -> None:
-        self._rows: list[list[int]] = []
+        self._rows: list[dict[str, int]] = []
         self._sums: list[int] = []
         """By product: the number of its partial sums."""
         self._tickets: list[int] = []
@@ -97,7 +111,10 @@ class _Products:
         (rows, dim), columns = a.shape, len(b)
         tiles = -(-rows // _TILE) * -(-columns // _TILE)
         blocks = tiles * -(-dim // _CHUNK)
-        self._rows.append([out, at_a, at_b, 0, 0, wanted, rows, columns, dim, pitch_a, pitch_b])
+        self._rows.append({
+            "out": out, "a": at_a, "b": at_b, "wanted": wanted, "rows": rows, "columns": columns,
+            "dim": dim, "pitch_a": pitch_a, "pitch_b": pitch_b,
+        })  # fmt: skip
         self._sums.append(blocks * _TILE**2)
         self._tickets.append(tiles)
         self._blocks = max(self._blocks, blocks)
@@ -108,17 +125,17 @@ class _Products:
         partial, tickets = self._memory()
         sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
         for row, first, place in zip(self._rows, sums, places, strict=False):
-            row[3], row[4] = pointer(partial) + 4 * int(first), pointer(tickets) + 4 * int(place)
+            row["partial"] = pointer(partial) + 4 * int(first)
+            row["tickets"] = pointer(tickets) + 4 * int(place)
         grid, kernel = (self._blocks, len(self._rows)), _source("row_products")
         written = [*writes, partial, tickets]
-        tables = [_numbers(self._rows, np.int64)]
-        _launch(kernel, grid, _THREADS, tables, [*self._arrays, *reads], written)
+        _launch(kernel, grid, _THREADS, self._rows, [*self._arrays, *reads], written)
 
     def _memory(self) -> tuple[Array, Array]:
         """(partial sums, tickets) for all products."""
-        key = tuple(map(tuple, self._rows))
+        key = (row.values() for row in self._rows)
         return _kept(
-            ("products", *key),
+            ("products", *map(tuple, key)),
             lambda: (
                 get_device().empty((sum(self._sums),), np.float32),
                 zero_tickets(sum(self._tickets)),
@@ -163,17 +180,19 @@ def fisher_replace(
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
-        rows.append(
-            [at_w, at_j, _address(factors), _address(numbers), *new.shape, pitch_w, pitch_j]
-        )
+        rows.append({
+            "w": at_w, "j": at_j, "transform": _address(factors),
+            "coefficients": _address(numbers), "rank": new.shape[0], "dim": new.shape[1],
+            "pitch_w": pitch_w, "pitch_j": pitch_j,
+        })  # fmt: skip
     rank, dim = max(len(one) for one in w), max(one.shape[1] for one in w)
     columns = _MOST_COLUMNS
     while columns > 1 and 4 * rank * columns > _COLUMN_BYTES:
         columns //= 2
     kernel = _source("fisher_replace", COLUMNS=columns)
     grid = -(-dim // columns), len(rows)
-    tables, reads = [_numbers(rows, np.int64)], [*j, *transform, *coefficients]
-    _launch(kernel, grid, _THREADS, tables, reads, w, 4 * rank * columns)
+    reads = [*j, *transform, *coefficients]
+    _launch(kernel, grid, _THREADS, rows, reads, w, 4 * rank * columns)
 
 
 @implements("fisher_step", "cupy")
@@ -190,26 +209,26 @@ def fisher_step(
     is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
     shape = len(d), 1 if is_shared else count
     work = _kept(("step", shape, *map(pointer, d)), lambda: get_device().empty(shape, np.float64))
-    rows, factors = [], []
-    operands = zip(d, numbers, transform, coefficients, products, traces, work, strict=True)
-    for arrays, (eta, num_rows, alpha, dim) in zip(operands, settings, strict=True):
-        rows.append([len(arrays[0]), *map(_address, arrays)])
-        limits = MAX_CONDITION, EPSILON, DELTA, _SMALL_TURN
-        factors.append([eta / num_rows, 1.0 - eta, alpha, dim, *limits])
-    tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
+    rows = []
+    operands = {
+        "d": d, "numbers": numbers, "transform": transform, "coefficients": coefficients,
+        "products": products, "trace": traces, "work": work,
+    }  # fmt: skip
+    for i, (eta, num_rows, alpha, dim) in enumerate(settings):
+        addresses = {name: _address(arrays[i]) for name, arrays in operands.items()}
+        options = {"eta_n": eta / num_rows, "keep": 1.0 - eta, "alpha": alpha, "dim": dim}
+        rows.append({"rank": len(d[i]), **addresses, **options})
     kernel = _step_source(rank, is_shared)
     writes = [*d, *numbers, *transform, *coefficients, *([] if is_shared else [work])]
     shared_bytes = 8 * count if is_shared else 0
     threads = _step_threads(rank)
-    _launch(kernel, (len(rows), 1), threads, tables, [*products, *traces], writes, shared_bytes)
+    _launch(kernel, (len(rows), 1), threads, rows, [*products, *traces], writes, shared_bytes)
 
 
 _MOST_OF_HALF_A_WARP = 128
 """The largest rank at which half a warp has four columns in registers."""
 _SMALL_ARRAYS = 8
 """Other float64 numbers in shared memory for each row of the matrix, at most."""
-_SMALL_TURN = 1e-10
-"""Squared cosine between columns below which one more sweep would not show in float32."""
 
 
 def _lanes(rank: int) -> int:
@@ -250,14 +269,15 @@ def orthonormalize(
         ("grams", *counts, *map(pointer, w)),
         lambda: get_device().empty((sum(counts),), np.float32),
     )
-    rows, factors, products = [], [], _Products()
+    rows, products = [], _Products()
     begins = np.cumsum([0, *counts])
     for one, of_one, state, a, begin in zip(w, d, numbers, alpha, begins, strict=False):
         (at, pitch), gram = _rows(one), pointer(grams) + 4 * int(begin)
         products.add(gram, one, one, wanted=_address(state) + DOUBTFUL * state.itemsize)
-        rows.append([at, _address(of_one), _address(state), gram, len(one), pitch])
-        factors.append([a, one.shape[1], ORTHOGONALITY])
+        rows.append({
+            "w": at, "d": _address(of_one), "numbers": _address(state), "gram": gram,
+            "rank": len(one), "dim": one.shape[1], "pitch": pitch, "alpha": a,
+        })  # fmt: skip
     products.launch(numbers, [grams])
-    tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
     kernel = _source("orthonormalize", MOST=max(map(len, w)))
-    _launch(kernel, (len(rows), 1), _MOST_THREADS, tables, [*d, *numbers, grams], w)
+    _launch(kernel, (len(rows), 1), _MOST_THREADS, rows, [*d, *numbers, grams], w)

@@ -1,35 +1,41 @@
 // The estimates of online natural gradient, one block of threads for each. Formulas and names are
 // those of __init__.py. MOST stands for the largest rank, SHARED for 1 if the matrix is in shared
-// memory, THREADS for the threads of a block, LANES for the threads that share a column.
+// memory, THREADS for the threads of a block, LANES for the threads that share a column; SMALL_TURN,
+// MAX_CONDITION, EPSILON and DELTA for limits that are stated in Python.
 
-// table: for each estimate its rank, addresses of d, numbers, transform, coefficients, products, trace,
-// work; factors: for each eta / num_rows, 1 - eta, alpha, dim, and the floors and limits.
+struct Estimate {
+  long long rank;
+  double *d, *numbers;
+  float *transform, *coefficients;
+  const float* products;
+  const double* trace;
+  double* work;           // the matrix, if it is not in shared memory
+  double eta_n, keep;     // eta / num_rows, 1 - eta
+  double alpha, dim;
+};
+
 // Eigenvectors are found by Jacobi's method from one side: with Z + shift I = L L^T the columns of L
 // are turned, two at a time, until all are orthogonal: they are eigenvectors then, and their squared
 // lengths the eigenvalues. So there is one matrix to turn, and one barrier a round: in a round LANES
 // threads have two teams of two columns in registers and turn each column against the other team's.
 extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED(
-    const long long* table, const double* factors) {
+    const Estimate* estimates) {
   const int most = (MOST + 3) / 4 * 4, each = (MOST + LANES - 1) / LANES, pitch = each * LANES;
   __shared__ double ise[most], d_rho[most], value[most], root[most], square[most];
   __shared__ double rho, smallest, sum_d;
   __shared__ int source[most];
   __shared__ nn_Sum<double> part[33];
-  const long long* at = table + 8 * blockIdx.x;
-  const int n = (int)at[0], size = (n + 3) / 4 * 4;  // padded by zero columns
-  const double* factor = factors + 8 * blockIdx.x;
-  double* d = (double*)at[1];
-  double* numbers = (double*)at[2];
-  float* transform = (float*)at[3];
-  float* coefficients = (float*)at[4];
-  const float* products = (const float*)at[5];
-  const double trace = *(const double*)at[6], little = factor[7];
+  const Estimate& of = estimates[blockIdx.x];
+  const int n = (int)of.rank, size = (n + 3) / 4 * 4;  // padded by zero columns
+  double *d = of.d, *numbers = of.numbers;
+  float *transform = of.transform, *coefficients = of.coefficients;
+  const float* products = of.products;
 #if SHARED
   extern __shared__ double columns[];  // of Z, of L, then eigenvectors
 #else
-  double* columns = (double*)at[7];
+  double* columns = of.work;
 #endif
-  const double eta_n = factor[0], keep = factor[1], alpha = factor[2], dim = factor[3];
+  const double eta_n = of.eta_n, keep = of.keep, alpha = of.alpha, dim = of.dim;
   const int thread = threadIdx.x, threads = blockDim.x;
   const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
 
@@ -54,7 +60,7 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
     ise[i] = sqrt(old_beta / d[i] + 1.0);
     d_rho[i] = d[i] + old_rho;
   }
-  // No test fails without this barrier: where a race spoils L, the next, larger shift hides it.
+  // Needed, though no test fails without it: where a race spoils L, the next, larger shift hides it.
   __syncthreads();
   double scale = 0.0, shift = 0.0;
   for (double part_of_scale = 1e-6; part_of_scale < 10.0; part_of_scale *= 100.0) {
@@ -124,7 +130,7 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
       for (int step = LANES / 4; step > 0; step /= 2)
         dot += __shfl_xor_sync(0xffffffffu, dot, step);
       const double pp = upper ? length[c] : length[a], qq = upper ? length[d] : length[b];
-      again = again || dot * dot > little * pp * qq;
+      again = again || dot * dot > SMALL_TURN * pp * qq;
       // tan = f / (|gap| + s), divided by s, with s^2 = gap^2 + f^2: what is divided by is 1 to 2
       const float f = 2.0f * (float)(dot * unit), gap = (float)((qq - pp) * unit);
       const float squares = gap * gap + f * f;
@@ -227,15 +233,15 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
   __syncthreads();
   if (thread == 0) {
     double sum = 0.0, largest = 0.0;
-    bool doubtful = value[0] > factor[4] * value[n - 1];
+    bool doubtful = value[0] > MAX_CONDITION * value[n - 1];
     for (int i = 0; i < n; ++i) {
       sum += root[i];
       largest = nn_max(largest, root[i]);
       doubtful = doubtful || value[i] < floor_c;
     }
-    const double trace_t = eta_n * trace + keep * (dim * old_rho + old_sum);
+    const double trace_t = eta_n * *of.trace + keep * (dim * old_rho + old_sum);
     const double new_rho = (trace_t - sum) / (dim - n);
-    smallest = nn_max(factor[5], factor[6] * largest);
+    smallest = nn_max(EPSILON, DELTA * largest);
     sum_d = 0.0;
     for (int i = 0; i < n; ++i) sum_d += nn_max(root[i] - new_rho, smallest);
     value[0] = new_rho;

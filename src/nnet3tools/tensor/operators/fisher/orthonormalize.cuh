@@ -1,24 +1,27 @@
-// Make the rows of R = E^-1/2 W orthonormal again (__init__.py). MOST stands for the largest rank.
+// Make the rows of R = E^-1/2 W orthonormal again (__init__.py). MOST stands for the largest rank,
+// ORTHOGONALITY for the largest tolerated element of R R^T - I.
 
-// table: for each estimate addresses of w, d, numbers, the products W W^T, rank, and the pitch of w;
-// factors: alpha, dim, and the largest tolerated deviation of R R^T from I. Gram and Schmidt's
-// process, each row twice; what vanishes, as it lies in the span of the rows before, becomes the first
-// unit vector that does not. A warp makes a product with a row before; a thread has its own columns.
-extern "C" __launch_bounds__(1024) __global__ void orthonormalize_MOST(
-    const long long* table, const double* factors) {
+struct Estimate {
+  float* w;
+  const double *d, *numbers;
+  const float* gram;  // W W^T
+  long long rank, dim, pitch;
+  double alpha;
+};
+
+// Gram and Schmidt's process, each row twice; what vanishes, as it lies in the span of the rows
+// before, becomes the first unit vector that does not. A warp makes a product with a row before; a
+// thread has its own columns.
+extern "C" __launch_bounds__(1024) __global__ void orthonormalize_MOST(const Estimate* estimates) {
   __shared__ double scale[MOST], dots[MOST];
   __shared__ nn_Sum<double> part[33];
   __shared__ nn_Max<double> worst_part[33];
-  const long long* at = table + 6 * blockIdx.x;
-  const double* factor = factors + 3 * blockIdx.x;
-  const int n = (int)at[4];
-  const long long pitch = at[5];
-  float* w = (float*)at[0];
-  const double* d = (const double*)at[1];
-  const double* numbers = (const double*)at[2];
-  const float* gram = (const float*)at[3];
-  const double alpha = factor[0];
-  const int dim = (int)factor[1], thread = threadIdx.x, threads = blockDim.x;
+  const Estimate& of = estimates[blockIdx.x];
+  const int n = (int)of.rank, dim = (int)of.dim;
+  const long long pitch = of.pitch;
+  float* w = of.w;
+  const double *d = of.d, *numbers = of.numbers, alpha = of.alpha;
+  const int thread = threadIdx.x, threads = blockDim.x;
   const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
   if (numbers[1] == 0.0) return;
   nn_Sum<double> acc;
@@ -31,8 +34,8 @@ extern "C" __launch_bounds__(1024) __global__ void orthonormalize_MOST(
   worst.init();
   for (int i = warp; i < n; i += warps)
     for (int j = lane; j < n; j += 32)
-      worst.add(nn_abs(gram[i * n + j] / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
-  if (nn_block(worst, worst_part).a <= factor[2]) return;
+      worst.add(nn_abs(of.gram[i * n + j] / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
+  if (nn_block(worst, worst_part).a <= ORTHOGONALITY) return;
   for (int i = 0; i < n; ++i) {
     float* row = w + i * pitch;
     for (int c = thread; c < dim; c += threads) row[c] = (float)(row[c] / scale[i]);
