@@ -23,7 +23,7 @@ from nnet3tools.cli.standard_streams import take_standard_streams
 
 
 def main() -> int:
-    """Run the program that the first argument names, importing only its module."""
+    """Run the program that the first command-line word names; imports only its module."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in ("--help", "--version"):
         from nnet3tools import __version__

@@ -7,14 +7,14 @@ from nnet3tools.nnet.am_nnet import AmNnet
 
 
 def load_am_nnet(rxfilename: str) -> AmNnet:
-    """Read an acoustic model and recompute its context, because some stored contexts are wrong."""
+    """The acoustic model in a file, with its context computed anew, as stored ones may be wrong."""
     model = AmNnet.load(rxfilename)
     set_context(model)
     return model
 
 
 def set_context(model: AmNnet) -> None:
-    """Compute the context of a model with a new or changed network."""
+    """Compute the left and right context of a model whose network is new or has changed."""
     model.check_simple("the network")
     context = compute_simple_nnet_context(model.nnet)
     model.left_context, model.right_context = context.left, context.right

@@ -44,7 +44,7 @@ class CombineOptions:
     cpu_kernels: str = cpu_kernels_option()
 
     def prepare(self, nnet: Nnet) -> None:
-        """Set the test modes in which a network is evaluated."""
+        """Set the test modes in which `nnet` is evaluated."""
         from nnet3tools.cli.model_changes import set_test_modes
 
         set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)

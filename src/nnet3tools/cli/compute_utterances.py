@@ -51,7 +51,7 @@ class UtteranceOptions:
     )
 
     def check_looped(self) -> None:
-        """Raise OptionError for options that do not apply with --looped=true."""
+        """OptionError if an option is set that does not apply with --looped=true."""
         for name, given in (
             ("read-cache", self.read_cache),
             ("write-cache", self.write_cache),
@@ -69,7 +69,7 @@ def compute_all(
     counts: UtteranceCounts,
     writer: TableWriter[np.ndarray],
 ) -> None:
-    """Compute all utterances, write their outputs, and count them."""
+    """Compute the output of each utterance in a table, write it, and count the utterances."""
     import numpy as np
 
     pauses = InputPauses()
@@ -83,7 +83,7 @@ def compute_all(
 def compute_utterances(
     options: UtteranceOptions, device_options: tuple[str, str, str], args: list[str]
 ) -> int:
-    """Read features, write outputs, and return the exit status.
+    """Compute the outputs of a table of features and write them; returns the exit status.
 
     `device_options` are --use-gpu, --gpu-math and --cpu-kernels.
     """

@@ -14,12 +14,12 @@ _LEAST, _MOST = 0.05, 0.99
 
 
 class _Default(float):
-    """A default value that can be distinguished from the same number on the command line."""
+    """A default number that differs in type from the same number on the command line."""
 
 
 @dataclass(frozen=True)
 class CudaDeviceOptions:
-    """The options of Kaldi's CuDevice: two of the choices of --gpu-math under other names."""
+    """Kaldi's CuDevice options, which are other names for two values of --gpu-math."""
 
     cuda_use_tensor_cores: bool = option(
         False,
@@ -66,7 +66,7 @@ class CudaAllocatorOptions:
     )
 
     def apply(self, device: Any) -> None:
-        """Configure the memory pool of the device of an array; nothing for a NumPy array."""
+        """Configure the memory pool of the array's GPU; does nothing for a NumPy array."""
         if type(device).__module__ == "numpy":
             return
         from nnet3tools.tensor.cuda import pools

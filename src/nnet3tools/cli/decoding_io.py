@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GraphTable:
-    """Iterates over (key, features) of a table of graphs; `graph` is the current utterance's."""
+    """Iterates over (key, features) for a table of graphs; `graph` is that of the last key."""
 
     graph: Fst
 
@@ -59,18 +59,18 @@ class OptionalTable:
             self._writer = stack.enter_context(TableWriter(wspecifier, holder))
 
     def write(self, key: str, value: object) -> None:
-        """Write an object if the table exists."""
+        """Write an object; does nothing if the table does not exist."""
         if self._writer is not None:
             self._writer.write(key, value)
 
     def flush(self) -> None:
-        """Flush the table."""
+        """Flush the table; does nothing if the table does not exist."""
         if self._writer is not None:
             self._writer.flush()
 
 
 class Transcripts:
-    """Shows transcripts on standard error, given a symbol table for words."""
+    """Logs transcripts as words, if there is a symbol table for words."""
 
     def __init__(self, symbol_table: str) -> None:
         """`symbol_table` is a file name; if it is empty, nothing is shown."""
@@ -79,7 +79,7 @@ class Transcripts:
         self._table = SymbolTable.load(symbol_table) if symbol_table else None
 
     def show(self, key: str, words: np.ndarray) -> None:
-        """Log the key and the words. DataError for a number that is not in the symbol table."""
+        """Log the key and the words; DataError for a number that is not in the symbol table."""
         if self._table is None:
             return
         symbols, numbers = self._table.symbols, words.tolist()
@@ -90,7 +90,7 @@ class Transcripts:
 
 
 class DecodingOutputs:
-    """Lattices, words and alignments of decoded utterances, and the log lines about them."""
+    """Writes the lattices, words and alignments of utterances, and logs lines about them."""
 
     def __init__(
         self, compact: bool, tables: list[str], symbol_table: str, stack: ExitStack

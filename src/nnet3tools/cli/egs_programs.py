@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 
 class _Kind(NamedTuple):
-    """A kind of examples; what takes time to load is named by module and name.
+    """A kind of examples, and what the programs for its tables need.
 
-    `encoded` and `mergeable_table` are the holders of tables that are passed on and merged;
-    `merge_rules` is a Mergeable. `copy` runs the copying program. The options are in egs_options.
+    `encoded` and `mergeable_table` are the holders for copying and for merging tables,
+    `merge_rules` a Mergeable, and `copy` runs the copying program. Each is named by (module, name),
+    since it takes time to import. The options are in egs_options.
     """
 
     prefix: str
@@ -139,7 +140,7 @@ _KINDS = (_FRAMES, _CHAIN, _DISCRIMINATIVE)
 
 
 def _for_its_language(key: str, example: NnetChainExample) -> NnetChainExample:
-    """The example with its output named after the language in its key."""
+    """A copy of the example with its first output renamed by the language in the key."""
     from nnet3tools.chain.languages import language_of
 
     if not example.outputs:
@@ -166,7 +167,7 @@ def _merge(kind: _Kind, options: ExampleMergingOptions, args: list[str]) -> None
 
 
 def _program(kind: _Kind, action: str) -> Main:
-    """The program that does `action` to tables of a kind of examples."""
+    """The program for `action` (copy, merge, shuffle or subset) on tables of a kind of examples."""
 
     def shuffle(options: ShuffleOptions, args: list[str]) -> None:
         shuffle_table(args, options, _imported(kind.encoded))
@@ -191,7 +192,7 @@ def _program(kind: _Kind, action: str) -> Main:
 
 @functools.cache
 def __getattr__(name: str) -> Main:
-    """The program of this name with underscores, such as `nnet3_copy_egs`; entry points name it."""
+    """The program with the given name, such as `nnet3_copy_egs`, which entry points import."""
     prefix, _, action = name.removesuffix("_egs").replace("_", "-").rpartition("-")
     kind = next((kind for kind in _KINDS if kind.prefix == prefix), None)
     if kind is None or action not in ("copy", "merge", "shuffle", "subset"):

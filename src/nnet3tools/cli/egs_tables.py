@@ -26,7 +26,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class DrawOptions:
-    """Options that select the examples to copy, their number of copies and their table."""
+    """Options that say which examples to copy, how many times, and to which table."""
 
     random: bool = option(
         False, "If true, will write frames to output archives randomly, not round-robin."
@@ -58,18 +58,19 @@ class CopyOptions(DrawOptions):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether these options leave the examples as they are."""
+        """Whether these options leave all examples unchanged."""
         contexts = (self.left_context, self.right_context)
         return contexts == (-1, -1) and not self.weights and not self.outputs
 
 
 @dataclass(frozen=True)
 class Changes(Generic[E]):
-    """The changes that copying makes to one kind of examples; arguments begin with example and key.
+    """The functions that change one kind of examples when they are copied.
 
-    `scale` multiplies the supervision by a weight, `select` returns the part for one copy (None if
-    there is none), `rename` renames the output. `finish`, if given, turns changed examples into
-    those to write; `num_bytes` is the memory of an example that waits for it.
+    The first arguments are example and key. `scale` multiplies the supervision by a weight,
+    `select` returns the part for one copy (None if there is none), `rename` renames the output.
+    `finish`, if given, turns changed examples into those to write; `num_bytes` is the memory of an
+    example that waits for it.
     """
 
     scale: Callable[[E, str, float], E]
@@ -80,13 +81,13 @@ class Changes(Generic[E]):
 
     @classmethod
     def batched(cls, changes: BatchedChanges[Any]) -> Changes[Any]:
-        """Changes that are made to examples of one layout together."""
+        """The functions of a BatchedChanges, which changes examples of one layout together."""
         parts = changes.scale, changes.select, changes.rename, changes.finish, changes.num_bytes
         return Changes(*parts)
 
 
 class _Changer(Generic[E]):
-    """Changes examples as the options say; weights and new names are looked up by key."""
+    """Applies the copying options to examples; weights and new names are looked up by key."""
 
     def __init__(self, options: CopyOptions, changes: Changes[E], stack: ExitStack) -> None:
         # Here, as they load NumPy.
@@ -102,7 +103,7 @@ class _Changer(Generic[E]):
         self._name = ""
 
     def weighted(self, key: str, example: E) -> E | None:
-        """The weighted example; None, after a warning, if its weight or name is missing."""
+        """The weighted example; None, after a warning, if its weight or new name is missing."""
         if self._weights is not None:
             if (weight := self._weights.get(key)) is None:
                 log.warning(f"No weight for example key {key}")
@@ -116,7 +117,7 @@ class _Changer(Generic[E]):
         return example
 
     def selected(self, key: str, example: E) -> E | None:
-        """One copy of the example that `weighted` gave last; None if its frame is not there."""
+        """One copy, renamed, of what `weighted` returned; None if it lacks the selected frame."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
             return selected
@@ -129,7 +130,7 @@ _MOST_BYTES = 1 << 21
 
 
 class _RoundRobin(Generic[E]):
-    """Writes examples to several tables in turn, after finishing them in blocks."""
+    """Writes examples to several tables in turn; applies `finish` of Changes to blocks of them."""
 
     def __init__(self, writers: list[TableWriter[E]], changes: Changes[E] | None) -> None:
         self._writers = writers
@@ -149,7 +150,7 @@ class _RoundRobin(Generic[E]):
             self.flush()
 
     def flush(self) -> None:
-        """Finish and write all waiting examples."""
+        """Apply `finish` to all waiting examples and write them."""
         waiting, self._waiting, self._bytes_waiting = self._waiting, [], 0
         examples: Iterable[E] = [example for _, _, example in waiting]
         if self._finish is not None:
@@ -161,9 +162,10 @@ class _RoundRobin(Generic[E]):
 def copy_examples(
     args: list[str], options: CopyOptions, holder: Holder[E], changes: Changes[E] | None
 ) -> None:
-    """Copy a table to one or more others in turn; the order of random draws is Kaldi's.
+    """Copy a table of examples to one or more tables in turn, with the changes of the options.
 
-    Without `changes` the examples may be any objects, and there may be no weights and names.
+    `args` are the rspecifier and the wspecifiers. The order of random draws is Kaldi's. Without
+    `changes` the examples may be any objects, and there may be no weights and names.
     """
     from nnet3tools import draws
     from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -256,7 +258,7 @@ class ShuffleOptions:
 
 
 def shuffle_table(args: list[str], options: ShuffleOptions, holder: Holder[E]) -> None:
-    """Write a table's examples in random order."""
+    """Copy a table of examples in random order; `args` are rspecifier and wspecifier."""
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.orders import shuffle_in_buffer, shuffled
 
@@ -291,7 +293,7 @@ class SubsetOptions:
 
 
 def subset_table(args: list[str], options: SubsetOptions, holder: Holder[E], what: str) -> None:
-    """Draw a subset of a table's examples and write it; the log calls the examples `what`."""
+    """Copy a random subset of a table of examples, which the log calls `what`."""
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.orders import random_subset
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ExampleOptions:
-    """The options of both programs."""
+    """The options of nnet3-get-egs and nnet3-get-egs-dense-targets."""
 
     common: GetEgsOptions = option_group("", GetEgsOptions)
     chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)
@@ -35,10 +35,11 @@ def write_examples(
     make_targets: Callable[[str, T], Targets],
     what: str,
 ) -> None:
-    """Cut features and targets into examples.
+    """Cut tables of features and targets into frame-level examples.
 
-    `args` are the features' and the targets' rspecifier and the examples' wspecifier, `holder`
-    reads the targets, of which `make_targets` makes those of one utterance, and `what` names them.
+    `args` are the features' and the targets' rspecifier and the examples' wspecifier. `holder`
+    reads the targets, `make_targets(utterance, object)` converts them, and `what` is their name in
+    messages.
     """
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
@@ -65,7 +66,7 @@ def write_examples(
 
 
 def open_ivectors(options: InputOptions, stack: ExitStack) -> IvectorSource | None:
-    """The table of online iVectors, if there is one."""
+    """The table of online iVectors that the options name; None if they name none."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader
     from nnet3tools.training.generation import IvectorSource

@@ -17,14 +17,14 @@ _LARGEST = 10_000
 
 
 def dimension(text: str) -> int:
-    """The dimension of the Gaussians; OptionError unless it is 1 to 10000."""
+    """The dimension of the Gaussians as a number; OptionError unless it is 1 to 10000."""
     if not text.isdecimal() or not 0 < int(text) <= _LARGEST:
         raise OptionError(f"Bad dimension:{text}. It should be a positive integer.")
     return int(text)
 
 
 def load_topology(rxfilename: str) -> HmmTopology:
-    """Read the topology in a file or pipe."""
+    """The HMM topology in a file or pipe."""
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.topology import HmmTopology
 
@@ -39,7 +39,10 @@ def save_flat_start(
     names: tuple[str, str],
     binary: bool,
 ) -> None:
-    """Write a model with a Gaussian for each pdf, and its tree; `names` are both wxfilenames."""
+    """Write a model with the given Gaussian per pdf, and the tree.
+
+    `names` are the wxfilenames of the model and the tree.
+    """
     from nnet3tools.io.files import open_output
     from nnet3tools.lang.gaussians import write_gaussians
     from nnet3tools.nnet.hmm.transition_model import TransitionModel

@@ -33,7 +33,7 @@ _LEAST_BYTES = 128 << 20
 
 
 class _DefaultChoice(str):
-    """A default value that can be distinguished from the same text on the command line."""
+    """A default text that differs in type from the same text on the command line."""
 
 
 class _MathWithFallback(str):
@@ -41,7 +41,7 @@ class _MathWithFallback(str):
 
 
 def math_if_possible(gpu_math: str) -> str:
-    """Make a value of --gpu-math that `choose_device` replaces by fp32 on older devices."""
+    """A value of --gpu-math for which `choose_device` takes fp32 on GPUs that lack it."""
     return _MathWithFallback(gpu_math)
 
 
@@ -71,7 +71,7 @@ def cpu_kernels_option() -> str:
 
 
 def choose_cpu_kernels(cpu_kernels: str) -> None:
-    """Apply a value of --cpu-kernels that the user gave; OptionError if it is unknown."""
+    """Select the CPU kernels by the option's value; OptionError if it is unknown."""
     if not isinstance(cpu_kernels, _DefaultChoice):
         from nnet3tools.tensor.cpu.choice import choose  # imported late because it imports NumPy
 
@@ -124,7 +124,10 @@ def _host() -> Any:
 
 
 def _open_when_free(use_gpu: str) -> Any:
-    """Open a GPU, waiting as `use_gpu` allows: an empty array on it. NoGpuError if none is free."""
+    """An empty array on a newly opened GPU; waits as `use_gpu` allows.
+
+    NoGpuError if no GPU becomes free.
+    """
     waited, pause = 0, _PAUSES[use_gpu]
     while True:
         try:
@@ -144,7 +147,7 @@ def _open_when_free(use_gpu: str) -> Any:
 
 
 def _open_gpu() -> Any:
-    """Open the most suitable GPU: an empty array on it; NoGpuError if there is none."""
+    """An empty array on the most suitable GPU, which is opened; NoGpuError if there is none."""
     if importlib.util.find_spec("cupy") is None:
         raise not_installed()
     try:
@@ -158,7 +161,7 @@ def _open_gpu() -> Any:
 
 
 def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
-    """Open the first usable GPU, preferring free memory and few jobs of this user."""
+    """An empty array on the first usable GPU; tries much free memory and few jobs first."""
     faults = []
     for tier in tiers(gpus):
         for index, lock in claims([gpu.key for gpu in tier]):
@@ -173,7 +176,7 @@ def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
 
 
 def _open_device(cupy: Any, number: int) -> Any:
-    """Open a device, creating a CUDA context on it: an empty array on the device."""
+    """An empty array on GPU `number`, on which a CUDA context is created."""
     runtime = cupy.cuda.runtime
     cupy.cuda.Device(number).use()
     free = runtime.memGetInfo()[0]

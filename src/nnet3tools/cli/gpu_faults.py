@@ -16,7 +16,7 @@ _OR_CPU = "or --use-gpu=no"
 
 
 class NoGpuError(UserError):
-    """No GPU can be used; the message gives the problem and a remedy."""
+    """No GPU can be used; the message has the problem and a remedy."""
 
     def __init__(self, problem: str, remedy: str, in_use: bool = False) -> None:
         super().__init__(f"{problem}; {remedy}")
@@ -25,14 +25,14 @@ class NoGpuError(UserError):
 
 
 def not_installed() -> NoGpuError:
-    """The error for a missing CuPy."""
+    """The NoGpuError for a missing CuPy."""
     return NoGpuError(
         "CuPy is not installed", f"{install_command('cuda12')} (or cuda13), {_OR_CPU}"
     )
 
 
 def check_driver(runtime: Any) -> int:
-    """The number of devices (at least 1); NoGpuError if the driver or devices are missing."""
+    """The number of GPUs (at least 1); NoGpuError if there is none or no driver."""
     driver, needed = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
     if driver == 0:
         container = "in a container pass the GPU on (docker --gpus all, apptainer --nv)"
@@ -94,7 +94,7 @@ def not_usable(error: Exception) -> NoGpuError:
 
 
 def without_memory(number: int, free: int) -> NoGpuError:
-    """The error for a device whose memory other processes use."""
+    """The NoGpuError for GPU `number`, whose memory other processes use."""
     return NoGpuError(
         f"GPU {number} is out of memory: {free >> 20} MB are free",
         "--use-gpu=wait waits until there is more",
@@ -103,7 +103,7 @@ def without_memory(number: int, free: int) -> NoGpuError:
 
 
 def release_context(number: int) -> None:
-    """Release the memory of a device that was only tried; no CuPy objects may be on it."""
+    """Release the memory on GPU `number` after an attempt; no CuPy objects may be on it."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

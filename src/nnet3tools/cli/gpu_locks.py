@@ -23,13 +23,13 @@ _MOST_JOBS = 64
 
 
 class Lock:
-    """A lock on one of a GPU's files, held until it is released or the process ends."""
+    """A lock on a file that stands for a job on a GPU; held until released or the process ends."""
 
     def __init__(self, descriptor: int = -1) -> None:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock, if it is held."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -53,7 +53,7 @@ def claims(keys: Sequence[str]) -> Iterator[tuple[int, Lock]]:
 
 
 def _folder() -> Path | None:
-    """The user's folder, made if necessary; None if other users could write to it."""
+    """The user's folder of lock files, created if missing; None if other users may write to it."""
     folder = Path(_FOLDER.format(user=os.geteuid()))
     try:
         with contextlib.suppress(FileExistsError):

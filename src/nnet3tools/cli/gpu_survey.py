@@ -17,7 +17,7 @@ _GOOD_ENOUGH = 0.5
 
 @dataclass(frozen=True)
 class Gpu:
-    """A device that is visible to CUDA in this process."""
+    """A GPU that CUDA shows this process, with its memory."""
 
     number: int
     """CUDA's device number."""
@@ -31,12 +31,12 @@ class Gpu:
 
     @property
     def free_part(self) -> float:
-        """Free part of the memory; 0 if unknown."""
+        """The free fraction of the memory; 0 if unknown."""
         return self.free / self.total if self.total > 0 else 0.0
 
 
 def memory_text(free: int, total: int) -> str:
-    """Free and used memory in the form of Kaldi's logs."""
+    """Text in the form of Kaldi's logs about free and used memory, given in bytes."""
     mega = 1 << 20
     part = free / total if total else 0.0
     used = (total - free) // mega
@@ -44,7 +44,7 @@ def memory_text(free: int, total: int) -> str:
 
 
 def _any_is_exclusive(runtime: Any, count: int) -> bool:
-    """Whether any device allows a single process only; creates no context."""
+    """Whether any GPU allows a single process only; creates no CUDA context."""
     modes = (runtime.getDeviceProperties(number)["computeMode"] for number in range(count))
     found = any(mode in _EXCLUSIVE for mode in modes)
     if found:
@@ -53,10 +53,10 @@ def _any_is_exclusive(runtime: Any, count: int) -> bool:
 
 
 def survey(runtime: Any, count: int) -> list[Gpu]:
-    """The devices 0 to count - 1 of `cupy.cuda.runtime`, with their memory if it is needed.
+    """The GPUs 0 to count - 1 of `cupy.cuda.runtime`, with their memory if a choice needs it.
 
-    It is not needed for a single device or, as in Kaldi, in exclusive mode, where free devices are
-    found by trying.
+    No choice needs it if there is a single GPU or, as in Kaldi, in exclusive mode, where free GPUs
+    are found by trying.
     """
     buses = [str(runtime.deviceGetPCIBusId(number)) for number in range(count)]
     choice = not _any_is_exclusive(runtime, count) and count > 1
@@ -71,7 +71,7 @@ def survey(runtime: Any, count: int) -> list[Gpu]:
 
 
 def _query(nvml: Any, number: int, bus: str) -> Gpu:
-    """One device, identified by its PCI bus id because CUDA's and NVML's numbers differ."""
+    """GPU `number` with its memory; NVML finds it by its PCI bus id, as its numbers differ."""
     if nvml is not None:
         try:
             handle = nvml.nvmlDeviceGetHandleByPciBusId(bus.encode())
@@ -91,7 +91,7 @@ def _text(name: str | bytes) -> str:
 
 @contextlib.contextmanager
 def _nvml(missed: bool) -> Iterator[Any]:
-    """Yield NVML's functions, or None if NVML is missing; `missed` makes that a warning."""
+    """Yield NVML's functions; None if NVML is missing, after a warning if `missed`."""
     try:
         import pynvml
     except ImportError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """Options for the network's test modes and for the device."""
+    """Options of programs that compute objectives: the network's test modes and the device."""
 
     batchnorm_test_mode: bool = option(
         True, "If true, set test-mode to true on any BatchNormComponents."
@@ -32,7 +32,7 @@ class JudgingOptions:
         return choose_device(self.use_gpu, self.gpu_math, self.cpu_kernels)
 
     def set_test_modes(self, nnet: Nnet) -> None:
-        """Set the test modes that the options request."""
+        """Set the test modes of `nnet` that the options request."""
         from nnet3tools.cli.model_changes import set_test_modes
 
         set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)

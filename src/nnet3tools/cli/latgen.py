@@ -23,7 +23,7 @@ from nnet3tools.recognizer.utterances import InputPauses, UtteranceCounts
 
 @dataclass
 class Latgen:
-    """Decodes utterances with one model; each may have a graph of its own."""
+    """Decodes utterances to lattices with one model; each may have a graph of its own."""
 
     decoding: UtteranceDecoder
     counts: UtteranceCounts
@@ -39,7 +39,7 @@ class Latgen:
         acoustic_scale: float,
         counts: UtteranceCounts,
     ) -> Latgen:
-        """A decoding loop with a program's options."""
+        """A Latgen with the options of a program."""
         decoding = UtteranceDecoder(model, options.decoder, acoustic_scale, options.allow_partial)
         return cls(decoding, counts)
 
@@ -51,7 +51,7 @@ class Latgen:
         utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]],
         pauses: InputPauses,
     ) -> None:
-        """Decode utterances, (key, features, i-vectors, graph), and write the results to `tables`.
+        """Decode utterances (key, features, i-vectors, graph); writes the results to `tables`.
 
         NothingDoneError if no utterance could be decoded.
         """
@@ -74,7 +74,7 @@ class Latgen:
             self.counts.check()
 
     def _search_over(self, graph: DecodingGraph) -> Search:
-        """The search over a graph; the latest search is kept for reuse."""
+        """The Search over `graph`; the latest one is cached for utterances with the same graph."""
         if self._search is None or self._graph is not graph:
             self._graph, self._search = graph, self.decoding.decoder(graph)
         return self._search

@@ -23,6 +23,6 @@ class LatgenOptions:
     cpu_kernels: str = cpu_kernels_option()
 
     def check(self) -> None:
-        """Raise OptionError for impossible values."""
+        """OptionError if an option's value is out of its range."""
         self.decoder.check()
         self.inputs.check()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """Options of both nnet3-copy and nnet3-am-copy."""
+    """Options that change a network, of nnet3-copy and nnet3-am-copy."""
 
     learning_rate: float = option(
         -1.0, "If supplied, all the learning rates of updatable components are set to this value."
@@ -43,12 +43,12 @@ class ChangeOptions:
 
     @property
     def more_than_numbers(self) -> bool:
-        """Whether the options may change the context and random draws."""
+        """Whether the options may change the network's structure, and so its context."""
         return bool(self.nnet_config or self.edits_config or self.edits or self.prepare_for_test)
 
 
 def read_config(nnet: Nnet, options: ChangeOptions) -> None:
-    """Apply --nnet-config."""
+    """Apply the config file of --nnet-config to `nnet`, in place."""
     if options.nnet_config:
         from nnet3tools.nnet.model_file import apply_config_file
 
@@ -56,7 +56,7 @@ def read_config(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
-    """Apply --learning-rate."""
+    """Set the learning rates of `nnet` to --learning-rate, unless that is negative."""
     from nnet3tools.nnet.arithmetic import set_learning_rate
 
     if options.learning_rate >= 0.0:
@@ -64,7 +64,7 @@ def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
-    """Apply --scale; as in Kaldi, an infinite scale turns zeros into NaN."""
+    """Multiply the parameters of `nnet` by --scale; an infinite scale turns zeros into NaN."""
     import numpy as np
 
     from nnet3tools.nnet.arithmetic import scale_nnet
@@ -74,7 +74,7 @@ def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
-    """Apply --edits-config, then --edits, whose commands semicolons separate."""
+    """Apply to `nnet` the edits of --edits-config, then of --edits, split at semicolons."""
     if not (options.edits_config or options.edits):
         return
     from nnet3tools.io.files import read_text_lines
@@ -88,7 +88,7 @@ def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def set_test_modes(nnet: Nnet, batchnorm: bool, dropout: bool) -> None:
-    """Turn on the requested test modes; others stay unchanged."""
+    """Switch batch norm or dropout to test mode, if requested; otherwise leave it unchanged."""
     from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
 
     if batchnorm:

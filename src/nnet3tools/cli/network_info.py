@@ -7,7 +7,7 @@ from nnet3tools.nnet.nnet import Nnet
 
 
 def network_info(nnet: Nnet) -> str:
-    """Context (of networks with the usual inputs and outputs), nodes and components as text."""
+    """The text of nnet3-info: context (if inputs and outputs are the usual ones), components."""
     text = ""
     if nnet.is_simple():
         context = compute_simple_nnet_context(nnet)

@@ -36,7 +36,7 @@ class Options:
 
 @program("nnet3-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Accumulate LDA statistics over all examples and write them."""
+    """Accumulate LDA statistics of a network's output over examples and write them."""
     from nnet3tools.training.lda_accumulation import accumulate_examples
 
     write_stats(options, args, lambda accumulator: accumulate_examples(accumulator, args[1]))

@@ -34,7 +34,7 @@ class Options:
 
 @program("nnet3-am-adjust-priors", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Set the priors of a model from summed posteriors and write the model."""
+    """Write an acoustic model with its priors set from average posteriors."""
     import numpy as np
 
     from nnet3tools.cli.am_models import load_am_nnet

@@ -50,7 +50,7 @@ class Options:
 
 @program("nnet3-am-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Read a model, apply the changes that the options request, and write it."""
+    """Copy an acoustic model, with the changes that the options request."""
     from nnet3tools.cli.am_models import load_am_nnet, set_context
     from nnet3tools.graph.context import draw_before_statistics
     from nnet3tools.nnet.model_file import write_nnet

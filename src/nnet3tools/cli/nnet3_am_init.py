@@ -28,7 +28,7 @@ class Options:
 
 @program("nnet3-am-init", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
-    """Make an acoustic model and write it."""
+    """Write an acoustic model made of a transition model and a raw network."""
     from nnet3tools.cli.am_models import set_context
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.am_nnet import AmNnet

@@ -43,7 +43,7 @@ class Options:
 
 @program("nnet3-am-train-transitions", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Count transitions, set probabilities and priors, and write the model."""
+    """Write an acoustic model with transition probabilities and priors from alignments."""
     from nnet3tools.cli.am_models import load_am_nnet
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.hmm.transition_update import update_transitions
@@ -75,7 +75,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _count(model: AmNnet, alignments: str) -> NDArray[np.float64]:
-    """Number of occurrences of each transition id in the alignments."""
+    """The count of each transition id in a table of alignments, (ids + 1,)."""
     import numpy as np
 
     from nnet3tools.io.holders import INT32_VECTOR
@@ -94,7 +94,7 @@ def _count(model: AmNnet, alignments: str) -> NDArray[np.float64]:
 
 
 def _set_priors(model: AmNnet, counts: NDArray[np.float64], floor: float) -> None:
-    """Set the priors to the relative counts of pdfs, floored at about `floor`."""
+    """Set the priors of `model` to the relative counts of pdfs, floored at about `floor`."""
     import numpy as np
 
     transition_model = model.transition_model

@@ -39,7 +39,7 @@ class Options:
 
 @program("nnet3-average", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
-    """Average the models; with as many threads as Kaldi, additions have Kaldi's order."""
+    """Write the weighted average of several networks; additions have Kaldi's order."""
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.arithmetic import add_nnet
     from nnet3tools.nnet.model_file import write_nnet
@@ -65,7 +65,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _weights(text: str, num_models: int) -> list[float]:
-    """The normalized float32 weights of the models."""
+    """The float32 weights of the models, normalized if the options ask for it."""
     import numpy as np
 
     from nnet3tools.nnet.config import parse_float
@@ -88,7 +88,7 @@ def _weights(text: str, num_models: int) -> list[float]:
 
 
 def _weighted_sum(models: list[tuple[str, float]]) -> Nnet:
-    """The sum of weight * model over (rxfilename, weight) pairs."""
+    """The sum of weight * network over pairs (rxfilename, weight)."""
     from nnet3tools.nnet.arithmetic import add_nnet, scale_nnet
     from nnet3tools.nnet.model_file import read_nnet
 

@@ -53,7 +53,7 @@ class Options:
 
 @program("nnet3-compile", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Compile one request, or with --egs the requests of all examples, and write the result."""
+    """Compile one request to a program or, with --egs, all requests of a table to a cache."""
     wanted = 2 if options.egs else 3
     if len(args) != wanted:
         mode = "with" if options.egs else "without"
@@ -62,7 +62,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def compile_request(options: Options, nnet_in: str, request_in: str, computation_out: str) -> None:
-    """Compile one request and write the program."""
+    """Compile the request in a file for a network, and write the program."""
     from nnet3tools.graph.request import ComputationRequest
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.model_file import read_nnet
@@ -93,7 +93,7 @@ def compile_request(options: Options, nnet_in: str, request_in: str, computation
 
 
 def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
-    """Compile the requests of all examples of a table and write a computation cache."""
+    """Compile the requests of all examples of a table, and write a computation cache."""
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cache_files import save_cache
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler

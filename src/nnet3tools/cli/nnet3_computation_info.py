@@ -43,7 +43,7 @@ class Options:
 
 @program("nnet3-computation-info", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Print the report about a program and write its pictures."""
+    """Print a report about a compiled program; optionally draw its pictures."""
     from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.executor.memory_plan import plan_memory
     from nnet3tools.executor.run_computation import check_fits

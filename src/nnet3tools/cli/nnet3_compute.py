@@ -61,7 +61,10 @@ class Options:
 
 @program("nnet3-compute", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int | None:
-    """Run the mode that the options select."""
+    """Compute network outputs of a table of features, or run a compiled program.
+
+    Returns the exit status.
+    """
     if options.computation:
         run_program_once(options, args)
         return None
@@ -74,7 +77,7 @@ def main(options: Options, args: list[str]) -> int | None:
 
 
 def run_program_once(options: Options, args: list[str]) -> None:
-    """Run a compiled program (--computation): read all inputs, run, then write all outputs."""
+    """Run a compiled program (--computation) on input files; writes all outputs to files."""
     from nnet3tools.executor.run_computation import check_fits, run_computation
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.program.files import load_computation

@@ -38,7 +38,7 @@ class Options:
 
 @program("nnet3-compute-batch", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Read features, write outputs."""
+    """Compute network outputs of a table of features, chunks of several utterances together."""
     from nnet3tools.cli.compute_utterances import compute_all
     from nnet3tools.executor.utterance_computer import computer_together
     from nnet3tools.io.holders import MATRIX

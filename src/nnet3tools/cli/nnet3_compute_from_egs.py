@@ -28,7 +28,7 @@ See also: nnet3-compute
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Options of the programs that write outputs for examples."""
+    """Options of the programs that write network outputs for examples."""
 
     binary: bool = option(True, "Accepted for compatibility; the wspecifier decides")
     apply_exp: bool = option(False, "If true, apply exp function to output")
@@ -46,7 +46,7 @@ class Options(OutputOptions):
 
 @program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Compute and write."""
+    """Write a network's output matrix for each frame-level example."""
     write_outputs(args, options, options.output_name)
 
 

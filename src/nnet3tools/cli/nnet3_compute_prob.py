@@ -32,7 +32,7 @@ class Options:
 
 @program("nnet3-compute-prob", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Compute and log."""
+    """Log objective and accuracy of a network on examples; status 1 if there is no data."""
     from nnet3tools.nnet.collapse import collapse_model
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.diagnostics import NnetComputeProb

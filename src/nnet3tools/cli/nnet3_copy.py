@@ -37,7 +37,7 @@ class Options:
 
 @program("nnet3-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Read a network, apply the changes that the options request, and write it."""
+    """Copy a network, with the changes that the options request."""
     from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
 

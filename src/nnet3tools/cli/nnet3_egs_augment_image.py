@@ -59,7 +59,7 @@ class Options:
     )
 
     def check(self) -> None:
-        """OptionError for what makes no sense."""
+        """OptionError if an option's value is out of its range."""
         for name in (
             "horizontal_flip_prob",
             "horizontal_shift",
@@ -80,7 +80,7 @@ class Options:
 
 @program("nnet3-egs-augment-image", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy a table, changing the images."""
+    """Copy a table of examples with their images shifted, flipped and rotated at random."""
     from nnet3tools import tensor
     from nnet3tools.io.table import TableWriter
     from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_example

@@ -36,7 +36,7 @@ class Options:
 
 @program("nnet3-get-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Cut features and posteriors into examples."""
+    """Cut tables of features and posteriors into training examples."""
     from nnet3tools.io.holders import POSTERIOR
     from nnet3tools.training.generation import PosteriorTargets
 

@@ -41,7 +41,7 @@ class Options:
 
 @program("nnet3-get-egs-dense-targets", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Cut features and target matrices into examples."""
+    """Cut tables of features and target matrices into training examples."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.training.generation import MatrixTargets
 

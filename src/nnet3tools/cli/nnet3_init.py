@@ -29,7 +29,7 @@ class Options:
 
 @program("nnet3-init", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Make or extend a network by a config file, and write it."""
+    """Write a network made by a config file, or an existing network extended by it."""
     from nnet3tools import tensor
     from nnet3tools.nnet.model_file import apply_config_file, read_nnet, write_nnet
     from nnet3tools.nnet.nnet import Nnet

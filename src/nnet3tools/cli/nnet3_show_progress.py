@@ -38,7 +38,7 @@ class Options:
 
 @program("nnet3-show-progress", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Log parameter changes and, if there are examples, changes of the objective."""
+    """Log the parameter changes between two networks and, given examples, of the objective."""
     from nnet3tools.nnet.arithmetic import num_parameters
     from nnet3tools.nnet.model_file import read_nnet
 
@@ -62,7 +62,7 @@ def main(options: Options, args: list[str]) -> None:
 def _show_objective_changes(
     options: Options, old: Nnet, new: Nnet, examples: list[NnetExample], device: Any
 ) -> None:
-    """Log the objective between the old and new network, and each component's contribution."""
+    """Log the objective at points between two networks, and each component's part in it."""
     import numpy as np
 
     from nnet3tools.nnet.arithmetic import (

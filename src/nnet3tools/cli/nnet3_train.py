@@ -35,7 +35,7 @@ class Options:
 
 @program("nnet3-train", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Train a model on all examples and write it; returns the exit status."""
+    """Train a network on a table of examples and write it; returns the exit status."""
 
     def make_trainer(nnet: Nnet, device: Array | None) -> NnetTrainer:
         from nnet3tools.training.trainer import NnetTrainer

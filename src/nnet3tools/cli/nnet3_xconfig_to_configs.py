@@ -37,7 +37,7 @@ class Options:
 
 @program("nnet3-xconfig-to-configs", USAGE, Options, num_args=0, values_apart=True)
 def main(options: Options, args: list[str]) -> None:
-    """Convert an xconfig file and write the config files."""
+    """Convert an xconfig file (Kaldi's layer language) to config files of a network."""
     given = {
         "xconfig-file": options.xconfig_file,
         "config-dir": options.config_dir,

@@ -67,7 +67,7 @@ class Options:
 
 @program("nnet3-xvector-compute", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Read features, write vectors."""
+    """Compute an x-vector, or one per chunk, for each utterance in a table of features."""
     from nnet3tools.executor.utterance_computer import xvector_computer
     from nnet3tools.executor.xvector_plans import XvectorOptions
     from nnet3tools.io.files import prove_output

@@ -59,7 +59,7 @@ class Options:
 
 @program("nnet3-xvector-compute-batched", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Read features, write vectors in the same order."""
+    """Compute x-vectors of a table of features, in batches of chunks; writes them in order."""
     from nnet3tools.executor.utterance_computer import xvector_batch_computer
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter

@@ -40,7 +40,7 @@ class Options:
 
 @program("nnet3-xvector-get-egs", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> int:
-    """Cut out chunks and write them."""
+    """Cut the chunks that a ranges file lists out of features, as x-vector training examples."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.example import EXAMPLE

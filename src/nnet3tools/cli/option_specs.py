@@ -21,7 +21,7 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple[str, ..
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """An option: its full name, the path of fields to its value, and its help text."""
+    """A command-line option: full name, path of dataclass fields to its value, and help text."""
 
     name: str
     path: tuple[str, ...]
@@ -46,7 +46,7 @@ class OptionSpec:
 
 
 def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:
-    """Yield all options of a dataclass and its groups, except fields with metadata "hidden"."""
+    """Yield the options of a dataclass and of its option groups, except "hidden" fields."""
     types = typing.get_type_hints(options)
     for item in dataclasses.fields(options):
         if item.metadata.get("hidden") or not item.init:
@@ -76,7 +76,7 @@ def _default_of(item: dataclasses.Field) -> Any:
 
 
 def build(options: type[T], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> T:
-    """Make an instance with the given values (by path of fields), and defaults elsewhere."""
+    """An instance of the dataclass `options`, with `values` by path of fields, else defaults."""
     arguments: dict[str, Any] = {}
     types = typing.get_type_hints(options)
     for item in dataclasses.fields(options):  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str
 
 
 def check_value(name: str, kind: str, value: str) -> None:
-    """Raise OptionError if `value` is not of the option's kind."""
+    """OptionError if `value` is not of the option's kind."""
     try:
         _TYPES[kind].convert(value, None, None)
     except click.ClickException as error:
@@ -49,7 +49,7 @@ class _Bool(click.ParamType):
 
 
 def _check_underscore(value: Any) -> None:
-    """Raise ValueError for 1_000, which only Python accepts as a number."""
+    """ValueError for a number with underscores such as 1_000, which only Python accepts."""
     if "_" in str(value):
         raise ValueError
 

@@ -34,7 +34,7 @@ _PLAIN = "[]~#^_-+=:.,/"
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Options of a program that has only the standard options."""
+    """Options of a program that has only the standard options (--help, --config, ...)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Main(Protocol):
     """A program: a function from command-line words (default: the process's) to an exit status."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run the program."""
+        """Run the program on `argv`, or on the process's words; returns the exit status."""
 
 
 def program(
@@ -80,7 +80,7 @@ def program(
 
 
 class CommandLine(Generic[O]):
-    """The options and arguments of a program."""
+    """Parses the command line of a program, given its options and number of arguments."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class CommandLine(Generic[O]):
 
     @functools.cached_property
     def standard(self) -> dict[str, list[OptionSpec]]:
-        """The options of every program, by name."""
+        """The options that every program has, by name."""
         return {spec.name: [spec] for spec in specs_of(_StandardOptions)}
 
     def help(self) -> str:
@@ -145,14 +145,17 @@ class CommandLine(Generic[O]):
         return build(self._options, values.pop(False)), arguments
 
     def _expected(self) -> str:
-        """The number of arguments that the program takes, as text."""
+        """The number of arguments that the program takes, as a text for messages."""
         least, most = self._num_args
         number = f"at least {least}" if most is None else f"{least} to {most}"
         number = f"{least}" if least == most else number
         return f"{number} argument{'s' if most != 1 and number != 'at least 1' else ''}"
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """Join `--name value` to `--name=value`; the value of a flag must be true or false."""
+        """The words with `--name value` joined to `--name=value`.
+
+        The value of a flag must be true or false.
+        """
         joined: list[str] = []
         left = list(reversed(words))
         while left:
@@ -166,7 +169,7 @@ class CommandLine(Generic[O]):
         return joined
 
     def _convert(self, options: list[str]) -> dict[bool, dict[tuple[str, ...], Any]]:
-        """Values by path of fields, for the standard options (True) and others (False)."""
+        """Values by path of fields: under True of standard options, under False of others."""
         words = [word for item in options for word in self._from_config(item)]
         words += [self._completed(word) for word in options]
         values: dict[bool, dict[tuple[str, ...], Any]] = {True: {}, False: {}}
@@ -183,7 +186,7 @@ class CommandLine(Generic[O]):
         return values
 
     def _completed(self, word: str) -> str:
-        """Return an option word as "--name=value"; a flag without a value gets "=true"."""
+        """An option word in the form "--name=value"; a flag without a value gets "=true"."""
         word = _normal(word)
         name, equals, value = word.partition("=")
         if name == "--":
@@ -203,7 +206,7 @@ class CommandLine(Generic[O]):
         return word
 
     def _from_config(self, word: str) -> list[str]:
-        """The options in a file, if the word is --config=file."""
+        """The options in the file of --config=file; [] if the word is another option."""
         name, _, path = self._completed(word).partition("=")
         if name != "--config" or not path:
             return []
@@ -229,7 +232,7 @@ class CommandLine(Generic[O]):
         return words
 
     def _check_value(self, word: str) -> None:
-        """Raise OptionError if the value in a word (in normal form) has the wrong type."""
+        """OptionError if the value in `word` (in normal form) has the wrong type."""
         name, _, value = word.partition("=")
         specs = self.specs.get(name[2:]) or self.standard[name[2:]]
         from nnet3tools.cli.option_values import check_value
@@ -238,7 +241,7 @@ class CommandLine(Generic[O]):
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split words into options and arguments; the first word without -- ends the options."""
+    """The option words and the argument words; the first word without -- ends the options."""
     count = next(
         (i for i, word in enumerate(words) if word[:2] != "--" or word == "--"), len(words)
     )
@@ -249,13 +252,13 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _normal(word: str) -> str:
-    """Bring `--Some_Name= value` into the form `--some-name=value`."""
+    """The word `--Some_Name= value` in the form `--some-name=value`."""
     name, equals, value = word.partition("=")
     return name.replace("_", "-").lower() + equals + value.strip()
 
 
 def quote(word: str) -> str:
-    """Quote a word for bash as Kaldi does."""
+    """The word quoted for bash as Kaldi does."""
     if word and all(char.isalnum() or char in _PLAIN for char in word):
         return word
     if "'" in word and not any(char in '"`$\\' for char in word):

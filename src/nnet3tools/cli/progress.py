@@ -9,7 +9,7 @@ from nnet3tools.io import log
 
 
 class Progress:
-    """Counts steps and shows the progress; a context manager.
+    """Counts a program's steps and shows the progress; a context manager.
 
     At a terminal a line is rewritten at most five times a second and erased at the end. In a log
     file a line is written every `log_interval` seconds, so short runs write none.

@@ -26,7 +26,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 class Usage(Nnet3Error):
-    """Wrong number of arguments (status 1) or --help (status 0): the usage is printed."""
+    """Raised for a wrong number of arguments (status 1) or --help (0); prints the usage."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -104,7 +104,10 @@ _SECONDS_TO_STOP = 5.0
 
 @contextmanager
 def _termination_raises() -> Iterator[None]:
-    """Make signals end the commands of pipes and unwind the stack (unfinished files vanish)."""
+    """Scope in which signals end the commands of pipes and unwind the stack.
+
+    Unfinished files are removed.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -22,7 +22,7 @@ _ENERGY, _C0 = 0o100, 0o20000  # HTK's flags for features with energy or C0
 
 @dataclass(frozen=True)
 class SoundOptions:
-    """Options of every program that computes features of sound."""
+    """Options of every program that computes features from sound."""
 
     output_format: str = option("kaldi", "Format of the output files [kaldi, htk]")
     subtract_mean: bool = option(
@@ -40,7 +40,7 @@ class SoundOptions:
     )
 
     def check(self) -> None:
-        """Raise OptionError for options that are not supported."""
+        """OptionError if an option is not supported."""
         if self.vtln_map or self.vtln_warp != 1.0:
             raise OptionError(
                 "--vtln-map and --vtln-warp are not supported: kaldi-native-fbank has no VTLN"
@@ -56,7 +56,7 @@ class SoundOptions:
 def compute_features(
     options: SoundOptions, of: FbankOptions | MfccOptions, htk_base: int, args: list[str]
 ) -> int:
-    """Write the features of a table of sound, and return the exit status.
+    """Compute and write the features of a table of sound; returns the exit status.
 
     `htk_base` is HTK's code of features without energy or C0, for --output-format=htk.
     """
@@ -96,7 +96,7 @@ def compute_features(
 def _features_of(
     key: str, wave: Wave, options: SoundOptions, computer: SoundFeatures
 ) -> np.ndarray | None:
-    """The features of the chosen channel; None, after a warning, if there are none."""
+    """The features of a sound's chosen channel; None, after a warning, if there are none."""
     if wave.duration < options.min_duration:
         log.warning(f"File: {key} is too short ({wave.duration:g} sec): producing no output.")
         return None

@@ -46,7 +46,7 @@ def _take(number: int, flags: int) -> None:
 
 
 def forget_output() -> None:
-    """Redirect standard output to /dev/null for the interpreter's final flush."""
+    """Redirect standard output to /dev/null, so that Python's final flush cannot fail."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -12,22 +12,25 @@ _Process = tuple[int, str]
 
 
 class StartedProcesses:
-    """The descendants of this process when the object is made; empty without /proc."""
+    """The processes that descend from this one when the object is made.
+
+    There are none on machines without /proc.
+    """
 
     def __init__(self) -> None:
         self._processes = _descendants()
 
     def terminate(self) -> None:
-        """Send SIGTERM to the processes."""
+        """Send SIGTERM to the descendants."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL to the processes and to descendants started since."""
+        """Send SIGKILL to the descendants, also to those started since."""
         self._processes = [*self._processes, *_descendants()]
         self._send(signal.SIGKILL)
 
     def kill_after(self, seconds: float) -> None:
-        """Wait until all have ended; after `seconds` kill the others."""
+        """Wait until all descendants have ended; after `seconds` kill the rest."""
         until = time.monotonic() + seconds
         while self._running():
             if time.monotonic() > until:
@@ -35,7 +38,7 @@ class StartedProcesses:
             time.sleep(0.01)
 
     def _running(self) -> list[int]:
-        """Ids of the processes that are still running."""
+        """The ids of the descendants that are still running."""
         return [number for number, began in self._processes if _state(number)[1:] == ("", began)]
 
     def _send(self, number: int) -> None:
@@ -45,7 +48,7 @@ class StartedProcesses:
 
 
 def _state(number: int) -> tuple[int, str, str]:
-    """Parent of a process, "ended" if it is a zombie (else ""), and start time."""
+    """Parent id, "ended" (if process `number` is gone or a zombie) or "", and start time."""
     try:
         with open(f"/proc/{number}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -48,7 +48,7 @@ def is_table(name: str) -> bool:
 
 
 def are_tables(read: str, written: str, what: str) -> bool:
-    """Whether both words are table specifiers; OptionError if only one is."""
+    """Whether both words are table specifiers; OptionError, naming `what`, if only one is."""
     if is_table(read) != is_table(written):
         raise OptionError(f"Cannot mix archives with regular files (copying {what})")
     return is_table(read)
@@ -102,7 +102,7 @@ def lookup_by_speaker(
 
 
 def write_object(wxfilename: str, holder: Holder[T], value: T, binary: bool = True) -> None:
-    """Write an object to a file, pipe or "-"."""
+    """Write `value`, in the form of `holder`, to a file, pipe or "-"."""
     from nnet3tools.io.files import open_output
 
     with open_output(wxfilename, binary) as writer:

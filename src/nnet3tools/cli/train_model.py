@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingRunOptions:
-    """Options of a training program besides those of the trainer."""
+    """Options of training programs, except those of the trainer."""
 
     srand: int = option(0, "Seed for random number generator")
     binary: bool = option(True, "Write output in binary mode")
@@ -34,7 +34,7 @@ class TrainingRunOptions:
 
     @property
     def loss_scaling(self) -> bool:
-        """Whether derivatives must be scaled because products are in half precision."""
+        """Whether derivatives must be scaled, as products are in half precision."""
         return self.gpu_math == "fp16"
 
 

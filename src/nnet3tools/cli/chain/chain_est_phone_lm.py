@@ -30,7 +30,7 @@ class Options:
 
 @program("chain-est-phone-lm", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Estimate a language model from a table of phone sequences and write it."""
+    """Estimate a phone language model from a table of phone sequences and write it as an FST."""
     from nnet3tools.chain.phone_lm import estimate_phone_lm
     from nnet3tools.errors import naming
     from nnet3tools.fst.files import save_fst

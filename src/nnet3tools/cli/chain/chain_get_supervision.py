@@ -44,7 +44,7 @@ class Options:
 
 @program("chain-get-supervision", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Compile a table of supervisions; status 1 unless most utterances succeed, as in Kaldi."""
+    """Compile alignments or phone lattices to chain supervisions; status 1 if most fail."""
     from nnet3tools.chain.compilation import SupervisionCompiler
     from nnet3tools.chain.supervision import SUPERVISION
     from nnet3tools.errors import naming
@@ -83,7 +83,10 @@ def main(options: Options, args: list[str]) -> int:
 def _input_kind(
     options: Options,
 ) -> tuple[Holder[Any], Callable[[str, Any], ProtoSupervision | None]]:
-    """The holder for the input, and a function from key and object to a ProtoSupervision."""
+    """The holder for the input table, and a function from key and object to ProtoSupervision.
+
+    The function returns None, after a warning, for an object that it cannot convert.
+    """
     from nnet3tools.chain.phone_lattice import PHONE_LATTICE
     from nnet3tools.chain.proto_supervision import of_alignment, of_lattice
     from nnet3tools.errors import DataError

@@ -54,7 +54,7 @@ _SEEDS = {False: 1, True: 2}
 
 @program("chain-objf", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> int:
-    """Compute objective and derivatives for each supervision and write them to a directory."""
+    """Compute the LF-MMI objective and derivatives of each supervision; writes text files."""
     import numpy as np
 
     from nnet3tools import tensor
@@ -103,7 +103,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _path(directory: str, key: str) -> str:
-    """The path of a key's files, without suffix; DataError if the key is no file name."""
+    """The path, without suffix, of the files for `key`; DataError if the key is no file name."""
     if "/" in key or key.startswith("."):
         raise DataError(f"key '{key}' cannot be the name of a file")
     return os.path.join(directory, key)
@@ -126,7 +126,7 @@ def _write_parts(path: str, objective: ChainObjective) -> None:
 
 
 def _write_matrix(path: str, array: np.ndarray) -> None:
-    """Write a vector or matrix in text form."""
+    """Write a vector or matrix to the file `path` in text form."""
     from nnet3tools.io.files import open_output
 
     with open_output(path, binary=False) as writer:

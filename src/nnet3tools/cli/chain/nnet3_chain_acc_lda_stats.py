@@ -31,7 +31,7 @@ See also: nnet-get-feature-transform
 
 
 def _with_posteriors(example: NnetChainExample) -> NnetExample:
-    """The frame example with the posteriors of pdfs as targets."""
+    """A frame-level example with the inputs and, as targets, the posteriors of pdfs."""
     from nnet3tools.chain.supervision_posteriors import supervision_posteriors
     from nnet3tools.training.example import NnetExample, NnetIo
 
@@ -44,7 +44,7 @@ def _with_posteriors(example: NnetChainExample) -> NnetExample:
 
 @program("nnet3-chain-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Accumulate LDA statistics over all examples and write them."""
+    """Accumulate LDA statistics of a network's output over chain examples and write them."""
     from nnet3tools.chain.example import CHAIN_EXAMPLE
     from nnet3tools.training.example import for_each_of_kind
     from nnet3tools.training.lda_accumulation import LdaAccumulator

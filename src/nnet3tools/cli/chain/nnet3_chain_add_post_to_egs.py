@@ -52,7 +52,7 @@ class Options:
 
 @program("nnet3-chain-add-post-to-egs", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Add posteriors to all examples and write them."""
+    """Copy chain examples with added posteriors (targets) from a model."""
     from nnet3tools.chain.added_posteriors import AddedPosteriors, PosteriorAdder
     from nnet3tools.chain.example import CHAIN_EXAMPLE
     from nnet3tools.chain.output_objective import den_graph_of

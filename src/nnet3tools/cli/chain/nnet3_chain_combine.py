@@ -38,7 +38,7 @@ class Options:
 
 @program("nnet3-chain-combine", USAGE, Options, num_args=(4, None))
 def main(options: Options, args: list[str]) -> None:
-    """Combine models by the LF-MMI objective on examples."""
+    """Write the average of the last n models; n is the best by the LF-MMI objective on examples."""
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 
     den_fst, *rest = args

@@ -54,7 +54,7 @@ class Options:
 
 @dataclass
 class _LogProbs:
-    """Sum of the denominator's log-probability over utterances, and number of frames."""
+    """The sum over utterances of the denominator's log-probability, and the number of frames."""
 
     total: float = 0.0
     frames: int = field(default=0)
@@ -62,7 +62,7 @@ class _LogProbs:
 
 @program("nnet3-chain-compute-post", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Compute each utterance's output and write the posteriors for it."""
+    """Write the posteriors of pdfs or phones, from the denominator graph, for each utterance."""
     from nnet3tools.chain.output_objective import den_graph_of
     from nnet3tools.chain.posteriors import denominator_posteriors
     from nnet3tools.io.holders import MATRIX
@@ -116,7 +116,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _transform(rxfilename: str, num_pdfs: int) -> NDArray[np.float32] | None:
-    """Read the matrix (phones, pdfs) that maps pdfs to phones, if there is one."""
+    """The matrix (phones, pdfs) in a file, which maps pdfs to phones; None without a file."""
     from nnet3tools.cli.tables import read_object
     from nnet3tools.io.holders import MATRIX
 

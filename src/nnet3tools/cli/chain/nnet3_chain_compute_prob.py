@@ -30,7 +30,7 @@ class Options:
 
 @program("nnet3-chain-compute-prob", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Compute the objective on all examples and log it."""
+    """Log the LF-MMI objective of a model on a table of examples; status 1 if there is no data."""
     from nnet3tools.chain.diagnostics import ChainComputeProb
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
     from nnet3tools.chain.output_objective import den_graph_of

@@ -44,7 +44,7 @@ class Options:
 
 @program("nnet3-chain-e2e-get-egs", USAGE, Options, num_args=(4, 5))
 def main(options: Options, args: list[str]) -> None:
-    """Make an example of each graph and its features."""
+    """Make an end-to-end chain example of each utterance's features and training graph."""
     from nnet3tools import draws
     from nnet3tools.chain.e2e import E2eExampleMaker
     from nnet3tools.chain.e2e_blocks import E2eBlocks
@@ -87,7 +87,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 class _Inputs:
-    """The tables of features and i-vectors, by utterance."""
+    """The random-access tables of features and i-vectors, by utterance."""
 
     def __init__(self, rspecifier: str, options: InputOptions, stack: ExitStack) -> None:
         from nnet3tools.io.holders import MATRIX
@@ -97,7 +97,7 @@ class _Inputs:
         self._ivectors = open_ivectors(options, stack)
 
     def find(self, utterance: str) -> tuple[np.ndarray, Callable[[int], NnetIo] | None] | None:
-        """Features, and what draws their i-vector; None, after a warning, if some are missing."""
+        """The features, and a function that draws an i-vector; None, after a warning, if absent."""
         from nnet3tools.io.general_matrix import check_finite
         from nnet3tools.training.generation import ivector_drawer
 

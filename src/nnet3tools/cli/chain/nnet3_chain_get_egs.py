@@ -72,7 +72,7 @@ class Options:
 
 @program("nnet3-chain-get-egs", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
-    """Cut features and supervisions into examples."""
+    """Cut tables of features and chain supervisions into examples."""
     from nnet3tools import draws
     from nnet3tools.chain.block_generation import make_chain_examples
     from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
@@ -123,7 +123,7 @@ def _maker(options: Options, normalization: list[str], stack: ExitStack) -> Chai
 
 
 class _Source:
-    """The tables with more data of each utterance, such as ivectors, beside its features."""
+    """The tables with an utterance's supervision, i-vectors and derivative weights."""
 
     def __init__(
         self, options: Options, rspecifier: str, maker: ChainExampleMaker, stack: ExitStack
@@ -141,7 +141,7 @@ class _Source:
             self._weights = stack.enter_context(RandomAccessTableReader(name, VECTOR))
 
     def find(self, utterance: str, features: GeneralMatrix) -> UtteranceData | None:
-        """What belongs to an utterance's features; None, after a warning, if some is missing."""
+        """All data of an utterance with these features; None, after a warning, if incomplete."""
         from nnet3tools.chain.generation import UtteranceData
 
         if (supervision := self._supervisions.get(utterance)) is None:

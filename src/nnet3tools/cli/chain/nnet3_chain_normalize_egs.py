@@ -33,7 +33,7 @@ class Options:
 
 @program("nnet3-chain-normalize-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Add the weights to every example that can take them."""
+    """Copy chain examples with the normalization FST's weights added to their supervisions."""
     from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.chain.example_normalization import ExampleNormalizer
     from nnet3tools.chain.normalization import load_normalizer

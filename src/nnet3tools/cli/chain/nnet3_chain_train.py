@@ -33,7 +33,7 @@ class Options(ChainRunOptions):
 
 @program("nnet3-chain-train", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Train a model on all examples and write it; returns the exit status."""
+    """Train a model with LF-MMI on a table of examples and write it; returns the exit status."""
     options.chain.check()
     run = replace(options.run, gpu_math=options.cuda.math(options.run.gpu_math))
 

@@ -19,7 +19,7 @@ e.g.:
 
 @program("ali-to-pdf", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Convert a table of alignments."""
+    """Convert a table of alignments from transition ids to pdfs."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.files import open_input
     from nnet3tools.io.holders import INT32_VECTOR

@@ -43,7 +43,7 @@ class Options:
 
 @program("ali-to-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Convert a table of alignments."""
+    """Convert a table of alignments to phones, optionally with lengths or times."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, Holder
 

@@ -29,7 +29,7 @@ See also: ali-to-pdf, ali-to-phones, show-alignments, post-to-weights
 
 @program("ali-to-post", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Convert a table of alignments."""
+    """Convert a table of alignments to posteriors, each of them one."""
     import numpy as np
 
     from nnet3tools.cli.tables import convert_table

@@ -14,7 +14,7 @@ e.g.:
 
 @program("am-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Print the sizes."""
+    """Print the numbers of phones, pdfs and transitions of an acoustic model."""
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 

@@ -48,7 +48,7 @@ class Options:
 
 @program("apply-cmvn", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Normalize a table of features."""
+    """Normalize a table of features by CMVN statistics; status 1 if no utterance succeeds."""
     from nnet3tools.cli.tables import colon_list, convert_table, lookup_by_speaker
     from nnet3tools.features.cmvn import apply_cmvn, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX, GENERAL_MATRIX, MATRIX

@@ -39,7 +39,7 @@ class Options:
 
 @program("apply-cmvn-online", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Normalize a table of features."""
+    """Normalize a table of features by means over past frames; status 1 if none succeeds."""
     from nnet3tools.cli.tables import colon_list, read_object
     from nnet3tools.features.cmvn import accumulate_cmvn
     from nnet3tools.features.online_cmvn import online_cmvn
@@ -68,7 +68,10 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _utterances(source: str, spk2utt: str) -> Iterator[tuple[str, str, np.ndarray]]:
-    """(speaker, key, features) in the order of spk2utt; without it, in table order, speaker ""."""
+    """Triples (speaker, key, features), in the order of spk2utt if given, else of the table.
+
+    Without spk2utt the speaker is "".
+    """
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

@@ -45,7 +45,7 @@ class Options:
 
 @program("apply-cmvn-sliding", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Normalize a table of features."""
+    """Normalize a table of features by means over a sliding window; status 1 if none succeeds."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.sliding_cmvn import normalize, windows
     from nnet3tools.io.holders import MATRIX

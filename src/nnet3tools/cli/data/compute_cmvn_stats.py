@@ -41,7 +41,7 @@ class Options:
 
 @program("compute-cmvn-stats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Compute statistics for each utterance, for each speaker, or for all data."""
+    """Compute CMVN statistics for each utterance, for each speaker, or for all features."""
     import numpy as np
 
     from nnet3tools.cli.tables import is_table, write_object
@@ -86,14 +86,14 @@ def main(options: Options, args: list[str]) -> int:
 
 
 class _Totals:
-    """Adds utterances to statistics, and counts successes and failures."""
+    """Adds the features of utterances to CMVN statistics; counts successes and failures."""
 
     def __init__(self, source: str, weights: RandomAccessTableReader[np.ndarray] | None) -> None:
         self._source, self._weights = source, weights
         self.num_done = self.num_failed = 0
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
-        """Add an utterance to `stats`; None, after a warning, if its weights are missing."""
+        """The statistics with an utterance added; None, after a warning, if it lacks weights."""
         from nnet3tools.features.cmvn import accumulate_cmvn
 
         weights = None
@@ -111,13 +111,13 @@ class _Totals:
         return stats
 
     def failed(self, message: str) -> None:
-        """Count an utterance that cannot be added, with a warning."""
+        """Log `message` as a warning and count one utterance that cannot be added."""
         log.warning(message)
         self.num_failed += 1
 
 
 def _of_speakers(spk2utt: str, source: str, totals: _Totals) -> Iterator[tuple[str, np.ndarray]]:
-    """(speaker, statistics) for each line of spk2utt."""
+    """Pairs (speaker, statistics), one for each line of the file spk2utt."""
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

@@ -25,5 +25,5 @@ class Options:
 
 @program("compute-fbank-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Write the features of a table of sound."""
+    """Compute filter-bank features of a table of sound; returns the exit status."""
     return compute_features(options.sound, options.features, _HTK_KIND, args)

@@ -54,7 +54,7 @@ class Options:
     )
 
     def check(self) -> None:
-        """Raise OptionError for impossible values."""
+        """OptionError if an option's value is out of its range."""
         if self.vad_energy_mean_scale < 0.0 or self.vad_frames_context < 0:
             raise OptionError(
                 "--vad-energy-mean-scale and --vad-frames-context must not be negative"
@@ -65,7 +65,7 @@ class Options:
 
 @program("compute-vad", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Write the decisions for a table of features."""
+    """Decide for each frame in a table of features whether it is speech; writes 0s and 1s."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.voice_activity import voiced_frames
     from nnet3tools.io.holders import MATRIX, VECTOR

@@ -24,7 +24,7 @@ class Options:
 
 @program("concat-feats", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> None:
-    """Concatenate the files."""
+    """Concatenate the rows of feature files and write them to one file."""
     import numpy as np
 
     from nnet3tools.cli.tables import read_object, write_object

@@ -53,7 +53,7 @@ class Options:
 
 @program("copy-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table, or a single matrix."""
+    """Copy features (a table or a single matrix), optionally compressed."""
     from nnet3tools.cli.tables import are_tables, read_object, write_object
     from nnet3tools.io.holders import MATRIX
 
@@ -77,7 +77,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _copy_table(options: Options, source: str, target: str) -> int:
-    """Copy a table as the options say, and return the number of matrices."""
+    """Copy a table of features as the options say; returns the number of matrices."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.general_matrix import CompressionMethod, compress
     from nnet3tools.io.holders import GENERAL_MATRIX, INT32
@@ -100,7 +100,7 @@ def _copy_table(options: Options, source: str, target: str) -> int:
 
 
 def _holder(options: Options) -> Holder:
-    """The holder of the input's format."""
+    """The holder that reads the input's file format (Kaldi, HTK or Sphinx)."""
     from nnet3tools.io.holders import MATRIX
 
     if not (options.htk_in or options.sphinx_in):

@@ -26,7 +26,7 @@ class Options:
 
 @program("copy-int-vector", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table, or a single vector."""
+    """Copy integer vectors: a table, or a single vector."""
     from nnet3tools.cli.tables import are_tables, convert_table
     from nnet3tools.io.files import open_input, open_output
     from nnet3tools.io.holders import INT32_VECTOR

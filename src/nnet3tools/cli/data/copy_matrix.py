@@ -42,7 +42,7 @@ class Options:
     )
 
     def apply(self, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The matrix changed as the options say."""
+        """A copy of the matrix, scaled or changed in its elements as the options say."""
         import numpy as np
 
         if self.scale != 1.0:
@@ -61,7 +61,7 @@ class Options:
 
 @program("copy-matrix", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table, or a single matrix."""
+    """Copy matrices (a table or a single one), with changes that the options request."""
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
     from nnet3tools.io.holders import MATRIX
 

@@ -30,7 +30,7 @@ class Options:
     scale: float = option(1.0, "This option can be used to scale the vectors being copied.")
 
     def resize(self, vector: np.ndarray) -> np.ndarray:
-        """The vector, truncated or padded with zeros."""
+        """A copy of the vector with the requested dimension: truncated, or padded with zeros."""
         import numpy as np
 
         if self.change_dim < 0:
@@ -40,7 +40,7 @@ class Options:
 
 @program("copy-vector", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table, or a single vector, which is not scaled, as in Kaldi."""
+    """Copy vectors: a table, or a single vector (not scaled, as in Kaldi)."""
     import numpy as np
 
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object

@@ -44,7 +44,7 @@ class Options:
 
 @program("extract-segments", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Write the segments; lines without a segment get a warning."""
+    """Cut the segments that a file lists out of a table of recordings; writes a table of sound."""
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.io.table import RandomAccessTableReader, TableWriter
     from nnet3tools.io.wave import WAVE
@@ -65,7 +65,7 @@ def main(options: Options, args: list[str]) -> None:
 def _piece(
     line: str, reader: RandomAccessTableReader[Wave], options: Options
 ) -> tuple[str, Wave] | None:
-    """(name, sound) of a line's segment; None, after a warning, if there is none."""
+    """The name and sound of a line's segment; None, after a warning, if it cannot be cut."""
     from nnet3tools.features.segments import cut_segment, parse_segment
 
     try:

@@ -39,7 +39,7 @@ class Options:
 
 @program("ivector-mean", USAGE, Options, num_args=(2, 4))
 def main(options: Options, args: list[str]) -> int:
-    """Write one mean, or a table with a mean for each speaker."""
+    """Write the mean of a table of vectors, or a table with a mean for each speaker."""
     if len(args) == 2:
         _mean_of_all(args[0], args[1], options.binary)
         return 0

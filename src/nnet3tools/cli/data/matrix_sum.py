@@ -44,7 +44,7 @@ class Options:
 
 @program("matrix-sum", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> int:
-    """Sum tables or files, depending on the kinds of the arguments."""
+    """Sum matrices: of several tables by key, of one table, or of several files."""
     from nnet3tools.cli.sums import Summing
     from nnet3tools.cli.tables import is_table
     from nnet3tools.io.holders import MATRIX

@@ -21,7 +21,7 @@ See also: matrix-sum, vector-sum
 
 @program("matrix-sum-rows", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Convert a table; sums are computed in double precision."""
+    """Write the sum of each matrix's rows (in double precision) for a table of matrices."""
     import numpy as np
 
     from nnet3tools.cli.tables import convert_table

@@ -34,7 +34,7 @@ class Options:
 
 @program("modify-cmvn-stats", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> int:
-    """Change a table of statistics."""
+    """Copy a table of CMVN statistics, changed so that some dimensions stay unnormalized."""
     from nnet3tools.cli.tables import colon_list, convert_table
     from nnet3tools.features.cmvn import mean_and_variance, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX

@@ -48,7 +48,7 @@ class Options:
 
 @program("nnet-get-feature-transform", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
-    """Sum the statistics, estimate the transform, and write the results."""
+    """Estimate an LDA-like transform from files of LDA statistics and write it."""
     from nnet3tools.io.files import open_output
     from nnet3tools.io.packed import write_packed
     from nnet3tools.training.feature_transform import estimate_transform

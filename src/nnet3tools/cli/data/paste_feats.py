@@ -36,7 +36,7 @@ class Options:
 
 @program("paste-feats", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> int:
-    """Paste tables, or single matrices."""
+    """Put the columns of several tables of features, or single matrices, side by side."""
     from nnet3tools.cli.tables import is_table, read_object, write_object
     from nnet3tools.features.frames import paste
     from nnet3tools.io.holders import MATRIX
@@ -53,7 +53,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _paste_tables(sources: list[str], target: str, tolerance: int) -> int:
-    """Paste the utterances of the first table that all other tables contain."""
+    """Paste the utterances that all tables contain; status 1 if there are none."""
     from nnet3tools.features.frames import paste
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter

@@ -21,7 +21,10 @@ e.g.: post-to-pdf-post 1.mdl ark:- ark:-
 
 @program("post-to-pdf-post", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Convert a table. A frame's pdfs are sorted; Kaldi writes them in hash order."""
+    """Convert a table of posteriors of transition ids to posteriors of pdfs.
+
+    The pdfs of a frame are sorted; Kaldi writes them in hash order.
+    """
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.files import open_input
     from nnet3tools.io.holders import POSTERIOR

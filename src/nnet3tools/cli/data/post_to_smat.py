@@ -34,7 +34,7 @@ class Options:
 
 @program("post-to-smat", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Convert a table of posteriors."""
+    """Convert a table of posteriors to sparse matrices."""
     from nnet3tools.io.holders import GENERAL_MATRIX, POSTERIOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 

@@ -30,7 +30,10 @@ class Options:
 
 @program("post-to-tacc", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Count over a table. With --per-pdf=true all pdfs are counted; Kaldi omits the last."""
+    """Write the total posterior of each transition id, or pdf, of a table of posteriors.
+
+    With --per-pdf=true all pdfs are counted; Kaldi omits the last.
+    """
     import numpy as np
 
     from nnet3tools.cli.tables import write_object

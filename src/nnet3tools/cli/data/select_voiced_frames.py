@@ -21,7 +21,7 @@ e.g.: select-voiced-frames scp:feats.scp scp:vad.scp ark:-
 
 @program("select-voiced-frames", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Copy the frames of a table that the table of decisions marks as speech."""
+    """Copy those frames of a table of features that a table of decisions marks as speech."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import RandomAccessTableReader

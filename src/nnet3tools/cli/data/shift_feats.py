@@ -32,7 +32,7 @@ class Options:
 
 @program("shift-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Shift a table, or a single matrix."""
+    """Shift features in time: a table, or a single matrix."""
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
     from nnet3tools.features.frames import shift
     from nnet3tools.io.holders import MATRIX

@@ -23,7 +23,7 @@ class Options:
 
 @program("splice-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Splice a table."""
+    """Copy a table of features with the neighbours of each frame appended to it."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.frames import splice
     from nnet3tools.io.holders import MATRIX

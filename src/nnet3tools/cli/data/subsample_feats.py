@@ -37,7 +37,7 @@ class Options:
 
 @program("subsample-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Subsample a table."""
+    """Copy every n-th frame of a table of features, or repeat each frame n times."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.frames import subsample
     from nnet3tools.io.holders import MATRIX

@@ -42,7 +42,7 @@ class Options:
     )
 
     def check(self) -> None:
-        """Raise OptionError for options that contradict each other."""
+        """OptionError if options contradict each other."""
         if self.n < 1:
             raise OptionError(f"Invalid option --n={self.n}. Should be at least 1")
         if self.include and self.exclude:
@@ -54,7 +54,7 @@ class Options:
 
 @program("subset-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a part of a table."""
+    """Copy a part of a table of features: the first n, or those that a file lists or excludes."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 
@@ -74,7 +74,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _first_fields(rxfilename: str) -> set[str] | None:
-    """The first word of each line; None without a file."""
+    """The set of the first words of a file's lines; None if `rxfilename` is empty."""
     from nnet3tools.io.files import read_text_lines
 
     if not rxfilename:

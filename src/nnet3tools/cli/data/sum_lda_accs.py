@@ -21,7 +21,7 @@ class Options:
 
 @program("sum-lda-accs", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
-    """Sum the statistics and write the sum."""
+    """Sum files of LDA statistics and write the sum."""
     from nnet3tools.training.lda import sum_stats
 
     sum_stats(args[1:]).save(args[0], options.binary)

@@ -33,7 +33,7 @@ class Options:
 
 @program("transform-feats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Transform a table."""
+    """Multiply a table of features by a matrix, which may depend on the speaker."""
     from nnet3tools.cli.tables import convert_table, lookup_by_speaker
     from nnet3tools.features.frames import transform
     from nnet3tools.io.holders import MATRIX
@@ -68,7 +68,10 @@ def main(options: Options, args: list[str]) -> int:
 
 
 class _Determinants:
-    """The mean log-determinant over frames, if the first transform does not add dimensions."""
+    """The mean log-determinant of feature transforms over frames, for the log.
+
+    It is not defined if the first transform adds dimensions.
+    """
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -76,7 +79,7 @@ class _Determinants:
         self._last: tuple[np.ndarray | None, float] = None, 0.0
 
     def add(self, matrix: np.ndarray, features: np.ndarray) -> None:
-        """Add log det(T T') / 2 for each frame, where T is the matrix's linear part."""
+        """Add log det(T T') / 2 for each frame of `features`; T is the matrix's linear part."""
         import numpy as np
 
         rows, dim = len(matrix), features.shape[1]
@@ -95,7 +98,7 @@ class _Determinants:
         self._total += len(features) * value
 
     def log(self) -> None:
-        """Log the mean."""
+        """Log the mean log-determinant over all frames."""
         if self._kind in ("", "[pseudo-]"):
             mean = self._total / self._frames if self._frames else float("nan")
             log.log(f"Overall average {self._kind}logdet is {mean:g} over {self._frames:g} frames.")

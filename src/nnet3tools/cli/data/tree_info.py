@@ -12,7 +12,7 @@ e.g.: tree-info exp/tri/tree
 
 @program("tree-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Print the figures."""
+    """Print the number of pdfs and the phone context of a decision tree."""
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.tree import ContextDependency
 

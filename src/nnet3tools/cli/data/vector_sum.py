@@ -35,7 +35,10 @@ class Options:
 
 @program("vector-sum", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> int:
-    """Sum tables or files. As in Kaldi, --average applies to a single table only."""
+    """Sum vectors: of several tables by key, of one table, or of several files.
+
+    As in Kaldi, --average applies to a single table only.
+    """
     from nnet3tools.cli.sums import Summing
     from nnet3tools.cli.tables import is_table
     from nnet3tools.io.holders import VECTOR

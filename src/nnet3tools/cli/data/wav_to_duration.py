@@ -31,7 +31,7 @@ class Options:
 
 @program("wav-to-duration", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Write the table of durations, and log their mean and range."""
+    """Write a table of the durations of sounds in seconds; logs their mean and range."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import FLOAT, Holder
     from nnet3tools.io.specifiers import TableKind, parse_rspecifier

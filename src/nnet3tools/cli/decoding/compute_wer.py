@@ -34,7 +34,7 @@ class Options:
 
 @program("compute-wer", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Compare two tables of transcripts."""
+    """Print the word and sentence error rates between two tables of transcripts."""
     from nnet3tools.decoding.edit_distance import WordErrors, word_errors
     from nnet3tools.io.holders import TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
@@ -72,7 +72,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _percent(part: int, whole: int) -> str:
-    """A percentage with two digits; for 0 / 0 the text that C++ prints."""
+    """`part` / `whole` as a percentage with two digits; for 0 / 0 the text that C++ prints."""
     if whole:
         return f"{100.0 * part / whole:.2f}"
     return "inf" if part else "-nan"

@@ -25,7 +25,7 @@ class Options:
 
 @program("lattice-add-penalty", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Change a table of lattices."""
+    """Copy a table of lattices with a cost added to every word."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 

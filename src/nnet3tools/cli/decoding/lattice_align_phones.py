@@ -41,7 +41,7 @@ class Options:
 
 @program("lattice-align-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Align a table of lattices."""
+    """Align a table of lattices so that each arc is one phone."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.decoding.phone_alignment import PhoneAligner
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE

@@ -32,7 +32,7 @@ class Options:
 
 @program("lattice-best-path", USAGE, Options, num_args=(1, 3))
 def main(options: Options, args: list[str]) -> int:
-    """Find the best path of each lattice."""
+    """Write the words, and optionally the alignment, of the best path of each lattice."""
     from nnet3tools.cli.decoding_io import OptionalTable, Transcripts
     from nnet3tools.fst.fst import NO_STATE
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE

@@ -44,7 +44,7 @@ class Options:
 
 @program("lattice-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table of lattices."""
+    """Copy a table of lattices, optionally to another form, or only a part of the table."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 

@@ -35,7 +35,7 @@ class Options:
 
 @program("lattice-scale", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Scale a table of lattices."""
+    """Copy a table of lattices with scaled costs."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
     from nnet3tools.fst.weights import single

@@ -33,7 +33,7 @@ class Options:
     srand: int = option(0, "Seed for random number generator (only relevant if --random=true)")
 
     def check(self) -> None:
-        """Raise OptionError for impossible values."""
+        """OptionError if an option's value is out of its range."""
         if self.n <= 0:
             raise OptionError("--n must be greater than 0")
         if self.acoustic_scale == 0.0 or self.lm_scale == 0.0:
@@ -42,7 +42,7 @@ class Options:
 
 @program("lattice-to-nbest", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Find the paths of each lattice."""
+    """Write the n best paths of each lattice, each as a lattice."""
     from random import Random
 
     from nnet3tools.fst.lattice_conversion import compacted

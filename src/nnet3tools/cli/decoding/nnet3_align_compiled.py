@@ -60,7 +60,7 @@ class _Totals:
 
 @program("nnet3-align-compiled", USAGE, Options, num_args=(4, 5))
 def main(options: Options, args: list[str]) -> int:
-    """Align a table of features."""
+    """Align a table of features to the graphs of their transcripts; writes transition ids."""
     from nnet3tools.decoding.alignment import Aligner, transition_log_probs
     from nnet3tools.recognizer.models import read_acoustic_model
     from nnet3tools.recognizer.outputs import computer_for_tables
@@ -95,7 +95,7 @@ def _align_all(
     counts: UtteranceCounts,
     totals: _Totals,
 ) -> None:
-    """Align all utterances. NothingDoneError if no utterance could be aligned."""
+    """Align and write all utterances; NothingDoneError if none could be aligned."""
     import numpy as np
 
     from nnet3tools.cli.decoding_io import GraphTable, OptionalTable

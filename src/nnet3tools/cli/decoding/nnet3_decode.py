@@ -46,7 +46,7 @@ class Options(RecognizerOptions):
     cpu_kernels: str = cpu_kernels_option()
 
     def check(self) -> None:
-        """Raise OptionError for unknown values and for options that contradict each other."""
+        """OptionError if a value is unknown or options contradict each other."""
         if self.format not in ("text", "ctm", "json"):
             raise OptionError(f"--format must be text, ctm or json, found {self.format}")
         super().check()
@@ -54,7 +54,7 @@ class Options(RecognizerOptions):
 
 @program("nnet3-decode", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> int:
-    """Decode all utterances."""
+    """Recognize sound or features with a model directory; writes words, times and lattices."""
     from nnet3tools.io.files import open_output
     from nnet3tools.recognizer.loading import load_recognizer
     from nnet3tools.recognizer.recognizer import text_of
@@ -87,7 +87,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _read_options(path: str, kind: type[T]) -> T:
-    """The options of a file such as mfcc.conf, as a dataclass of type `kind`."""
+    """An object of the dataclass `kind` with the options in a file such as mfcc.conf."""
     words = [f"--config={path}", "--print-args=false", f"--verbose={log.get_verbose()}"]
     return CommandLine(path, "", kind, 0).parse(words)[0]
 
@@ -95,7 +95,7 @@ def _read_options(path: str, kind: type[T]) -> T:
 def _utterances(
     recognizer: Recognizer, sources: list[str], counts: UtteranceCounts
 ) -> Iterator[Utterance]:
-    """Utterances that can be recognized; the others are logged and counted as failed."""
+    """The utterances in `sources` that can be recognized; the rest is logged and counted."""
     for key, wave in _waves(sources, counts):
         try:
             with naming(f"utterance {key}"):
@@ -109,7 +109,7 @@ def _utterances(
 
 
 def _waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, Wave]]:
-    """(key, sound) of tables and files; a file's key is its name without extension."""
+    """Pairs (key, sound) from tables and files; a file's key is its name without extension."""
     from pathlib import PurePath
 
     from nnet3tools.cli.tables import is_table, read_object

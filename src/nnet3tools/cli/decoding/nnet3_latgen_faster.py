@@ -42,7 +42,7 @@ class Options(LatgenOptions):
 
 @program("nnet3-latgen-faster", USAGE, Options, num_args=(4, 6))
 def main(options: Options, args: list[str]) -> int:
-    """Decode a table of features."""
+    """Decode a table of features to lattices and, optionally, words and alignments."""
     from nnet3tools.cli.latgen import Latgen
     from nnet3tools.recognizer.models import read_acoustic_model
     from nnet3tools.recognizer.outputs import computer_for_tables
@@ -69,7 +69,7 @@ def _utterances(
     counts: UtteranceCounts,
     pauses: InputPauses,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]]:
-    """(key, features, i-vectors, graph) of each utterance, with its own or the common graph."""
+    """Tuples (key, features, i-vectors, graph); `graph` is the utterance's or the common one."""
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import is_table
     from nnet3tools.decoding.graph import DecodingGraph

@@ -43,7 +43,7 @@ class Options(LatgenOptions):
 
 @program("nnet3-latgen-faster-batch", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Decode a table of features."""
+    """Decode a table of features to lattices, computing chunks of several utterances together."""
     from nnet3tools.cli.latgen import Latgen
     from nnet3tools.decoding.graph import DecodingGraph
     from nnet3tools.executor.utterance_computer import computer_together

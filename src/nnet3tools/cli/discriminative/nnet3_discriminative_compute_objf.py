@@ -30,7 +30,7 @@ class Options:
 
 @program("nnet3-discriminative-compute-objf", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Compute and log."""
+    """Log a discriminative objective of a model on examples; status 1 if there is no data."""
     from nnet3tools.discriminative.diagnostics import DiscriminativeComputeObjf
     from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
     from nnet3tools.nnet.am_nnet import AmNnet

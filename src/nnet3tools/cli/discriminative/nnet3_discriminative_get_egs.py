@@ -39,7 +39,7 @@ class Options:
 
 @program("nnet3-discriminative-get-egs", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> None:
-    """Cut features, lattices and alignments into examples."""
+    """Cut tables of features, lattices and alignments into discriminative examples."""
     from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
     from nnet3tools.discriminative.generation import (
         DiscriminativeExampleMaker,

@@ -45,7 +45,7 @@ class Options:
 
 @program("nnet3-discriminative-train", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Train the network of an acoustic model on all examples and write it."""
+    """Train an acoustic model's network by a discriminative criterion and write it."""
     from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
     from nnet3tools.nnet.am_nnet import AmNnet

@@ -41,7 +41,7 @@ class Options:
 
 @program("arpa2fst", USAGE, Options, num_args=(1, 2))
 def main(options: Options, args: list[str]) -> None:
-    """Convert a language model and write the FST and symbol table."""
+    """Convert a language model in ARPA format to an FST; writes it and its symbol table."""
     from nnet3tools.fst.binary_writer import symbol_table
     from nnet3tools.fst.files import save_fst
     from nnet3tools.io.files import read_text_lines
@@ -73,5 +73,5 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _shown(wxfilename: str) -> str:
-    """A file name as Kaldi prints it (PrintableWxfilename), used as the name of a symbol table."""
+    """A file name as Kaldi prints it (PrintableWxfilename), for use as a symbol table's name."""
     return "standard output" if wxfilename in ("", "-") else quote(wxfilename)

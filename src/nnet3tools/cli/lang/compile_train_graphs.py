@@ -54,7 +54,7 @@ class Options:
 
 @program("compile-train-graphs", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> int:
-    """Compile a graph for each transcript of a table; status 1 if none could be compiled."""
+    """Compile a training graph for each transcript of a table; status 1 if none succeeds."""
     from functools import lru_cache
 
     from nnet3tools.errors import naming
@@ -93,7 +93,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _transcripts(options: Options, rspecifier: str) -> Iterator[tuple[str, list[int] | None]]:
-    """Yield utterances and their word numbers; None, after a warning, if a word is unknown."""
+    """Pairs (utterance, word numbers); None, after a warning, if a word is unknown."""
     from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.lang.symbols import SymbolTable

@@ -40,7 +40,7 @@ class Options:
 
 @program("gmm-init-biphone", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Make the tree and the model and write both."""
+    """Write a new tree of left biphones and a model with equal Gaussians."""
     from nnet3tools.cli.flat_start import dimension, load_topology, save_flat_start
     from nnet3tools.cli.tables import colon_list
     from nnet3tools.lang.gaussians import Gaussian

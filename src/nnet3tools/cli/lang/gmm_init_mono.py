@@ -31,7 +31,7 @@ class Options:
 
 @program("gmm-init-mono", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Make the tree and the model and write both."""
+    """Write a new tree without context and a model with equal Gaussians."""
     from nnet3tools.cli.flat_start import dimension, load_topology, save_flat_start
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader

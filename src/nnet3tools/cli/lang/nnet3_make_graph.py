@@ -36,7 +36,7 @@ class Options:
 
 @program("nnet3-make-graph", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Make the decoding graph and write the graph folder."""
+    """Make the decoding graph HCLG of a lang folder and a model; writes the graph folder."""
     from nnet3tools.errors import naming
     from nnet3tools.fst.files import load_fst, save_const_fst
     from nnet3tools.lang import graphs

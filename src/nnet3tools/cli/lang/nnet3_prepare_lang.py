@@ -42,7 +42,7 @@ class Options:
 
 @program("nnet3-prepare-lang", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Make the lang folder."""
+    """Make the lang folder of a dictionary folder."""
     from dataclasses import asdict
 
     from nnet3tools.lang.dictionary import Dictionary

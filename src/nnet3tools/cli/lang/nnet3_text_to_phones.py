@@ -36,7 +36,7 @@ class Options:
 
 @program("nnet3-text-to-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Convert all transcripts and write phones and counts."""
+    """Convert a table of transcripts to phones; writes phone sequences and counts."""
     import random
 
     from nnet3tools.errors import DataError
