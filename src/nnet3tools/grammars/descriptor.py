@@ -32,10 +32,10 @@ _LEAF = "a layer name or an operator such as Offset"
 
 
 def read_descriptor(text: str, previous: Sequence[str] = ()) -> Expression:
-    """The syntax tree of a descriptor, with the names of layers as leaves.
+    """Parse a descriptor of an xconfig line to a syntax tree with the names of layers as leaves.
 
-    `previous` holds the names of the layers before, the last one last. TextError if the text is no
-    descriptor, or refers to a layer before the first one.
+    `previous` holds the names of earlier layers, in order. TextError if the text is no descriptor,
+    or refers to a layer before the first one.
     """
     check_levels(text, "descriptor")
     return _resolved(read_text(_grammar(), text, "descriptor"), text, previous)
@@ -54,7 +54,7 @@ def _integer(kind: str, least: int) -> pp.ParserElement:
 
 
 def _number(text: str, position: int, tokens: pp.ParseResults) -> float:
-    """A double, which is printed again; the network rounds it to float32."""
+    """Parse action: convert a number to a float64, which is printed again without loss."""
     if abs(float(tokens[0])) >= 1e38:
         fail(text, position, f"expected {Argument.NUMBER.value}, found '{tokens[0]}'")
     return float(tokens[0])
@@ -101,13 +101,13 @@ def _grammar() -> pp.ParserElement:
 
 
 def _leaf(name: str, offset: int, position: int) -> Expression:
-    """A name, or "-2.c" for output c of the layer before the previous one, at an offset in time."""
+    """The tree of a layer's name at an offset in time; "-2.c" is output c, two layers before."""
     leaf = Expression("", name=name, position=position)
     return Expression("Offset", (leaf,), numbers=(offset,), position=position) if offset else leaf
 
 
 def _resolved(expression: Expression, text: str, previous: Sequence[str]) -> Expression:
-    """The same expression with the names of the layers that negative numbers stand for."""
+    """The expression with names of layers in place of negative numbers, which count backward."""
     if expression.operator:
         children = tuple(_resolved(child, text, previous) for child in expression.children)
         return replace(expression, children=children)

@@ -30,12 +30,12 @@ class Expression:
     """Where the expression starts in the text, from 0."""
 
     def error(self, message: str) -> TextError:
-        """A TextError at this expression, without the text, which only the caller knows."""
+        """Make a TextError at this expression; the caller adds the text of the descriptor."""
         return TextError(message, "", self.position, "descriptor")
 
 
 class Argument(enum.Enum):
-    """Kinds of arguments; the values are their names in error messages."""
+    """Kinds of arguments of descriptor operators; the values name them in error messages."""
 
     EXPRESSION = "an expression"
     INTEGER = "an integer"
@@ -46,7 +46,7 @@ class Argument(enum.Enum):
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of an operator; the last `num_optional` may be left out.
+    """The kinds of arguments that an operator takes; the last `num_optional` may be left out.
 
     With `repeated`, the only argument may come any number of times, but at least once.
     """
@@ -58,14 +58,14 @@ class Signature:
     """Whether (a, (b, c)) is the same as (a, b, c)."""
 
     def at(self, place: int) -> Argument | None:
-        """The kind of the argument at this place, counted from 0; None if there is none."""
+        """The kind of the argument number `place`, from 0; None if the operator takes fewer."""
         if self.repeated:
             return self.arguments[0]
         return self.arguments[place] if place < len(self.arguments) else None
 
     @property
     def num_needed(self) -> int:
-        """The number of arguments that cannot be left out."""
+        """The number of arguments that the operator requires."""
         return len(self.arguments) - self.num_optional
 
 
@@ -88,7 +88,7 @@ OPERATORS = {
 def operation(
     operator: str, values: Sequence[Expression | int | float | str], position: int
 ) -> Expression:
-    """The expression of an operator with these arguments; their types tell them apart."""
+    """Make the expression operator(values...); each value's type tells what it stands for."""
     return Expression(
         operator,
         children=tuple(value for value in values if isinstance(value, Expression)),

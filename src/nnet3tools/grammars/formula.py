@@ -16,14 +16,14 @@ _MOST_DIGITS = 18  # of an integer that int64 holds
 
 @dataclass(frozen=True)
 class Number:
-    """A number without a sign."""
+    """A number without a sign, in a formula's syntax tree."""
 
     value: float
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name that is not called; `position` is where it stands in the text, from 0."""
+    """A name in a formula that is not called; `position` is its place in the text, from 0."""
 
     name: str
     position: int
@@ -31,7 +31,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of arguments, each with its keyword or ""."""
+    """A function call in a formula; each argument comes with its keyword or ""."""
 
     function: str
     arguments: tuple[tuple[str, Tree], ...]
@@ -40,14 +40,14 @@ class Call:
 
 @dataclass(frozen=True)
 class List:
-    """`[a, b]`."""
+    """A list `[a, b]` in a formula."""
 
     items: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Operands with infix operators of one precedence, to be evaluated from the left."""
+    """Operands with infix operators of one precedence, such as a - b + c; the leftmost is first."""
 
     first: Tree
     rest: tuple[tuple[str, Tree], ...]
@@ -57,9 +57,9 @@ class Chain:
 
 @dataclass(frozen=True)
 class Power:
-    """`-a ** !b`: (signs, operand) pairs, the exponents after the base; evaluated from the right.
+    """A power such as `-a ** !b`:
 
-    One pair is an operand with signs.
+    (signs, operand) pairs, base first; evaluated from the right. One pair is an operand with signs.
     """
 
     operands: tuple[tuple[tuple[str, ...], Tree], ...]
@@ -71,7 +71,7 @@ Tree = Number | Name | Call | List | Chain | Power
 
 @dataclass(frozen=True)
 class Formula:
-    """Definitions by name, in the order of the text, and the expression after them."""
+    """A parsed formula: definitions by name, in the order of the text, and the final expression."""
 
     text: str
     definitions: dict[str, Tree]
@@ -94,7 +94,7 @@ def _chain(text: str, position: int, tokens: pp.ParseResults) -> Tree:
 
 
 def _power(text: str, position: int, tokens: pp.ParseResults) -> Tree:
-    """From signs, operand, signs, operand, ..."""
+    """Parse action: make a Power, or a bare operand, of the tokens signs, operand, signs, ..."""
     pairs = tuple(
         (tuple(signs), tree) for signs, tree in zip(tokens[::2], tokens[1::2], strict=True)
     )
@@ -148,7 +148,7 @@ def _grammar() -> pp.ParserElement:
 
 
 def read_formula(text: str) -> Formula:
-    """The formula that the text is; TextError if it is none."""
+    """Parse a formula; TextError if the text is malformed."""
     check_levels(text, "formula", "()[]")
     definitions, result = read_text(_grammar(), text, "formula")
     named: dict[str, Tree] = {}

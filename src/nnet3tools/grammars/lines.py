@@ -21,7 +21,7 @@ Line = tuple[str, dict[str, str]]
 
 
 def read_layer(text: str) -> Line | None:
-    """A line of an xconfig file; None if it is blank or a comment, TextError if it is malformed."""
+    """Parse a line of an xconfig file; None if it is blank or a comment, TextError if malformed."""
     text = text.split("#", 1)[0].rstrip()
     if foreign := _FOREIGN.search(text):
         hint = '; values that contain = stand in "..."' if foreign[0] == "'" else ""
@@ -31,7 +31,7 @@ def read_layer(text: str) -> Line | None:
 
 
 def read_edit(text: str) -> Line | None:
-    """A command of --edits or --edits-config; None and TextError as for read_layer."""
+    """Parse a command of --edits or --edits-config; None if blank, TextError if malformed."""
     return _read(text.split("#", 1)[0].rstrip(), "a command such as set-learning-rate")
 
 
@@ -49,7 +49,7 @@ def _read(text: str, first: str) -> Line | None:
 
 @functools.cache
 def _grammar(first: str) -> pp.ParserElement:
-    """The first word, and a list of (key, words of the value, position of the key)."""
+    """The grammar of `word key=value ...`: (word, [(key, words of value, position of key)])."""
     name = word(r"[a-z][-a-z0-9]+(?=\s|$)", first)
     key = word(r"[A-Za-z_][-\w]*(?==)", "key=value") - pp.Suppress("=")
     quotes = [

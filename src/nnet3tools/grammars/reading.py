@@ -22,7 +22,7 @@ _FOUND = re.compile(r"\w{1,20}|<\S{1,20}|\S|$")
 
 
 def read_text(grammar: pp.ParserElement, text: str, what: str) -> Any:
-    """The first result of a grammar that has to match the whole text; TextError if it does not.
+    """Parse a whole text with a grammar and return the first result; TextError if it fails.
 
     `what` names the text in the error: "formula", "--minibatch-size".
     """
@@ -39,17 +39,17 @@ def read_text(grammar: pp.ParserElement, text: str, what: str) -> Any:
 
 
 def fail(text: str, position: int, message: str) -> NoReturn:
-    """Make the parser report this problem at this place, for use in parse actions."""
+    """Make the parser report `message` at `position`; parse actions call this for wrong values."""
     raise pp.ParseFatalException(text, position, message)
 
 
 def word(pattern: str, expected: str) -> pp.ParserElement:
-    """A token that matches a regular expression; errors call it `expected`."""
+    """A grammar for a token that matches the regular expression; errors call it `expected`."""
     return pp.Regex(pattern).set_name(expected)
 
 
 def check_levels(text: str, what: str, brackets: str = "()") -> None:
-    """TextError where brackets are nested more than MAX_LEVELS deep."""
+    """Raise TextError, naming `what`, where brackets nest more than MAX_LEVELS deep."""
     opening, closing = brackets[::2], brackets[1::2]
     levels = 0
     for match in re.finditer(f"[{re.escape(brackets)}]", text):
@@ -61,7 +61,7 @@ def check_levels(text: str, what: str, brackets: str = "()") -> None:
 
 @contextlib.contextmanager
 def deep_recursion() -> Iterator[None]:
-    """Allow as many calls in one another as text within MAX_LEVELS needs."""
+    """Context manager: raise Python's recursion limit as far as MAX_LEVELS of nesting needs."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _FRAMES))
     try:

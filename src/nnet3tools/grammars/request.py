@@ -14,7 +14,7 @@ Io = tuple[str, list[int], bool]
 
 
 def read_request(text: str) -> tuple[list[Io], list[Io], bool, bool]:
-    """Inputs, outputs, NeedModelDerivative, StoreComponentStats; TextError for malformed text."""
+    """Parse inputs, outputs, NeedModelDerivative, StoreComponentStats; or TextError."""
     return read_text(_grammar(), text, "request")
 
 

@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 
 def read_minibatch_rules(text: str) -> dict[int, list[Range]]:
-    """The ranges of minibatch sizes by size of the examples, from `128=64:128,256/256=32:64`.
+    """Parse `128=64:128,256/256=32:64`: ranges of minibatch sizes by size of the examples.
 
     A rule for all sizes, as `64:128,256`, stands under 0. TextError if the text is no such list.
     """
@@ -34,7 +34,7 @@ def read_minibatch_rules(text: str) -> dict[int, list[Range]]:
 
 @functools.cache
 def _minibatch_rules() -> pp.ParserElement:
-    """A list of (size of the examples or 0, ranges, position)."""
+    """The grammar of minibatch rules; results are (example size or 0, ranges, position)."""
     size = word(r"0{0,9}[1-9][0-9]{0,8}(?![0-9])", "a positive integer")
     size.set_parse_action(lambda t: int(t[0]))
 
@@ -51,7 +51,7 @@ def _minibatch_rules() -> pp.ParserElement:
 
 
 def read_dropout_schedule(text: str) -> list[tuple[str, list[Point]]]:
-    """Patterns of component names with their points, from `*=0,0.5@0.25,0 lstm*=0,0.3,0`.
+    """Parse `*=0,0.5@0.25,0 lstm*=0,0.3,0`: name patterns of components, each with its points.
 
     The first and the last value of a function are at 0 and 1, the other values at 0.5 unless the
     text says `value@fraction`. TextError if the text is no such schedule.

@@ -24,11 +24,11 @@ _MOST_ORDERS = 100
 
 @dataclass(frozen=True)
 class ArpaOptions:
-    """The numbers of words and special symbols; an n-gram with a word outside `words` is skipped.
+    """How an ARPA model becomes an FST: numbers of words and of special symbols.
 
-    If `disambig`, the number of the disambiguation symbol, is not 0, the symbols for the begin and
-    end of a sentence are not words of the FST. If it is 0, they are words, and back-off arcs read
-    nothing.
+    An n-gram with a word outside `words` is skipped. If `disambig`, the number of the
+    disambiguation symbol, is not 0, the symbols for the begin and end of a sentence are not words
+    of the FST. If it is 0, they are words, and back-off arcs read nothing.
     """
 
     words: dict[str, int]
@@ -46,7 +46,7 @@ class _NGram:
 
 
 def _natural_cost(text: str) -> float:
-    """The negated natural logarithm, in float32, of 10 to the power `text`."""
+    """The cost -ln(10^text) in float32 of a log10 probability in an ARPA file."""
     value = np.float32(float(text))
     if np.isnan(value):
         raise ValueError
@@ -55,7 +55,7 @@ def _natural_cost(text: str) -> float:
 
 @dataclass
 class _Parser:
-    """Reads the lines of a model; `place` is the number of the current line, from 1."""
+    """Reads the lines of an ARPA file; `place` is the number of the current line, from 1."""
 
     lines: Sequence[str]
     options: ArpaOptions
@@ -63,7 +63,7 @@ class _Parser:
     num_warnings: int = 0
 
     def error(self, message: str) -> DataError:
-        """A DataError that quotes the current line, to be raised."""
+        """Make a DataError that quotes the current line."""
         line = self.lines[self.place - 1] if 0 < self.place <= len(self.lines) else ""
         return DataError(f"line {self.place} [{line[:80]}]: {message}")
 
@@ -82,7 +82,7 @@ class _Parser:
         return None
 
     def counts(self) -> list[int]:
-        """The number of n-grams of each order, as the data section declares it."""
+        """Read the data section: the number of n-grams of each order that it declares."""
         while (line := self._next_line()) != "\\data\\":
             if line is None:
                 raise self.error("\\data\\ section missing or empty.")
@@ -102,7 +102,7 @@ class _Parser:
         return counts
 
     def ngrams(self, counts: Sequence[int]) -> Iterator[tuple[_NGram, bool]]:
-        """Yield each n-gram, and whether it is of the highest order; DataError if malformed."""
+        """Yield each n-gram, with True for the highest order; DataError if a line is malformed."""
         for order, promised in enumerate(counts, start=1):
             keyword = f"\\{order}-grams:"
             if self._next_line() != keyword:
@@ -123,7 +123,7 @@ class _Parser:
             raise self.error("invalid or unexpected directive line, expecting \\end\\")
 
     def _ngram(self, line: str, order: int, highest: bool) -> _NGram | None:
-        """The n-gram of a line; None, after a warning, if the line has to be skipped."""
+        """Parse the n-gram in a line; None, after a warning, if the line has to be skipped."""
         fields = line.split()
         if not order < len(fields) <= order + (1 if highest else 2):
             raise self.error("Invalid n-gram data line")
@@ -148,7 +148,7 @@ class _Parser:
 
 @dataclass
 class _Compiler:
-    """Builds the acceptor: one state for each history; state 0 is the empty history."""
+    """Builds an ARPA model's acceptor with a state for each history; state 0: empty history."""
 
     options: ArpaOptions
     arcs: list[list[ArcTuple]] = field(default_factory=lambda: [[]])
@@ -200,7 +200,7 @@ class _Compiler:
         return state
 
     def fst(self) -> Fst:
-        """The acceptor, after states whose only arc is a back-off arc have been removed."""
+        """The acceptor, without the states whose only arc is a back-off arc."""
         if self.start < 0:
             raise DataError("Arpa file did not contain the beginning-of-sentence symbol.")
         disambig = self.options.disambig
@@ -215,7 +215,7 @@ class _Compiler:
 
 
 def arpa_words(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the words of all n-grams of a model; a word can come several times."""
+    """Yield the words of all n-grams in the lines of an ARPA file; words may repeat."""
     order = 0
     for line in lines:
         if line.startswith("\\"):
@@ -226,7 +226,7 @@ def arpa_words(lines: Sequence[str]) -> Iterator[str]:
 
 
 def arpa_fst(lines: Sequence[str], options: ArpaOptions, name: str) -> Fst:
-    """The acceptor of a model, with arcs in the order of the n-grams; errors begin with `name`."""
+    """The acceptor of an ARPA file, arcs in the order of n-grams; errors begin with `name`."""
     compiler = _Compiler(options)
     parser = _Parser(lines, options)
     with naming(name):

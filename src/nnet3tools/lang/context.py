@@ -25,7 +25,7 @@ _WIDEST = 100
 
 @dataclass(frozen=True)
 class ContextGraph:
-    """An FST whose input label j stands for the phones `windows[j]`; label 0 is epsilon."""
+    """An FST over phones in context: input label j stands for the phones `windows[j]`."""
 
     fst: Fst
     windows: list[Window]
@@ -42,7 +42,7 @@ def in_context(
     topology: HmmTopology,
     disambig: Collection[int] = (),
 ) -> ContextGraph:
-    """The graph with phones in context, as the tree needs them, in place of input phones.
+    """Replace the input phones of an FST by phones in context, as the tree needs them.
 
     Output labels stay the same. States and windows are numbered in the order of first use.
     `disambig` holds the disambiguation symbols. DataError for a phone that is neither in the
@@ -61,7 +61,7 @@ def in_context(
 
 
 def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], list[float]]:
-    """Arcs and final weights of `phones` followed by any number of `symbol`."""
+    """Arcs and final weights of an FST that accepts `phones` and then any number of `symbol`."""
     arcs, finals = phones.arc_lists(), phones.finals.tolist()
     end = len(arcs)
     for state, final in enumerate(finals):

@@ -20,7 +20,7 @@ _POSITIONS = ("_B", "_E", "_I", "_S")
 
 @dataclass(frozen=True)
 class Dictionary:
-    """The contents of a dictionary folder."""
+    """The contents of a dictionary folder: pronunciations and phone lists."""
 
     lexicon: tuple[Pronunciation, ...]
     silence: PhoneSets
@@ -30,7 +30,7 @@ class Dictionary:
 
     @classmethod
     def load(cls, folder: str) -> Dictionary:
-        """Read lexicon.txt or lexiconp.txt and the phone lists; DataError if they disagree."""
+        """Read a dictionary folder; DataError if its lexicon and its phone lists disagree."""
         if os.path.exists(os.path.join(folder, "lexiconp_silprob.txt")):
             log.warning(f"{folder}/lexiconp_silprob.txt is not used: silence is as likely anywhere")
         name = os.path.join(folder, "lexiconp.txt")
@@ -79,23 +79,23 @@ def _phone_sets(folder: str, name: str, may_be_empty: bool = False) -> PhoneSets
 
 @dataclass(frozen=True)
 class PhoneNames:
-    """The names of phones: those of the dictionary, or with a suffix for the place in the word."""
+    """Gives phones their names: the dictionary's, or with a suffix for the position in the word."""
 
     by_position: bool
 
     def versions(self, phone: str, silence: bool) -> list[str]:
-        """All names of a phone; silence also has a name for use outside words."""
+        """All names of a phone; if it is silence, also the name for use outside words."""
         if not self.by_position:
             return [phone]
         suffixes = ("", *_POSITIONS) if silence else _POSITIONS
         return [phone + suffix for suffix in suffixes]
 
     def expanded(self, sets: Sequence[Sequence[str]], silence: bool) -> list[list[str]]:
-        """For each set of phones, the set of all their names."""
+        """For each set of phones, the list of all their names."""
         return [[v for phone in phones for v in self.versions(phone, silence)] for phones in sets]
 
     def pronunciation(self, entry: Pronunciation) -> Pronunciation:
-        """The pronunciation with position suffixes: _B, _I, _E, or _S for a word of one phone."""
+        """A copy of the pronunciation with suffixes: _B, _I, _E, or _S for a word of one phone."""
         if not self.by_position:
             return entry
         first, *rest = entry.phones
@@ -105,7 +105,7 @@ class PhoneNames:
         return replace(entry, phones=(first + "_B", *between, rest[-1] + "_E"))
 
     def questions(self, silence: Sequence[str], nonsilence: Sequence[str]) -> list[list[str]]:
-        """For each position in a word, the set of its phones, as questions for trees."""
+        """For each position in a word, all phone names with its suffix, as questions for trees."""
         if not self.by_position:
             return []
         of_words = [[phone + suffix for phone in nonsilence] for suffix in _POSITIONS]
@@ -114,6 +114,6 @@ class PhoneNames:
 
 
 def word_position(phone: str) -> str:
-    """The position of a phone in the terms of word_boundary.txt."""
+    """The position in the word that a phone's suffix gives, as word_boundary.txt names it."""
     names = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}
     return names.get(phone[-2:], "nonword")

@@ -19,19 +19,19 @@ from nnet3tools.io.stream import Writer
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A diagonal Gaussian as in files: inverse variances, and means times these, each (D,)."""
+    """A diagonal Gaussian in Kaldi's form: inverse variances, and means times these, each (D,)."""
 
     scaled_mean: NDArray[np.float32]
     inverse_variance: NDArray[np.float32]
 
     @classmethod
     def unit(cls, dim: int) -> Gaussian:
-        """A Gaussian with mean 1 and variance 1."""
+        """A Gaussian of dimension `dim` with mean 1 and variance 1."""
         return cls(np.ones(dim, np.float32), np.ones(dim, np.float32))
 
     @classmethod
     def of_features(cls, matrices: Iterable[NDArray[np.floating]], dim: int) -> Gaussian:
-        """A Gaussian with the mean and variance of all rows, which have `dim` columns."""
+        """Estimate a Gaussian with the mean and variance of all rows of the matrices (n, dim)."""
         count, total, squares = 0, np.zeros(dim), np.zeros(dim)
         for matrix in matrices:
             if matrix.shape[1] != dim:
@@ -50,7 +50,7 @@ class Gaussian:
             return cls(mean.astype(np.float32) * inverse, inverse)
 
     def perturbed(self, factor: float) -> Gaussian:
-        """The Gaussian with each mean moved by `factor` times a random normal number of deviations.
+        """A copy with each mean moved by `factor` * N(0, 1) standard deviations.
 
         Two numbers of `rand` make a normal number, as in Kaldi (RandGauss, DiagGmm::Perturb). The
         result equals Kaldi's, except for the last bit where its BLAS adds a product without
@@ -69,7 +69,7 @@ class Gaussian:
 
     @cached_property
     def constant(self) -> np.float32:
-        """The log-likelihood of a vector of zeros, summed in float32 as Kaldi does.
+        """The Gaussian's log-likelihood at zero, summed in float32 as Kaldi does.
 
         DataError if it is not finite.
         """

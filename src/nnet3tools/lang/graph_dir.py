@@ -19,7 +19,10 @@ _OPTIONAL = (
 
 
 def copy_lang_files(lang: str, graph_dir: str, num_pdfs: int) -> None:
-    """Copy symbol tables and phone lists, and write num_pdfs; DataError for a missing file."""
+    """Copy symbol tables and phone lists to `graph_dir`; write num_pdfs.
+
+    DataError for lacking files.
+    """
     source, target = Path(lang), Path(graph_dir)
     for name in _NEEDED:
         if not (source / name).exists():

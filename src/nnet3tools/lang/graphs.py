@@ -30,20 +30,20 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 
 @dataclass(frozen=True)
 class GraphScales:
-    """Factors of log-probabilities: of transitions except self-loops, and of self-loops."""
+    """Factors of transitions' log-probabilities in a graph: for self-loops and for the others."""
 
     transition_scale: float = 1.0
     self_loop_scale: float = 1.0
 
 
 def minimized(fst: Fst) -> Fst:
-    """The FST with equivalent states merged; weights are rounded to 1/1024 (MinimizeEncoded)."""
+    """Merge equivalent states of an FST; weights are rounded to 1/1024 (MinimizeEncoded)."""
     whole, codes = encoded(quantized(fst, np.float32(DELTA)))
     return decoded(minimize_encoded(whole), codes)
 
 
 class TrainingGraphCompiler:
-    """Makes graphs of transcripts for one tree, transition model and lexicon.
+    """Makes decoding graphs of transcripts for one tree, transition model and lexicon.
 
     `disambig` holds the disambiguation symbols among the phones of the lexicon.
     """
@@ -63,7 +63,7 @@ class TrainingGraphCompiler:
         self._remove_epsilons = remove_epsilons
 
     def compile(self, words: Sequence[int]) -> Fst:
-        """The graph from transition ids to `words`; empty if the lexicon lacks a word."""
+        """The graph from transition ids to the transcript `words`; empty if a word is unknown."""
         phones = compose_with_loops(self._lexicon, Fst.linear(words))
         if not phones.num_states:
             return phones
@@ -84,7 +84,7 @@ def _log_size(name: str, fst: Fst) -> None:
 
 
 def lexicon_and_grammar(lexicon: Fst, grammar: Fst) -> Fst:
-    """L o G, from phones to the words of the grammar: determinized, minimized, weights pushed."""
+    """LG: the lexicon composed with the grammar, determinized, minimized, with weights pushed."""
     if not grammar.num_states:
         raise DataError("the grammar accepts nothing")
     fst = compose_with_loops(lexicon.sorted_by_output(), grammar)
@@ -102,7 +102,7 @@ def decoding_graph(
     disambig: Sequence[int],
     scales: GraphScales,
 ) -> Fst:
-    """HCLG, from LG (`phones_to_words`) and its disambiguation symbols `disambig`."""
+    """The decoding graph HCLG of LG (`phones_to_words`) with disambiguation symbols `disambig`."""
     context = in_context(phones_to_words, tree, model.topology, disambig)
     _log_size("CLG", context.fst)
     hmms = HmmGraphs(tree, model, scales.transition_scale)
@@ -115,5 +115,5 @@ def decoding_graph(
 
 
 def without_words(fst: Fst, words: Sequence[int]) -> Fst:
-    """The FST without arcs that write one of these words."""
+    """The FST without the arcs whose output label is in `words`."""
     return fst.with_arcs_only(~np.isin(fst.olabels, words))

@@ -38,16 +38,16 @@ class HmmGraphs:
         return SelfLoops(self.model, self.scale)
 
     def expand(self, phones: Fst) -> Fst:
-        """The graph of a phone acceptor, with transition ids as input labels and with self-loops.
+        """Replace the phones of an acceptor by HMMs with self-loops; inputs are transition ids.
 
-        It may contain epsilons. DataError for phones that the tree or model lacks.
+        The result may contain epsilons. DataError for phones that the tree or model lacks.
         """
         context = in_context(phones, self.tree, self.model.topology)
         graph = compose_with_loops(self.transducer(context.windows), context.fst)
         return self._loops.added_to(graph).projected()
 
     def transducer(self, windows: Sequence[Window]) -> Fst:
-        """The FST from transition ids to the numbers of windows (GetHTransducer).
+        """The FST H from transition ids to the numbers of the windows, from 1 (GetHTransducer).
 
         `windows[0]` is epsilon. Disambiguation symbols are read as the labels of `disambig_ids`.
         """
@@ -56,7 +56,7 @@ class HmmGraphs:
         return _loop_of(hmms)
 
     def disambig_ids(self, windows: Sequence[Window]) -> list[int]:
-        """The input labels of the disambiguation symbols, which follow the transition ids."""
+        """H's input labels for disambiguation symbols among the windows, after transition ids."""
         count = sum(map(is_disambig, windows))
         first = self.model.num_transition_ids + 1
         return list(range(first, first + count))
@@ -73,7 +73,7 @@ class HmmGraphs:
         return {tuple(row): number for number, row in enumerate(self.model.tuples.tolist())}
 
     def _hmm(self, window: Window) -> Fst:
-        """The HMM of the central phone without self-loops; DataError if tree and model disagree."""
+        """The HMM of a window's central phone, without self-loops; DataError if none fits."""
         phone = window[self.tree.central]
         entry = self.model.topology.states(phone)
         num_classes = self.model.topology.num_pdf_classes(phone)
@@ -88,7 +88,7 @@ class HmmGraphs:
     def _arcs_of(
         self, phone: int, number: int, state: HmmState, pdfs: tuple[int, ...]
     ) -> list[ArcTuple]:
-        """The arcs of a state that lead to other states."""
+        """The arcs of an HMM state that lead to other states, with transition ids as labels."""
         arcs: list[ArcTuple] = []
         emitting = state.forward_pdf_class != NO_PDF
         for position, (target, probability) in enumerate(state.transitions):
@@ -105,7 +105,7 @@ class HmmGraphs:
     def _transition(
         self, phone: int, number: int, pdfs: tuple[int, int], position: int
     ) -> tuple[int, float]:
-        """A transition id and its log-probability given that the state is left."""
+        """Id of an HMM state's transition, and its log-probability given that the state is left."""
         state = self._state_of_tuple.get((phone, number, *pdfs))
         if state is None:
             raise DataError(
@@ -118,7 +118,7 @@ class HmmGraphs:
 
 
 def _loop_of(hmms: list[Fst]) -> Fst:
-    """The FST from any sequence of HMM paths to the HMMs' numbers, from 1 (MakeLoopFst).
+    """An FST that accepts any sequence of the HMMs' paths and writes their numbers, from 1.
 
     An HMM object that stands in the list several times is added once. An HMM with a single arc from
     its start begins in the loop state; other HMMs follow an epsilon arc.
@@ -136,7 +136,7 @@ def _loop_of(hmms: list[Fst]) -> Fst:
 
 
 def _add_to_loop(arcs: list[list[ArcTuple]], hmm: Fst, number: int) -> tuple[int, float, int]:
-    """Add an HMM to the loop; return label, weight and target of the arc that enters it."""
+    """Add an HMM to the loop's arcs; return label, weight and target of the arc that enters it."""
     of_hmm, finals, start = hmm.arc_lists(), hmm.finals.tolist(), hmm.start
     shared = (
         len(of_hmm[start]) == 1

@@ -26,7 +26,7 @@ from nnet3tools.nnet.hmm.topology import HmmTopology
 
 @dataclass(frozen=True)
 class LangOptions:
-    """Options of prepare_lang.sh; with `chain_topology` the topology is that of gen_topo.py."""
+    """Options of prepare_lang.sh; `chain_topology` chooses the topology of gen_topo.py."""
 
     position_dependent_phones: bool = True
     sil_prob: float = 0.5
@@ -36,7 +36,7 @@ class LangOptions:
     chain_topology: bool = False
 
     def check(self) -> None:
-        """OptionError for values out of range."""
+        """Raise OptionError for options out of range."""
         if not 0.0 <= self.sil_prob < 1.0:
             raise OptionError(f"--sil-prob={self.sil_prob:g} is not from 0 up to, not with, 1")
         if not 1 <= self.num_nonsil_states <= 100:
@@ -46,7 +46,7 @@ class LangOptions:
 
 
 def prepare_lang(dictionary: Dictionary, oov: str, folder: str, options: LangOptions) -> None:
-    """Write the lang folder; DataError unless `oov` is a word of the lexicon."""
+    """Write a lang folder for a dictionary; DataError unless `oov` is a word of its lexicon."""
     options.check()
     lang = _Lang(dictionary, oov, options)
     root = Path(folder)
@@ -67,7 +67,7 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def _byte_order(text: str) -> bytes:
-    """The sort key of `LC_ALL=C sort`."""
+    """Sort key that sorts text by its bytes, as `LC_ALL=C sort` does."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -95,7 +95,7 @@ class _Lang:
     # -- text files
 
     def text_files(self) -> dict[str, list[str]]:
-        """The lines of each text file: symbols in .txt, their numbers in .int and .csl files."""
+        """The lines of each text file in the lang folder, by file name."""
         files = {"oov.txt": [self._oov], "oov.int": [str(self.words.number(self._oov))]}
         files |= self._phone_lists() | self._phone_sets() | self._roots()
         files |= self._word_disambig() | self._align_lexicon()
@@ -123,7 +123,7 @@ class _Lang:
     def _both(
         self, name: str, sets: Sequence[Sequence[str]], prefix: str = ""
     ) -> dict[str, list[str]]:
-        """Two files: sets of phones as symbols, and as numbers."""
+        """Lines of the files phones/<name>.txt (symbols) and phones/<name>.int (their numbers)."""
         text = [prefix + " ".join(phones) for phones in sets]
         return {
             f"phones/{name}.txt": text,
@@ -188,7 +188,7 @@ class _Lang:
     # -- topology and lexicon FSTs
 
     def topology(self) -> HmmTopology:
-        """The HMM topology of all phones."""
+        """The HMM topology of all phones in the lang folder."""
         silence = self.phones.sequence(self._flat(self._silence_sets))
         nonsilence = self.phones.sequence(self._flat(self._nonsilence_sets))
         options = self._options
@@ -198,7 +198,7 @@ class _Lang:
         return left_to_right_topology(silence, nonsilence, *sizes)
 
     def lexicon(self, disambig: bool) -> Fst:
-        """L.fst, or with `disambig` L_disambig.fst, which also accepts the grammar's symbol #0."""
+        """The FST of L.fst or, with `disambig`, of L_disambig.fst, which also accepts #0."""
         silence = OptionalSilence(
             self._dictionary.optional_silence,
             self._options.sil_prob,
@@ -212,7 +212,7 @@ class _Lang:
 
 
 def _with_loops(fst: Fst, ilabel: int, olabel: int) -> Fst:
-    """The FST with a loop at each final state and where a word may begin (fstaddselfloops)."""
+    """Add a loop ilabel:olabel at each final state and where words begin (fstaddselfloops)."""
     writes = np.zeros(fst.num_states, bool)
     writes[fst.sources[fst.olabels != EPSILON]] = True
     states = np.flatnonzero(writes | fst.is_final)

@@ -17,7 +17,7 @@ from nnet3tools.io.files import read_text_lines
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """The phones of a word, and the probability of this pronunciation among those of the word."""
+    """A word, one sequence of its phones, and the probability of this among its pronunciations."""
 
     word: str
     phones: tuple[str, ...]
@@ -25,7 +25,7 @@ class Pronunciation:
 
 
 def read_lexicon(rxfilename: str, with_probabilities: bool) -> list[Pronunciation]:
-    """Read lines of a word, with `with_probabilities` a probability, and phones."""
+    """Read lexicon lines: a word, a probability if `with_probabilities`, and phones."""
     found = []
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         fields = line.split()
@@ -52,10 +52,10 @@ def read_lexicon(rxfilename: str, with_probabilities: bool) -> list[Pronunciatio
 
 
 def with_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation], int]:
-    """The lexicon with disambiguation symbols added; the largest of their numbers.
+    """Add disambiguation symbols #1, #2, ... to a lexicon; also returns the largest number.
 
-    #1, #2, ... follow phones that several words have, or that are the beginning of a longer
-    pronunciation. Afterwards no pronunciation equals another, or is the beginning of another.
+    They follow phones that several words have, or that are the beginning of a longer pronunciation.
+    Afterwards no pronunciation equals another, or is the beginning of another.
     """
     counts = Counter(entry.phones for entry in lexicon)
     beginnings = {entry.phones[:size] for entry in lexicon for size in range(len(entry.phones))}
@@ -71,7 +71,7 @@ def with_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunci
 
 @dataclass(frozen=True)
 class OptionalSilence:
-    """The phone allowed between words and at both ends; the symbol `disambig` follows it."""
+    """The silence phone allowed between words and at both ends; symbol `disambig` follows it."""
 
     phone: str
     probability: float
@@ -84,7 +84,7 @@ def lexicon_fst(
     phone_numbers: Mapping[str, int],
     word_numbers: Mapping[str, int],
 ) -> Fst:
-    """The FST from phones to any sequence of words, with arcs in the order of the lexicon.
+    """The FST from phones to any sequence of words; arcs are in the order of the lexicon.
 
     All words start and end in one state. If the probability of silence is above 0, a second state
     stands before the silence. DataError for phones without a number.
@@ -113,7 +113,7 @@ class _Builder:
     def _add_word(
         self, entry: Pronunciation, start: int, ends: Sequence[tuple[int, float]]
     ) -> None:
-        """Add the path of a pronunciation; its last phone leads to each end at the end's cost."""
+        """Add the path of a pronunciation; its last phone leads to each (state, cost) of `ends`."""
         cost, label, state = -math.log(entry.probability), self._words[entry.word], start
         for phone in entry.phones[:-1]:
             after = self._new_state()

@@ -14,7 +14,7 @@ _Entry = tuple[HmmState, ...]
 
 
 def chain_topology(phones: Sequence[int]) -> HmmTopology:
-    """One emitting state whose first frame has another pdf class than later frames (gen_topo.py).
+    """The topology of chain models: one state; its first frame has its own pdf class (gen_topo.py).
 
     Both transition probabilities are 1/2; chain models do not use them.
     """
@@ -27,7 +27,7 @@ def left_to_right_topology(
     num_silence_states: int,
     num_nonsilence_states: int,
 ) -> HmmTopology:
-    """States in a row; all states of silence except the last are fully connected (gen_topo.pl)."""
+    """The topology of gen_topo.pl: states in a row; all but the last of silence are connected."""
     plain = (*(_in_turn(state) for state in range(num_nonsilence_states)), _FINAL)
     return _topology([(nonsilence, plain), (silence, _any_order(num_silence_states))])
 

@@ -17,14 +17,14 @@ _LEAST_PROBABILITY = 1e-10
 
 
 class SelfLoops:
-    """Adds the self-loops of a transition model, with log-probabilities multiplied by `scale`."""
+    """Adds self-loops to graphs over transition ids; `scale` multiplies log-probabilities."""
 
     def __init__(self, model: TransitionModel, scale: float) -> None:
         self._model, self._scale = model, scale
 
     @cached_property
     def _self_loop_ids(self) -> list[int]:
-        """The transition id of each transition state's self-loop; 0 if it has none."""
+        """For each transition state, the transition id of its self-loop; 0 if it has none."""
         transitions = self._model.transitions()
         loops = np.zeros(len(self._model.tuples), np.int64)
         ids = np.flatnonzero(transitions.is_self_loop)
@@ -33,7 +33,7 @@ class SelfLoops:
 
     @cached_property
     def leaving_log_probs(self) -> list[float]:
-        """The log-probability of leaving each transition state, in float32."""
+        """For each transition state, the log-probability of leaving it, in float32."""
         loops = np.array(self._self_loop_ids)
         probs = np.where(loops > 0, np.exp(self._model.log_probs[loops]), np.float32(0))
         left = np.maximum(np.float32(1.0) - probs, np.float32(_LEAST_PROBABILITY))
@@ -44,7 +44,7 @@ class SelfLoops:
         return self._model.transitions().states.tolist()
 
     def added_to(self, fst: Fst) -> Fst:
-        """The graph with the self-loops of the transition states that enter its states.
+        """The graph `fst` with self-loops added: at each state, that of the transition entering it.
 
         A state that transitions of several transition states enter is split first. The arcs that
         leave a state are multiplied by the probability of leaving. Self-loops write nothing.

@@ -14,19 +14,19 @@ _MAX_NUMBER = 2**31 - 1
 
 @dataclass(frozen=True)
 class SymbolTable:
-    """Numbers by symbol; `name` is the name of the file, for errors."""
+    """A symbol table: numbers by symbol. `name` is the name of the file, for errors."""
 
     numbers: dict[str, int]
     name: str = "the symbol table"
 
     @classmethod
     def of(cls, symbols: Iterable[str]) -> SymbolTable:
-        """A table of these symbols, numbered from 0."""
+        """Make a table of these symbols, numbered from 0."""
         return cls({symbol: number for number, symbol in enumerate(symbols)})
 
     @classmethod
     def load(cls, rxfilename: str) -> SymbolTable:
-        """Read a table; DataError for a malformed line or a repeated symbol."""
+        """Read a symbol table; DataError for a malformed line or a repeated symbol."""
         numbers: dict[str, int] = {}
         for place, line in enumerate(read_text_lines(rxfilename), start=1):
             if not (words := line.split()):
@@ -41,12 +41,12 @@ class SymbolTable:
         return cls(numbers, rxfilename)
 
     def save(self, wxfilename: str) -> None:
-        """Write the table to a file."""
+        """Write the symbol table to a file."""
         with open_output(wxfilename, binary=False) as writer:
             writer.write_text("".join(f"{s} {n}\n" for s, n in self.numbers.items()))
 
     def with_symbols(self, symbols: Iterable[str]) -> SymbolTable:
-        """The table with new symbols appended, numbered after the largest number."""
+        """A copy with `symbols` added, numbered after the largest number."""
         numbers = dict(self.numbers)
         after = max(numbers.values(), default=-1) + 1
         for symbol in symbols:
@@ -56,7 +56,7 @@ class SymbolTable:
 
     @cached_property
     def symbols(self) -> dict[int, str]:
-        """Symbols by number; if several symbols have one number, the last."""
+        """Symbols by number; if several symbols have one number, the last of them."""
         return {number: symbol for symbol, number in self.numbers.items()}
 
     def number(self, symbol: str) -> int:
@@ -66,14 +66,14 @@ class SymbolTable:
         return number
 
     def sequence(self, symbols: Sequence[str], unknown: int | None = None) -> list[int]:
-        """The numbers of symbols; `unknown` for missing symbols, or without it DataError."""
+        """The numbers of symbols; missing ones become `unknown`, or raise DataError without it."""
         if unknown is None:
             return [self.number(symbol) for symbol in symbols]
         return [self.numbers.get(symbol, unknown) for symbol in symbols]
 
 
 def read_numbers(rxfilename: str) -> list[int]:
-    """The numbers in a file such as disambig.int, one in each line; DataError for other lines."""
+    """Read the numbers in a file such as disambig.int, one in each line; DataError otherwise."""
     numbers = []
     for place, line in enumerate(read_text_lines(rxfilename), start=1):
         if not line.strip().isdecimal():

@@ -19,7 +19,7 @@ _MOST_WARNINGS = 20
 
 
 def load_align_lexicon(rxfilename: str) -> dict[str, list[str]]:
-    """The phones of each word in align_lexicon.txt; of several pronunciations, the last."""
+    """Read align_lexicon.txt: the phones of each word; of several pronunciations, the last."""
     lexicon = {}
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         word, *rest = line.split() or [""]
@@ -32,7 +32,7 @@ def load_align_lexicon(rxfilename: str) -> dict[str, list[str]]:
 
 
 def only_word(rxfilename: str) -> str:
-    """The word in a file such as oov.txt; DataError unless it has exactly one."""
+    """Read the word in a file such as oov.txt; DataError unless the file has exactly one."""
     words = " ".join(read_text_lines(rxfilename)).split()
     if len(words) != 1:
         raise DataError(f"{rxfilename}: expected one word, found {len(words)}")
@@ -40,7 +40,7 @@ def only_word(rxfilename: str) -> str:
 
 
 def read_sets(rxfilename: str) -> list[list[int]]:
-    """Sets of phone numbers, one in each line (sets.int); DataError for other lines."""
+    """Read sets of phone numbers, one in each line (sets.int); DataError for other lines."""
     lines = [line.split() for line in read_text_lines(rxfilename)]
     for number, words in enumerate(lines, start=1):
         if not words or not all(word.isdecimal() for word in words):
@@ -62,7 +62,7 @@ class TextToPhones:
     num_unknown: int = 0
 
     def phones(self, words: Sequence[str]) -> list[str]:
-        """The phones of `words`, with random silence at the ends and between words."""
+        """The phones of `words`, with silence at random at the ends and between words."""
         found = self._silence(self.edge_silprob)
         for place, word in enumerate(words):
             found += self._of_word(word)
@@ -88,7 +88,7 @@ class TextToPhones:
 
 
 class PhoneStatistics:
-    """Counts of phones and phone pairs, shared in sets (compute_biphone_stats.py)."""
+    """Counts of phones and of phone pairs, with phones of one set counted together."""
 
     def __init__(self, sets: Sequence[Sequence[int]]) -> None:
         self._phones = [phone for phones in sets for phone in phones]
@@ -97,7 +97,7 @@ class PhoneStatistics:
         self._pairs: Counter[tuple[int, int]] = Counter()
 
     def add(self, phones: Sequence[int]) -> None:
-        """Count the phones and pairs of an utterance; phone 0 precedes its first phone."""
+        """Count the phones and pairs of an utterance; phone 0 stands before its first phone."""
         for phone in phones:
             if phone not in self._first:
                 raise DataError(f"phone {phone} is in none of the sets of phones")
@@ -106,7 +106,7 @@ class PhoneStatistics:
         self._counts.update(shared[1:])
 
     def lines(self) -> list[str]:
-        """Lines `left-phone phone count`, then lines `phone count`, for counts above 0."""
+        """The lines `left-phone phone count`, then `phone count`, for counts above 0."""
         first = {0: 0, **self._first}
         lines = []
         for left in [0, *self._phones]:

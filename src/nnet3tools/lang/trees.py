@@ -28,7 +28,7 @@ PhoneSets = Sequence[Sequence[int]]
 
 
 def read_shared_phones(rxfilename: str, topology: HmmTopology) -> list[list[int]]:
-    """Sets of phones, one in each line; without a file, one set for each phone."""
+    """Read sets of phones that share pdfs, one in each line; without a file, a set per phone."""
     if not rxfilename:
         return [[phone] for phone in topology.phones.tolist()]
     sets: list[list[int]] = []
@@ -59,12 +59,12 @@ def _check_phones(sets: PhoneSets, topology: HmmTopology) -> None:
 
 
 def monophone_tree(sets: PhoneSets, topology: HmmTopology) -> ContextDependency:
-    """The tree with one pdf for each pdf class of each set of phones, in the order of the sets."""
+    """The tree without context: a pdf for each pdf class of each phone set, in order of sets."""
     return ContextDependency(1, 0, _monophone_map(sets, topology, count()))
 
 
 def _monophone_map(sets: PhoneSets, topology: HmmTopology, pdfs: Iterator[int]) -> EventMap:
-    """The map of GetStubMap: a table by phone if all sets have one phone, else recursive halves."""
+    """The tree of GetStubMap: a table by phone if sets have one phone each, else a binary tree."""
     if len(sets) == 1:
         num_classes = max(topology.num_pdf_classes(phone) for phone in sets[0])
         return _by_class([next(pdfs) for _ in range(num_classes)])
@@ -94,7 +94,7 @@ class PhoneCounts:
 
     @classmethod
     def load(cls, rxfilename: str) -> PhoneCounts:
-        """Read lines `left-phone phone count` and `phone count`; DataError for other lines."""
+        """Read lines `left-phone phone count` and `phone count` to counts; DataError for others."""
         phones: dict[int, int] = {}
         pairs: dict[tuple[int, int], int] = {}
         for number, line in enumerate(read_text_lines(rxfilename), start=1):
@@ -111,7 +111,7 @@ class PhoneCounts:
 
 @dataclass
 class _BiphonePdfs:
-    """Assigns pdfs to pairs of phone sets; rare pairs share pdfs, and rare phones share theirs."""
+    """Assigns pdfs to pairs of phone sets; rare pairs share pdfs by phone, rare phones one list."""
 
     counts: PhoneCounts | None
     min_pair_count: int
@@ -122,11 +122,11 @@ class _BiphonePdfs:
     _of_any: list[int] = field(default_factory=list)
 
     def new(self) -> list[int]:
-        """New pdfs, one for each pdf class."""
+        """Make a list of new pdfs, one for each pdf class."""
         return [next(self.numbers) for _ in range(self.size)]
 
     def of(self, left: int, phone: int) -> list[int]:
-        """The pdfs of `phone` after `left`, each the first phone of its set."""
+        """The list of pdfs of `phone` after `left`; both are the first phones of their sets."""
         if self.counts is None or self.size == 1:
             return self.new()
         if self.counts.pairs.get((left, phone), 0) >= self.min_pair_count:
@@ -148,7 +148,7 @@ def biphone_tree(
     min_biphone_count: int = 100,
     min_monophone_count: int = 20,
 ) -> ContextDependency:
-    """The tree with pdfs for each set of phones after each set and at the beginning.
+    """The tree over pairs of phone sets: pdfs for each set after each set, and at the beginning.
 
     Phones in `context_independent` have pdfs of their own. DataError unless all phones have one pdf
     class, or all have two.

@@ -6,17 +6,17 @@ from nnet3tools.xconfig.options import Value
 
 
 def flag(value: Value) -> str:
-    """The text of a truth value in config lines."""
+    """The value as "true" or "false", as config lines spell truth values."""
     return "true" if value else "false"
 
 
 def delayed(node: str, delay: Value) -> str:
-    """The descriptor of a node at an earlier (delay < 0) or later time, zero outside the data."""
+    """The descriptor of a node `delay` frames later (earlier if < 0), zero outside the data."""
     return f"IfDefined(Offset({node}, {delay}))"
 
 
 class ConfigLines:
-    """The config lines of one layer.
+    """Collects the config lines of one layer.
 
     A `part` is the end of the name of a component or node after the layer's name: `.affine` for
     `tdnn1.affine`, "" for `tdnn1`. Keyword arguments are written as `key=value` with `-` for `_`;
@@ -27,11 +27,11 @@ class ConfigLines:
         self.prefix, self.lines = prefix, list[str]()
 
     def add(self, *words: str) -> None:
-        """Add a line of these words; empty words are left out."""
+        """Add a line of `words`; empty words are left out."""
         self.lines.append(" ".join(" ".join(words).split()))
 
     def component(self, part: str, kind: str, *texts: str, **settings: Value) -> None:
-        """Add a component line."""
+        """Add a component line; `kind` is the type, `part` and `settings` are as in the class."""
         pairs = [f"{key.replace('_', '-')}={value}" for key, value in settings.items()]
         self.add("component", f"name={self.prefix}{part}", f"type={kind}", *pairs, *texts)
 
@@ -46,12 +46,12 @@ class ConfigLines:
         return name
 
     def step(self, part: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
-        """Add a component and its node, and return the node's name."""
+        """Add a component of type `kind`, and its node with input `source`; return its name."""
         self.component(part, kind, *texts, **settings)
         return self.node(part, source)
 
     def dim_range(self, part: str, source: str, dim: Value, offset: Value = 0) -> str:
-        """Add a dim-range-node line for columns of another part, and return the node's name."""
+        """Add a dim-range-node for `dim` columns of node `source`; return the new node's name."""
         name = f"{self.prefix}{part}"
         self.add(
             "dim-range-node",

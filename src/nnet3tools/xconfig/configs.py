@@ -28,7 +28,7 @@ _ABOUT = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """An xconfig file to convert, and the command line for comments in the output files."""
+    """What a run converts: an xconfig file, and the command line for comments in the output."""
 
     text: str
     """The contents of the xconfig file."""
@@ -50,7 +50,7 @@ def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
 
 
 def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
-    """The lines of each config that has an output; ConfigError if "ref" or "final" has none."""
+    """The lines of each config file that has an output; ConfigError if ref or final has none."""
     configs: dict[str, list[str]] = {config: [] for config in CONFIGS}
     for layer in layers:
         for config, lines in layer.configs().items():
@@ -107,7 +107,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
-    """The network that nnet3-init makes of a config; ConfigError with the layer's line."""
+    """Build the network of a config's lines like nnet3-init; ConfigError with the layer's line."""
     tensor.random.seed(0)
     nnet = conversion.existing.copy() if conversion.existing else Nnet()
     try:
@@ -121,7 +121,7 @@ def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list
 
 
 def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
-    """The text of the file vars; "" and a warning if the network's context cannot be computed.
+    """The text of the file `vars`; "", after a warning, if the context cannot be computed.
 
     Configs do not depend on the context, and Kaldi writes them before it fails.
     """
@@ -156,7 +156,7 @@ def _edited(nnet: Nnet, edits: str) -> Nnet:
 def _write_files(
     conversion: Conversion, folder: str, layers: list[Layer], configs: dict[str, list[str]]
 ) -> None:
-    """Write the xconfig file, its expanded forms, and the configs."""
+    """Write to `folder` the xconfig file, its expanded forms, and the configs."""
     made = f"This file was created by the command:\n{conversion.command}\n"
     copied = f"{made}It is a copy of the source of the config files in this directory.\n"
     original = "\n".join(line.strip() for line in conversion.text.split("\n"))

@@ -9,7 +9,7 @@ from nnet3tools.grammars.descriptor_syntax import Expression
 
 
 def descriptor_text(expression: Expression, node_of: Callable[[str], str]) -> str:
-    """The expression as config text, with `node_of(name)` in place of each name."""
+    """The text of a descriptor for config files, with `node_of(name)` in place of each name."""
     if not expression.operator:
         return node_of(expression.name)
     arguments = [descriptor_text(child, node_of) for child in expression.children]
@@ -21,7 +21,7 @@ def descriptor_text(expression: Expression, node_of: Callable[[str], str]) -> st
 
 
 def dimension(expression: Expression, dim_of: Callable[[str], int]) -> int:
-    """The number of columns of the value; `dim_of(name)` gives that of each name.
+    """The number of columns of a descriptor; `dim_of(name)` gives the columns of a layer.
 
     ConfigError if arguments that need equal dimensions have different ones.
     """

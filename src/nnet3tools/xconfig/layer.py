@@ -24,7 +24,7 @@ INPUT = options(input=Option("[-1]", ANY))
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a layer for other layers: a descriptor of config files, and its columns."""
+    """An output of a layer, for use by others: its descriptor in configs, and its columns."""
 
     node: str
     dim: int
@@ -32,7 +32,7 @@ class Output:
 
 @dataclass(frozen=True)
 class LayerInput:
-    """The input of a layer: as config text, in names of layers, and its columns."""
+    """The input of a layer as config text, with names of layers, and its number of columns."""
 
     node: str
     normalized: str
@@ -46,7 +46,7 @@ class Named(Protocol):
     used: set[str]
 
     def outputs(self) -> Mapping[str, Output]:
-        """Outputs for other layers, by the name after `<layer>.`; "" is the layer's own output."""
+        """The outputs by the name after `<layer>.`; "" is the main output."""
 
 
 @dataclass
@@ -58,19 +58,19 @@ class ExistingNode:
     used: set[str] = field(default_factory=set)
 
     def outputs(self) -> dict[str, Output]:
-        """The node itself."""
+        """A dictionary with the node itself as the main output ""."""
         return {"": Output(self.name, self.dim)}
 
 
 class Scope:
-    """The names that a line can use: nodes of an existing model, and the layers before the line."""
+    """The names that a line can use: nodes of an existing model, and the layers before it."""
 
     def __init__(self, existing: Iterable[ExistingNode] = ()) -> None:
         self._existing: list[Named] = list(existing)
         self.layers: list[Layer] = []
 
     def parse_input(self, text: str) -> LayerInput:
-        """The descriptor `text` of a line after the layers in scope.
+        """Parse the descriptor `text` of a layer's input.
 
         TextError for malformed text; ConfigError for unknown names and unequal dimensions.
         """
@@ -93,7 +93,7 @@ class Scope:
         return outputs[part]
 
     def _owner(self, name: str) -> tuple[Named, str]:
-        """The layer or node that a name refers to, and the name of its output."""
+        """The layer or node that `name` refers to, and the name of its output ("" if main)."""
         known = [*self._existing, *self.layers]
         for named in known:
             if named.name == name:
@@ -148,47 +148,47 @@ class Layer:
         return self.values[key]
 
     def given(self, *keys: str) -> str:
-        """The text `key=value` of these options, except options that are ""."""
+        """The text `key=value key=value ...` of options, without options that are ""."""
         return " ".join(f"{key}={self[key]}" for key in keys if self[key] != "")
 
     def require(self, condition: bool, message: str) -> None:
-        """ConfigError about this line unless the condition holds."""
+        """Raise ConfigError about this line, with `message`, unless the condition holds."""
         if not condition:
             raise self.line.error(message)
 
     def require_size(self, entries: int) -> None:
-        """ConfigError if there are too many numbers to write."""
+        """Raise ConfigError if `entries`, how many numbers would be written, is too large."""
         self.require(entries <= MAX_ENTRIES, f"{entries} numbers would be written: too many")
 
     def derive(self) -> None:
-        """Set options that depend on others: `dim` is the input's unless it is given."""
+        """Set options that depend on others; here `dim`, by default the input's columns."""
         if "dim" in self.values and self["dim"] <= 0:
             self.values["dim"] = self.input.dim
 
     def check(self) -> None:
-        """ConfigError if values do not fit together."""
+        """Raise ConfigError if option values do not fit together."""
 
     def outputs(self) -> dict[str, Output]:
-        """Outputs for other layers, by the name after `<layer>.`; "" is the layer's own output."""
+        """The layer's outputs for others, by the name after `<layer>.`; "" is the main output."""
         return {}
 
     def write(self, out: ConfigLines) -> None:
-        """Add the config lines."""
+        """Add the layer's config lines to `out`."""
         raise NotImplementedError
 
     def configs(self) -> dict[str, list[str]]:
-        """The lines for each of CONFIGS; "init" has lines only with include-in-init."""
+        """The layer's lines for each of CONFIGS; "init" gets lines only with include-in-init."""
         out = ConfigLines(self.name)
         self.write(out)
         init = out.lines if self.values.get("include-in-init") else []
         return {"init": init, "ref": out.lines, "final": out.lines}
 
     def files(self) -> dict[str, str]:
-        """Text files that belong to the config lines, by name."""
+        """The text, by path, of files that the config lines refer to."""
         return {}
 
     def expanded(self, normalized: bool) -> str:
-        """The line with all options; if `normalized`, `input` has names of layers."""
+        """The xconfig line with all options; if `normalized`, with layers' names in `input`."""
         values = dict(self.values)
         if normalized and "input" in values:
             values["input"] = self.input.normalized

@@ -9,7 +9,7 @@ from nnet3tools.errors import ConfigError, TextError
 
 @dataclass(frozen=True)
 class XconfigLine:
-    """One line: the type of its layer, its values by key, and where it stands."""
+    """A line of an xconfig file: the type of its layer, values by key, and its position."""
 
     layer_type: str
     values: dict[str, str]
@@ -18,12 +18,12 @@ class XconfigLine:
     number: int
 
     def error(self, message: str) -> ConfigError:
-        """A ConfigError about this line, to be raised."""
+        """Make a ConfigError about this line."""
         return ConfigError(message, self.file, self.number, self.text)
 
 
 def read_lines(text: str, file: str) -> list[XconfigLine]:
-    """The lines of an xconfig file without comments and blank lines; ConfigError for a bad one."""
+    """Parse the lines of an xconfig file, skipping comments; ConfigError for a wrong line."""
     from nnet3tools.grammars.lines import read_layer
 
     lines = []

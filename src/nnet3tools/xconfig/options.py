@@ -15,7 +15,7 @@ Value = bool | int | float | str
 
 @dataclass(frozen=True)
 class Check:
-    """The allowed values, and their name in error messages."""
+    """A predicate for allowed option values, and their description in error messages."""
 
     allows: Callable[[Value], bool]
     expected: str
@@ -23,7 +23,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a layer; its values have the kind of its default."""
+    """A declared option of a layer; values have the type of its default."""
 
     default: Value
     check: Check
@@ -63,18 +63,18 @@ OFFSETS = Check(_is_rising_list, "rising integers such as -1,0,1")
 
 
 def options(*groups: Mapping[str, Option], **more: Option) -> Mapping[str, Option]:
-    """Options by key, from groups and from keyword arguments, where `_` stands for `-`."""
+    """Merge declared options by key: `groups`, and keyword arguments with `-` for `_`."""
     declared = {key.replace("_", "-"): option for key, option in more.items()}
     return MappingProxyType({key: o for group in (*groups, declared) for key, o in group.items()})
 
 
 def one_of(*choices: str) -> Check:
-    """A check for a closed set of words."""
+    """A check that allows only the words `choices`."""
     return Check(lambda value: value in choices, " or ".join(choices))
 
 
 def read_values(line: XconfigLine, declared: Mapping[str, Option]) -> dict[str, Value]:
-    """The values of all options, from the line or by default; ConfigError for an unknown key."""
+    """The value of each declared option, from the line or by default; ConfigError for others."""
     values = {key: option.default for key, option in declared.items()}
     for key, text in line.values.items():
         if key == "name":
@@ -106,7 +106,7 @@ def _convert(line: XconfigLine, key: str, text: str, default: Value) -> Value:
 
 
 def check_value(line: XconfigLine, key: str, value: Value, check: Check) -> None:
-    """ConfigError if an option does not allow the value."""
+    """Raise ConfigError about the option `key` if `check` does not allow the value."""
     if check.allows(value):
         return
     if key in line.values:

@@ -17,7 +17,7 @@ L = TypeVar("L", bound=type[Layer])
 
 
 def register(*types: str) -> Callable[[L], L]:
-    """Class decorator that registers a class for these layer types."""
+    """Class decorator: register a Layer class for the layer types `types`."""
 
     def decorate(cls: L) -> L:
         cls.TYPES = types
@@ -28,7 +28,7 @@ def register(*types: str) -> Callable[[L], L]:
 
 
 def layer_classes() -> dict[str, type[Layer]]:
-    """All classes by layer type."""
+    """The Layer class of each layer type, after importing all of them."""
     folder = importlib.import_module(f"{__package__}.layers")
     for module in pkgutil.iter_modules(folder.__path__):
         importlib.import_module(f"{folder.__name__}.{module.name}")
@@ -36,7 +36,7 @@ def layer_classes() -> dict[str, type[Layer]]:
 
 
 def make_layers(text: str, file: str, existing: Iterable[ExistingNode] = ()) -> list[Layer]:
-    """The layers in the text of an xconfig file; ConfigError with the line for a mistake."""
+    """The layers that an xconfig text declares; `existing` nodes can be inputs; or ConfigError."""
     scope, classes = Scope(existing), layer_classes()
     for line in read_lines(text, file):
         scope.layers.append(_make_layer(line, scope, classes))

@@ -34,7 +34,7 @@ AFFINE = "NaturalGradientAffineComponent"
     "tanh-layer",
 )
 class BasicLayer(Layer):
-    """An affine transform, then the operations in the layer's type."""
+    """An affine transform, then the operations that the type names, in its order."""
 
     OPTIONS = options(
         INPUT,
@@ -56,11 +56,11 @@ class BasicLayer(Layer):
 
     @property
     def operations(self) -> list[str]:
-        """The operations in the layer's type."""
+        """The operations that the layer's type names, such as ["relu", "batchnorm"]."""
         return self.type.split("-")[:-1]
 
     def check(self) -> None:
-        """A bottleneck is narrower than the layer; add-log-stddev needs a final renorm."""
+        """Raise ConfigError unless the bottleneck is narrow and add-log-stddev follows renorm."""
         if "dropout" in self.operations:
             check_value(self.line, "dropout-proportion", self["dropout-proportion"], PROPORTION)
         bottleneck = self["bottleneck-dim"]
@@ -75,11 +75,11 @@ class BasicLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The last operation."""
+        """The layer's main output: the node of the last operation."""
         return {"": Output(f"{self.name}.{self.operations[-1]}", self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """[linear,] affine, operations; `dim` includes the log-stddev of a final renorm."""
+        """Add lines for [linear,] affine, operations; `dim` includes a renorm's log-stddev."""
         node, input_dim = self.input.node, self.input.dim
         dim = self["dim"] - 1 if self["add-log-stddev"] else self["dim"]
         if (bottleneck := self["bottleneck-dim"]) > 0:
@@ -157,17 +157,17 @@ class AffineLayer(Layer):
     )
 
     def derive(self) -> None:
-        """dim is the input's; param-stddev is 1/sqrt of the input's dimension."""
+        """Set `dim` to the input's and param-stddev to 1/sqrt(input dimension), if not given."""
         super().derive()
         if self["param-stddev"] < 0:
             self.values["param-stddev"] = 1.0 / math.sqrt(self.input.dim)
 
     def outputs(self) -> dict[str, Output]:
-        """The affine node."""
+        """The layer's main output: the affine node."""
         return {"": Output(self.name, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """One component. As in Kaldi, learning-rate-factor is accepted but not written."""
+        """Add a component and its node; as in Kaldi, learning-rate-factor is not written."""
         out.step(
             "",
             AFFINE,

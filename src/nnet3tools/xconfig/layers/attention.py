@@ -18,7 +18,7 @@ from nnet3tools.xconfig.registry import register
     "relu-renorm-attention-layer",
 )
 class AttentionLayer(Layer):
-    """An affine transform to keys, values and queries, then the operations in the layer's type."""
+    """An affine transform to keys, values and queries, then the operations that the type names."""
 
     OPTIONS = options(
         INPUT,
@@ -43,7 +43,7 @@ class AttentionLayer(Layer):
     )
 
     def check(self) -> None:
-        """The scale of keys is 1/sqrt(key-dim) unless given."""
+        """Set key-scale to 1/sqrt(key-dim) unless it is given."""
         if self["key-scale"] == 0:
             self.values["key-scale"] = 1.0 / math.sqrt(self["key-dim"])
 
@@ -52,17 +52,17 @@ class AttentionLayer(Layer):
         return self["num-left-inputs"] + 1 + self["num-right-inputs"]
 
     def _dims(self) -> tuple[int, int]:
-        """Columns of the attention component's input (keys, values, queries) and output."""
+        """Columns of the attention component's input and of its output."""
         context, key, value = self._context_dim, self["key-dim"], self["value-dim"]
         output = value + context if self["output-context"] else value
         return self["num-heads"] * (key + value + key + context), self["num-heads"] * output
 
     def outputs(self) -> dict[str, Output]:
-        """The last operation."""
+        """The layer's main output: the node of the last operation."""
         return {"": Output(f"{self.name}.{self.type.split('-')[-2]}", self._dims()[1])}
 
     def write(self, out: ConfigLines) -> None:
-        """affine, operations."""
+        """Add lines for the affine transform and the operations."""
         dim, after = self._dims()
         node = out.step(
             ".affine",

@@ -53,7 +53,7 @@ PREPARATION = options(
     "conv-relu-dropout-layer",
 )
 class ConvLayer(Layer):
-    """The operations in the layer's type, one of which is the convolution."""
+    """The operations that the type names, in its order; one is a time-height convolution."""
 
     OPTIONS = options(
         INPUT,
@@ -75,16 +75,16 @@ class ConvLayer(Layer):
 
     @property
     def operations(self) -> list[str]:
-        """The operations in the layer's type, without noconv."""
+        """The operations that the layer's type names, without noconv."""
         return [word for word in self.type.split("-")[:-1] if word != "noconv"]
 
     def derive(self) -> None:
-        """The number of the input's filters is its dimension divided by its height."""
+        """Set the number of filters of the input: its dimension divided by its height."""
         check_value(self.line, "height-in", self["height-in"], POSITIVE)
         self.values["num-filters-in"] = num_filters(self, "height-in")
 
     def check(self) -> None:
-        """Offsets are lists; the output's height fits the input's height and the offsets."""
+        """Raise ConfigError unless offsets are lists and the heights of input and output fit."""
         if "conv" in self.operations:
             required = ("required-time-offsets",) if self["required-time-offsets"] else ()
             for key in ("height-offsets", "time-offsets", *required):
@@ -100,12 +100,12 @@ class ConvLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The last operation."""
+        """The layer's main output: the node of the last operation."""
         dim = self["num-filters-out"] * self["height-out"]
         return {"": Output(f"{self.name}.{self.operations[-1]}", dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """The operations."""
+        """Add lines for each operation."""
         node, height, filters = self.input.node, self["height-in"], self["num-filters-in"]
         for operation in self.operations:
             node = self._write_operation(out, operation, node, height * filters, filters)
@@ -148,7 +148,7 @@ class ConvLayer(Layer):
 
 
 def num_filters(layer: Layer, key: str) -> int:
-    """The columns of the input for each height; `key` is the option with the number of heights."""
+    """The input's columns divided by the option `key`, the number of heights; or ConfigError."""
     height = layer[key]
     layer.require(
         layer.input.dim % height == 0,
@@ -161,7 +161,7 @@ def num_filters(layer: Layer, key: str) -> int:
 def write_relu(
     layer: Layer, out: ConfigLines, part: str, node: str, dim: int, filters: int, number: str
 ) -> str:
-    """Add a ReLU with statistics by filter; `number` ends the name of its threshold's option."""
+    """Add a ReLU and return its node; the option of its threshold ends in `number`."""
     return out.step(
         part,
         "RectifiedLinearComponent",
@@ -180,18 +180,18 @@ class ChannelAverage(Layer):
     OPTIONS = options(INPUT, dim=Option(-1, POSITIVE))
 
     def derive(self) -> None:
-        """No default: dim has to be given."""
+        """Leave all options as given: dim has no default."""
 
     def check(self) -> None:
-        """The blocks fill the input."""
+        """Raise ConfigError unless the blocks fill the input."""
         num_filters(self, "dim")
 
     def outputs(self) -> dict[str, Output]:
-        """The mean."""
+        """The layer's main output: the node of the mean."""
         return {"": Output(self.name, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """One component."""
+        """Add the component and node of the mean."""
         dims = {"input_dim": self.input.dim, "output_dim": self["dim"]}
         scale = self["dim"] * 1.0 / self.input.dim
         out.step("", "SumBlockComponent", self.input.node, **dims, scale=scale)
@@ -213,7 +213,7 @@ class CombineFeatureMaps(Layer):
         return [self[f"num-filters{number}"] for number in (1, 2, 3)]
 
     def check(self) -> None:
-        """The images fill the input."""
+        """Raise ConfigError unless the images' columns sum to the input's."""
         dim = sum(self._filters()) * self["height"]
         self.require(
             dim == self.input.dim,
@@ -223,11 +223,11 @@ class CombineFeatureMaps(Layer):
         self.require_size(dim)
 
     def outputs(self) -> dict[str, Output]:
-        """All columns in another order."""
+        """The layer's main output: all columns of the input in another order."""
         return {"": Output(self.name, self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """A permutation."""
+        """Add a component that permutes the input's columns, and its node."""
         columns, start, height = [], 0, self["height"]
         for filters in self._filters():
             starts = [start + h * filters for h in range(height)]

@@ -27,14 +27,14 @@ _OPTIONS = options(
 
 
 class _FastGru(RecurrentLayer):
-    """Gates, and the candidate's part from the input."""
+    """Base class of GRU layers whose nonlinearity is one component."""
 
     GATES = "zr"
     WEIGHTS = "xs"
     """The end of the names of the gates' matrices."""
 
     def _gate_dim(self, gate: str) -> int:
-        """Columns of a gate: the reset gate multiplies s, other gates the cell."""
+        """Columns of a gate: as many as the recurrent value for the reset gate, else the cell's."""
         return self.recurrent_dim if gate == "r" else self["cell-dim"]
 
     def _write_gates(self, out: ConfigLines) -> None:
@@ -51,7 +51,7 @@ class _FastGru(RecurrentLayer):
         out.node(".hpart_t", self.input.node, component=".W_hpart.x")
 
     def _dropout_part(self, gate: str) -> str:
-        """The name of a gate's dropout component; the reset gate may have another dimension."""
+        """The name of the dropout component of a gate; the reset gate may need its own."""
         return f".dropout_{gate}" if "r" in self.GATES else ".dropout"
 
     def _write_dropout(self, out: ConfigLines) -> None:
@@ -67,7 +67,7 @@ class _FastGru(RecurrentLayer):
         out.node(f".{gate}_t", node, component=used)
 
     def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *before: str) -> None:
-        """Add the component, whose output is the candidate and the cell, and its node."""
+        """Add the component of candidate and cell, and its node; `before` are delayed inputs."""
         cell, options = f"cell-dim={self['cell-dim']}", self["gru-nonlinearity-options"]
         out.component(".gru_nonlin", kind, cell, settings, options)
         gates = "zr" if self.GATES == "zr" else "z"
@@ -84,11 +84,11 @@ class FastGruLayer(_FastGru):
     WEIGHTS = "xh"
 
     def outputs(self) -> dict[str, Output]:
-        """The cell."""
+        """The layer's main output: the cell."""
         return {"": Output(self.part("y_t"), self["cell-dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """Gates, cell, truncation."""
+        """Add lines for gates, cell and truncation."""
         cell = self["cell-dim"]
         self._write_gates(out)
         self._nonlinearity(out, "GruNonlinearityComponent", "", "s_t")
@@ -98,19 +98,19 @@ class FastGruLayer(_FastGru):
 
 
 class _ProjectedFastGru(Projected, _FastGru):
-    """A projection of the cell; its first columns are the recurrent value."""
+    """Base class of fast GRU layers with a projection; its first columns are recurrent."""
 
     OPTIONS = options(_OPTIONS, PROJECTION)
 
     def outputs(self) -> dict[str, Output]:
-        """The projection, and the cell."""
+        """The layer's outputs: the projection ("") and the cell."""
         return {
             "": Output(self.part("y_t"), self.projection_dim),
             "c_t": Output(self.part("c_t"), self["cell-dim"]),
         }
 
     def _write_cell(self, out: ConfigLines) -> None:
-        """Gates and cell."""
+        """Add lines for the gates and the cell."""
         recurrent = f"recurrent-dim={self.recurrent_dim}"
         self._write_gates(out)
         self._nonlinearity(out, "GruNonlinearityComponent", recurrent, "c_t", "s_t")
@@ -119,7 +119,7 @@ class _ProjectedFastGru(Projected, _FastGru):
     def _write_projection(
         self, out: ConfigLines, weights: str, source: str, recurrent: str
     ) -> None:
-        """Add the projection of a node; its first columns are the recurrent value."""
+        """Add the projection of node `source`; its first columns are the recurrent value."""
         self.affine(out, weights, self["cell-dim"], self.projection_dim)
         out.node(".y_t", source, component=weights)
         self.truncate(out, ".s_r", self.recurrent_dim)
@@ -127,7 +127,7 @@ class _ProjectedFastGru(Projected, _FastGru):
         out.node(".s_t", node, component=".s_r")
 
     def _write_norm_projection(self, out: ConfigLines, weights: str, source: str) -> None:
-        """The projection with renorm of the recurrent value and batch norm of the output."""
+        """Add a projection with renorm of the recurrent value and batch norm of the output."""
         dims = self.recurrent_dim, self.projection_dim
         self.affine(out, weights, self["cell-dim"], self.projection_dim)
         projection = out.node(".y_t_tmp", source, component=weights)
@@ -145,7 +145,7 @@ class FastPgruLayer(_ProjectedFastGru):
     """GRU with a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
-        """Gates, cell, projection."""
+        """Add lines for gates, cell and projection."""
         self._write_cell(out)
         self._write_projection(out, ".W_y.c", self.part("c_t"), ".s_t_pre")
 
@@ -157,18 +157,18 @@ class FastNormPgruLayer(_ProjectedFastGru):
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 
     def write(self, out: ConfigLines) -> None:
-        """Gates, cell, normalized projection."""
+        """Add lines for gates, cell and normalized projection."""
         self._write_cell(out)
         self._write_norm_projection(out, ".W_y.c", self.part("c_t"))
 
 
 class _FastOutputGru(_ProjectedFastGru):
-    """A GRU with an output gate in place of the reset gate."""
+    """Base class of fast GRU layers with an output gate in place of the reset gate."""
 
     GATES = "zo"
 
     def _write_cell(self, out: ConfigLines) -> None:
-        """Gates, cell, and the cell multiplied by the output gate."""
+        """Add lines for the gates, the cell, and the cell multiplied by the output gate."""
         cell = self["cell-dim"]
         self._write_gates(out)
         self._nonlinearity(out, "OutputGruNonlinearityComponent", "", "c_t")
@@ -182,7 +182,7 @@ class FastOpgruLayer(_FastOutputGru):
     """GRU with an output gate and a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
-        """Gates, cell, projection."""
+        """Add lines for gates, cell and projection."""
         self._write_cell(out)
         self._write_projection(out, ".W_y.cdoto", self.part("cdoto"), ".s_t_preclip")
 
@@ -194,6 +194,6 @@ class FastNormOpgruLayer(_FastOutputGru):
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 
     def write(self, out: ConfigLines) -> None:
-        """Gates, cell, normalized projection."""
+        """Add lines for gates, cell and normalized projection."""
         self._write_cell(out)
         self._write_norm_projection(out, ".W_y.cdoto", self.part("cdoto"))

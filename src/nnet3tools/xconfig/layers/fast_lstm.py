@@ -23,21 +23,21 @@ _OPTIONS = options(
 
 
 class _FastLstm(RecurrentLayer):
-    """The nonlinearity: inputs are four blocks for the gates and the old cell, outputs c, m."""
+    """Base class of LSTM layers whose nonlinearity is one component (gates, old cell -> c, m)."""
 
     def _nonlinearity(self, out: ConfigLines, settings: str = "") -> None:
-        """Add the nonlinearity component."""
+        """Add the line of the LSTM nonlinearity component."""
         kind, cell = "LstmNonlinearityComponent", f"cell-dim={self['cell-dim']}"
         options = self["lstm-nonlinearity-options"]
         out.component(".lstm_nonlin", kind, cell, settings, options, self.l2())
 
     def _cell_nodes(self, out: ConfigLines, gates: str, *further: str) -> None:
-        """Add the nonlinearity's node, with the gates and the old cell as input."""
+        """Add the nonlinearity's node; its input is `gates`, the old cell, and `further` nodes."""
         arguments = ", ".join([self.part(gates), self.before("c_trunc"), *further])
         out.node(".lstm_nonlin", f"Append({arguments})")
 
     def _unprojected_nodes(self, out: ConfigLines) -> None:
-        """Add the node of the output m, and of cell and m for the next step."""
+        """Add nodes for the output m, and for cell and m as read at the next time."""
         cell = self["cell-dim"]
         out.dim_range(".m", ".lstm_nonlin", cell, cell)
         if "c" in self.used:
@@ -59,13 +59,13 @@ class FastLstmLayer(_FastLstm):
         return self.type == "fast-lstm-batchnorm-layer"
 
     def outputs(self) -> dict[str, Output]:
-        """The memory's output, and the cell."""
+        """The layer's outputs: m, the output of the memory (""), and the cell."""
         memory = self.part("m_batchnorm" if self._batchnorm else "m")
         dim = self["cell-dim"]
         return {"": Output(memory, dim), "c": Output(self.part("c"), dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Gates, nonlinearity, truncation[, batch norm]."""
+        """Add lines for gates, nonlinearity, truncation[, batch norm]."""
         cell = self["cell-dim"]
         self.affine(out, ".W_all", self.input.dim + cell, 4 * cell)
         self._nonlinearity(out)
@@ -89,11 +89,11 @@ class LstmbLayer(_FastLstm):
     )
 
     def outputs(self) -> dict[str, Output]:
-        """The memory's output."""
+        """The layer's main output: the batch-normalized output of the memory."""
         return {"": Output(self.part("m_batchnorm"), self["cell-dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """Two matrices, scale and offset, nonlinearity, truncation, batch norm."""
+        """Add lines: two matrices, scale and offset, nonlinearity, truncation, batch norm."""
         self._write_components(out)
         memory = f"Scale({self['self-scale']}, {self.part('m_trunc')})"
         recurrent = f"IfDefined(Offset({memory}, {self['delay']}))"
@@ -128,7 +128,7 @@ class FastLstmpLayer(Projected, _FastLstm):
         return self.type == "fast-lstmp-batchnorm-layer"
 
     def outputs(self) -> dict[str, Output]:
-        """The projection, and the cell."""
+        """The layer's outputs: the projection ("") and the cell."""
         projection = self.part("rp_batchnorm" if self._batchnorm else "rp")
         return {
             "": Output(projection, self.projection_dim),
@@ -136,7 +136,7 @@ class FastLstmpLayer(Projected, _FastLstm):
         }
 
     def write(self, out: ConfigLines) -> None:
-        """Gates, nonlinearity, projection, truncation[, batch norm]."""
+        """Add lines for gates, nonlinearity, projection, truncation[, batch norm]."""
         self._write_components(out)
         self._write_nodes(out)
         if self._batchnorm:

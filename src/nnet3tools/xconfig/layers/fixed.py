@@ -15,7 +15,7 @@ _FILE = Check(lambda value: value != "", "a file name")
 
 @register("fixed-affine-layer")
 class FixedAffineLayer(Layer):
-    """An affine transform in a file that is written later; its input is init's output."""
+    """An affine transform in a file that a later step writes; its input is an output of init."""
 
     OPTIONS = options(
         INPUT,
@@ -26,11 +26,11 @@ class FixedAffineLayer(Layer):
     )
 
     def outputs(self) -> dict[str, Output]:
-        """The transform."""
+        """The layer's main output: the transform's node."""
         return {"": Output(self.name, self["dim"])}
 
     def configs(self) -> dict[str, list[str]]:
-        """final reads the file, ref has a random matrix, init ends before it."""
+        """The layer's lines: final reads the file, ref has a random matrix, init ends before it."""
         source = self.input.node
         init, ref, final = (ConfigLines(self.name) for _ in range(3))
         if self["write-init-config"]:
@@ -57,7 +57,7 @@ class IdctLayer(Layer):
     )
 
     def check(self) -> None:
-        """The matrix is not too large, and the lifter can be inverted."""
+        """Raise ConfigError if the matrix is too large or the lifter cannot be inverted."""
         self.require_size(self["dim"] * (self.input.dim + 1))
         self.require(
             all(lifter(self["cepstral-lifter"], self.input.dim)),
@@ -65,29 +65,29 @@ class IdctLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The transform."""
+        """The layer's main output: the transform's node."""
         return {"": Output(self.name, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """One component."""
+        """Add the transform's component and node."""
         out.step("", FIXED, self.input.node, matrix=self["affine-transform-file"])
 
     def files(self) -> dict[str, str]:
-        """The matrix with a column of zeros for the bias, in Kaldi's text form."""
+        """The matrix file: the inverse DCT and a column of zeros for the bias, as Kaldi text."""
         rows = idct_matrix(self.input.dim, self["dim"], self["cepstral-lifter"])
         text = "\n".join(" ".join(str(value) for value in [*row, 0]) for row in rows)
         return {self["affine-transform-file"]: f"[ {text} ]"}
 
 
 def lifter(width: float, num_cepstra: int) -> list[float]:
-    """HTK's factors of cepstra, 1 + Q/2 sin(pi k / Q); all 1 if Q is 0."""
+    """HTK's liftering factors of cepstra, 1 + Q/2 sin(pi k / Q), Q = `width`; all 1 for Q = 0."""
     if width == 0:
         return [1.0] * num_cepstra
     return [1.0 + 0.5 * width * math.sin(math.pi * k / width) for k in range(num_cepstra)]
 
 
 def idct_matrix(num_cepstra: int, num_bins: int, cepstral_lifter: float) -> list[list[float]]:
-    """The orthonormal DCT-III, (bins, cepstra), divided by the lifter's factors."""
+    """The inverse DCT without liftering: orthonormal DCT-III (bins, cepstra) / lifter's factors."""
     scales = [math.sqrt((1.0 if k == 0 else 2.0) / num_bins) for k in range(num_cepstra)]
     factors, angle = lifter(cepstral_lifter, num_cepstra), math.pi / num_bins
     return [

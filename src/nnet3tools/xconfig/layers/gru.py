@@ -21,49 +21,49 @@ from nnet3tools.xconfig.registry import register
 
 
 class _Gru(RecurrentLayer):
-    """The candidate and the cell; subclasses differ in the second gate and in s."""
+    """Base class of GRU layers made of single components, up to the cell y."""
 
     GATES = "zr"
 
     @property
     def cell_before(self) -> str:
-        """The cell at the previous time."""
+        """The descriptor of the cell at the previous time."""
         return self.before("y_t")
 
     def gate_dim(self, gate: str) -> int:
-        """Columns of a gate: the reset gate multiplies s, other gates the cell."""
+        """Columns of a gate: as many as the recurrent value for the reset gate, else the cell's."""
         return self.recurrent_dim if gate == "r" else self["cell-dim"]
 
     def write_gate(self, out: ConfigLines, gate: str, dropout: str) -> None:
-        """Add the nodes of a gate, whose input is the layer's input and the recurrent value."""
+        """Add the nodes of a gate; `dropout` names its dropout component, if the layer drops."""
         pre = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=f".W_z.xs_{gate}")
         if self.drops:
             pre = out.node(f".{gate}_predrop_t", pre, component=f".{gate}")
         out.node(f".{gate}_t", pre, component=dropout if self.drops else f".{gate}")
 
     def write_cell(self, out: ConfigLines) -> None:
-        """y = (1 - z) h + z y_before."""
+        """Add the nodes of the cell y = (1 - z) h + z y_before."""
         kept = f"Sum(Scale(-1.0,{self.part('z_t')}), Const(1.0, {self['cell-dim']}))"
         out.node(".y1_t", f"Append({self.part('h_t')}, {kept})", component=".y1")
         out.node(".y2_t", f"Append({self.cell_before}, {self.part('z_t')})", component=".y2")
         out.node(".y_t", f"Sum({self.part('y1_t')}, {self.part('y2_t')})", component=".y")
 
     def write_products(self, out: ConfigLines, first: str, dim: int) -> None:
-        """Add components that multiply elementwise, and the component that holds the cell."""
+        """Add components for the cell's products and sum, and product `first` of `dim` columns."""
         self.product(out, first, dim)
         self.product(out, ".y1", self["cell-dim"])
         self.product(out, ".y2", self["cell-dim"])
         out.component(".y", "NoOpComponent", dim=self["cell-dim"])
 
     def write_activations(self, out: ConfigLines) -> None:
-        """Nonlinearities of gates and candidate."""
+        """Add the components of the nonlinearities of gates and candidate."""
         for gate in self.GATES:
             self.activation(out, f".{gate}", "Sigmoid", self.gate_dim(gate))
         self.activation(out, ".h", "Tanh", self["cell-dim"])
 
 
 class _ResetGru(_Gru):
-    """A reset gate, which multiplies the recurrent value before the candidate is computed."""
+    """Base class of GRU layers whose reset gate multiplies the recurrent value."""
 
     def write_to_cell(self, out: ConfigLines) -> None:
         """Add all components and nodes up to y_t."""
@@ -93,46 +93,46 @@ class GruLayer(_ResetGru):
 
     @property
     def cell_before(self) -> str:
-        """The recurrent value, which is the cell."""
+        """The descriptor of the recurrent value, which is the cell."""
         return self.before("s_t")
 
     def outputs(self) -> dict[str, Output]:
-        """The cell."""
+        """The layer's main output: the cell."""
         return {"": Output(self.part("s_t"), self["cell-dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """The cell, and its truncation."""
+        """Add lines for the cell and its truncation."""
         self.write_to_cell(out)
         self.truncate(out, ".s_r", self["cell-dim"])
         out.node(".s_t", self.part("y_t"), component=".s_r")
 
 
 class _ProjectedGru(Projected, _Gru):
-    """A projection of the cell; its first columns are the recurrent value."""
+    """Base class of GRU layers with a projection, whose first columns are recurrent."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES, PROJECTION)
 
     def outputs(self) -> dict[str, Output]:
-        """The projection, and the candidate."""
+        """The layer's outputs: the projection ("") and the candidate."""
         return {
             "": Output(self.part("sn_t"), self.projection_dim),
             "h_t": Output(self.part("h_t"), self["cell-dim"]),
         }
 
     def write_projection_components(self, out: ConfigLines) -> None:
-        """Projection and truncation."""
+        """Add the components of the projection and the truncation."""
         self.affine(out, ".W_s.ys", self["cell-dim"], self.projection_dim)
         self.truncate(out, ".s_r", self.recurrent_dim)
 
     def write_projection(self, out: ConfigLines, cell: str) -> None:
-        """Add the projection of a node; its first columns are the recurrent value."""
+        """Add the nodes that project node `cell`; the first columns are the recurrent value."""
         self.write_projection_components(out)
         out.node(".sn_t", self.part(cell), component=".W_s.ys")
         node = out.dim_range(".s_t_preclip", ".sn_t", self.recurrent_dim)
         out.node(".s_t", node, component=".s_r")
 
     def write_norm_components(self, out: ConfigLines) -> None:
-        """Add projection, truncation, and norms of the output and of the recurrent value."""
+        """Add components for projection, truncation, and norms of output and recurrent value."""
         self.write_projection_components(out)
         out.component(".batchnorm", "BatchNormComponent", dim=self.projection_dim, target_rms=1.0)
         out.component(".renorm", "NormalizeComponent", dim=self.recurrent_dim, target_rms=1.0)
@@ -143,7 +143,7 @@ class PgruLayer(_ProjectedGru, _ResetGru):
     """GRU with a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
-        """The cell and its projection."""
+        """Add lines for the cell and its projection."""
         self.write_to_cell(out)
         self.write_projection(out, "y_t")
 
@@ -155,7 +155,7 @@ class NormPgruLayer(_ProjectedGru, _ResetGru):
     OPTIONS = options(_ProjectedGru.OPTIONS, DROPOUT_OPTIONS)
 
     def write(self, out: ConfigLines) -> None:
-        """The cell and its normalized projection."""
+        """Add lines for the cell and its normalized projection."""
         self.write_to_cell(out)
         self.write_norm_components(out)
         projection = out.node(".sn_nobatchnorm_t", self.part("y_t"), component=".W_s.ys")
@@ -166,7 +166,7 @@ class NormPgruLayer(_ProjectedGru, _ResetGru):
 
 
 class _OutputGru(_ProjectedGru):
-    """An output gate in place of the reset gate; the candidate depends on the cell elementwise."""
+    """Base class of GRU layers with an output gate in place of the reset gate."""
 
     GATES = "zo"
 
@@ -199,7 +199,7 @@ class OpgruLayer(_OutputGru):
     """GRU with an output gate and a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
-        """The gated cell and its projection."""
+        """Add lines for the gated cell and its projection."""
         self.write_to_output(out)
         self.write_projection(out, "y_o_t")
 
@@ -215,7 +215,7 @@ class NormOpgruLayer(_OutputGru):
     )
 
     def write(self, out: ConfigLines) -> None:
-        """The gated cell and its normalized projection."""
+        """Add lines for the gated cell and its normalized projection."""
         self.write_to_output(out)
         self.write_norm_components(out)
         projection = out.node(".sn_nobatchnorm_t", self.part("y_o_t"), component=".W_s.ys")

@@ -32,14 +32,14 @@ class InputLayer(Layer):
     OPTIONS = options(dim=Option(-1, POSITIVE))
 
     def derive(self) -> None:
-        """No default: dim has to be given."""
+        """Leave all options as given: dim has no default."""
 
     def outputs(self) -> dict[str, Output]:
-        """The input itself."""
+        """The layer's main output: the input node."""
         return {"": Output(self.name, self["dim"])}
 
     def configs(self) -> dict[str, list[str]]:
-        """The same line in every config."""
+        """The layer's lines for each config file: the input-node in all of them."""
         return {config: [f"input-node name={self.name} dim={self['dim']}"] for config in CONFIGS}
 
 
@@ -56,7 +56,7 @@ class PlainOutput(Layer):
     OPTIONS = _OUTPUT_OPTIONS
 
     def write(self, out: ConfigLines) -> None:
-        """The output-node."""
+        """Add the line of the output-node."""
         _write_output(self, out, self.input.node)
 
 
@@ -79,7 +79,7 @@ class OutputLayer(Layer):
     )
 
     def check(self) -> None:
-        """A bottleneck is narrower than its input and output."""
+        """Raise ConfigError unless the bottleneck is narrower than its input and output."""
         self.require(
             self["bottleneck-dim"] < min(self.input.dim, self["dim"]),
             f"option 'bottleneck-dim': expected less than the dimensions of input "
@@ -87,12 +87,12 @@ class OutputLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The values before the output-node; the output-node cannot be an input."""
+        """The values before the output-node, by name; the output-node cannot be an input."""
         parts = ["affine", "log-softmax"] if self["include-log-softmax"] else ["affine"]
         return {part: Output(f"{self.name}.{part}", self["dim"]) for part in parts}
 
     def write(self, out: ConfigLines) -> None:
-        """[linear,] affine[, log-softmax], output."""
+        """Add lines for [linear,] affine[, log-softmax] and the output-node."""
         node, dim = self.input.node, self.input.dim
         shared = ("learning-rate-factor", "l2-regularize", "max-change")
         if self["bottleneck-dim"] > 0:

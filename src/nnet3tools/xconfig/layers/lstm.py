@@ -23,7 +23,7 @@ _SCALE = "NaturalGradientPerElementScaleComponent"
 
 
 class _PeepholeLstm(RecurrentLayer):
-    """All components and nodes up to m_t."""
+    """Base class of LSTM layers made of single components, up to the memory's output m."""
 
     def _write_cell(self, out: ConfigLines) -> None:
         self._write_components(out)
@@ -56,7 +56,7 @@ class _PeepholeLstm(RecurrentLayer):
         self.truncate(out, ".c", cell)
 
     def _write_gate(self, out: ConfigLines, gate: str, cell: str) -> None:
-        """Add a gate, whose input is the layer's input, the recurrent value and the cell."""
+        """Add a gate, which reads the layer's input, the recurrent value and node `cell`."""
         out.node(f".{gate}1_t", self.with_input("r_t"), component=f".W_{gate}.xr")
         out.node(f".{gate}2_t", cell, component=f".w_{gate}.c")
         total = f"Sum({self.part(gate + '1_t')}, {self.part(gate + '2_t')})"
@@ -74,11 +74,11 @@ class LstmLayer(_PeepholeLstm):
     OPTIONS = options(RECURRENCE, NONLINEARITIES, DECAY)
 
     def outputs(self) -> dict[str, Output]:
-        """The output of the memory, and the cell."""
+        """The layer's outputs: m, the output of the memory (""), and the cell."""
         return {part: Output(self.part(part or "m_t"), self["cell-dim"]) for part in ("", "c_t")}
 
     def write(self, out: ConfigLines) -> None:
-        """The cell, and the recurrent value."""
+        """Add lines for the cell, its output and the recurrent value."""
         self._write_cell(out)
         self.truncate(out, ".r", self["cell-dim"])
         out.node(".r_t", self.part("m_t"), component=".r")
@@ -102,7 +102,7 @@ class LstmpLayer(Projected, _PeepholeLstm):
         return self.type == "lstmp-batchnorm-layer"
 
     def outputs(self) -> dict[str, Output]:
-        """The projection, and the cell."""
+        """The layer's outputs: the projection ("") and the cell."""
         projection = self.part("rp_t_batchnorm" if self._batchnorm else "rp_t")
         return {
             "": Output(projection, self.projection_dim),
@@ -110,7 +110,7 @@ class LstmpLayer(Projected, _PeepholeLstm):
         }
 
     def write(self, out: ConfigLines) -> None:
-        """The cell, its projection, and the recurrent value."""
+        """Add lines for the cell, its projection and the recurrent value."""
         self._write_cell(out)
         self.affine(out, ".W_rp.m", self["cell-dim"], self.projection_dim)
         self.truncate(out, ".r", self.recurrent_dim)

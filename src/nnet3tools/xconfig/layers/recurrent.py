@@ -35,15 +35,15 @@ DROPOUT_OPTIONS = options(
 
 
 class RecurrentLayer(Layer):
-    """A layer with a cell; the recurrent value has the cell's dimension unless it is projected."""
+    """Base class of layers with a cell; without projection the recurrent value is as wide."""
 
     def derive(self) -> None:
-        """The cell has the input's dimension unless it is given."""
+        """Set cell-dim to the input's columns unless it is given."""
         if self["cell-dim"] <= 0:
             self.values["cell-dim"] = self.input.dim
 
     def check(self) -> None:
-        """decay-time is more than the delay: the scale of the recurrent value is above 0."""
+        """Raise ConfigError unless decay-time, if any, is longer than the delay."""
         self.require(
             self._recurrence_scale() > 0,
             f"option 'decay-time': expected more than the delay {abs(self['delay'])} or none "
@@ -52,19 +52,19 @@ class RecurrentLayer(Layer):
 
     @property
     def recurrent_dim(self) -> int:
-        """Columns of the recurrent value."""
+        """Number of columns of the recurrent value."""
         return self["cell-dim"]
 
     def part(self, name: str) -> str:
-        """The name of the node of a part."""
+        """The name of the layer's node for `name`: `<layer>.<name>`."""
         return f"{self.name}.{name}"
 
     def before(self, part: str) -> str:
-        """The descriptor of a part at the previous time."""
+        """The descriptor of the layer's node for `part` at the previous time."""
         return delayed(self.part(part), self["delay"])
 
     def with_input(self, recurrent: str) -> str:
-        """The descriptor of the input and of a part at the previous time, appended."""
+        """The descriptor of the layer's input and the previous value of node `recurrent`."""
         return f"Append({self.input.node}, {self.before(recurrent)})"
 
     def _recurrence_scale(self) -> float:
@@ -72,22 +72,22 @@ class RecurrentLayer(Layer):
         return 1.0 if time < 0 else 1.0 - abs(self["delay"]) / time if time else 0.0
 
     def truncation(self) -> str:
-        """Settings of BackpropTruncationComponent; with decay-time, also its scale."""
+        """The settings of BackpropTruncationComponent as text; with decay-time, also its scale."""
         text = self.given("clipping-threshold", "zeroing-threshold", "zeroing-interval")
         text += f" recurrence-interval={abs(self['delay'])}"
         decays = "decay-time" in self.OPTIONS
         return f"{text} scale={self._recurrence_scale()}" if decays else text
 
     def l2(self) -> str:
-        """The setting l2-regularize, or ""."""
+        """The setting l2-regularize as text; "" if it is not given."""
         return self.given("l2-regularize") if self.values.get("l2-regularize") else ""
 
     def repair(self) -> str:
-        """The setting self-repair-scale."""
+        """The setting self-repair-scale as text."""
         return f"self-repair-scale={self['self-repair-scale-nonlinearity']:.10f}"
 
     def scales(self) -> str:
-        """Settings of per-element scales, whose initial values are random unless given."""
+        """The settings of per-element scales as text; initial values are random unless given."""
         text: str = self["ng-per-element-scale-options"]
         told = "param-mean" in text or "param-stddev" in text
         return text if told else f"{text} param-mean=0.0 param-stddev=1.0"
@@ -98,12 +98,12 @@ class RecurrentLayer(Layer):
         return self.values.get("dropout-proportion", -1) != -1
 
     def affine(self, out: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
-        """Add an affine component."""
+        """Add the line of an affine component."""
         options = self["ng-affine-options"], self.l2()
         out.component(part, AFFINE, *options, input_dim=input_dim, output_dim=output_dim)
 
     def activation(self, out: ConfigLines, part: str, kind: str, dim: int) -> None:
-        """Add the component of a nonlinearity."""
+        """Add the line of a nonlinearity component of type `kind`."""
         out.component(part, f"{kind}Component", self.repair(), dim=dim)
 
     def product(self, out: ConfigLines, part: str, dim: int) -> None:
@@ -111,7 +111,7 @@ class RecurrentLayer(Layer):
         out.component(part, PRODUCT, input_dim=2 * dim, output_dim=dim)
 
     def dropout(self, out: ConfigLines, part: str, dim: int) -> None:
-        """Add a dropout component."""
+        """Add the line of a dropout component."""
         settings = self.given("dropout-proportion")
         per_frame = f"dropout-per-frame={flag(self['dropout-per-frame'])}"
         out.component(part, "DropoutComponent", settings, per_frame, dim=dim)
@@ -122,17 +122,17 @@ class RecurrentLayer(Layer):
 
 
 class Projected(RecurrentLayer):
-    """A layer whose output is a projection of the cell, part of which is the recurrent value."""
+    """Base class of layers that output a projection of the cell, partly recurrent."""
 
     def derive(self) -> None:
-        """By default, recurrent and other columns are a quarter of the cell's each."""
+        """Set recurrent and other columns, if not given, to a quarter of the cell's each."""
         if self["recurrent-projection-dim"] <= 0:
             self.values["recurrent-projection-dim"] = self["cell-dim"] // 4
         if self["non-recurrent-projection-dim"] <= 0:
             self.values["non-recurrent-projection-dim"] = self["recurrent-projection-dim"]
 
     def check(self) -> None:
-        """The projection is no wider than the cell."""
+        """Raise ConfigError if the projection is wider than the cell."""
         super().check()
         self.require(
             self.projection_dim <= self["cell-dim"],
@@ -142,10 +142,10 @@ class Projected(RecurrentLayer):
 
     @property
     def recurrent_dim(self) -> int:
-        """Columns of the recurrent value."""
+        """Number of columns of the recurrent value."""
         return self["recurrent-projection-dim"]
 
     @property
     def projection_dim(self) -> int:
-        """Columns of the output."""
+        """Number of columns of the projection."""
         return self["recurrent-projection-dim"] + self["non-recurrent-projection-dim"]

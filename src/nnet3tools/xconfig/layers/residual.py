@@ -37,19 +37,19 @@ _OPTIONS = options(
 
 
 def _around(distance: int) -> str:
-    """Three offsets: 0, and `distance` to both sides."""
+    """The text of three offsets: -distance, 0, distance."""
     return f"-{distance},0,{distance}"
 
 
 class _Block(Layer):
-    """The base of both kinds of blocks."""
+    """Base class of the two kinds of residual blocks of convolutions."""
 
     @property
     def _num_convolutions(self) -> int:
         return 2 if self["num-bottleneck-filters"] <= 0 else 3
 
     def _passed_on(self) -> tuple[str, str]:
-        """Whether frames outside the data can be missing, and the options of all convolutions."""
+        """Settings of all convolutions: required time offsets with zero padding, other options."""
         padding = "required-time-offsets=0" if self["allow-zero-padding"] else ""
         return padding, self.given(*PREPARATION, "l2-regularize")
 
@@ -71,7 +71,7 @@ class ResBlock(_Block):
     )
 
     def derive(self) -> None:
-        """The number of filters follows from the height; a given number has to agree."""
+        """Set num-filters from the height; ConfigError if a given number disagrees."""
         check_value(self.line, "height", self["height"], POSITIVE)
         filters = num_filters(self, "height")
         self.require(
@@ -82,7 +82,7 @@ class ResBlock(_Block):
         self.values["num-filters"] = filters
 
     def outputs(self) -> dict[str, Output]:
-        """A node for the sum, or the sum itself."""
+        """The layer's main output: the sum of input and convolutions, perhaps as a node."""
         last = f"{self.name}.conv{self._num_convolutions}"
         sources = {
             "input": self.input.node,
@@ -94,7 +94,7 @@ class ResBlock(_Block):
         return {"": Output(node, self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """relu1, batchnorm1, conv1, relu2 ...; with a bottleneck only conv2 has offsets."""
+        """Add lines for relu1, batchnorm1, conv1, ...; in a bottleneck only conv2 has offsets."""
         node, height = self.input.node, self["height"]
         widths = [self["num-filters"]] * 3
         if self._num_convolutions == 3:
@@ -135,7 +135,7 @@ class Res2Block(_Block):
     )
 
     def derive(self) -> None:
-        """height sets both height-in and height-out."""
+        """Set height-in and height-out from height; ConfigError unless one way is given."""
         height, sides = self["height"], (self["height-in"], self["height-out"])
         self.require(
             (height > 0 and sides == (-1, -1)) or min(sides) > 0,
@@ -150,7 +150,7 @@ class Res2Block(_Block):
         return self["height-in"] != self["height-out"]
 
     def check(self) -> None:
-        """An output height that differs is about half, and then the time period is even."""
+        """Raise ConfigError if heights differ but not by half, or then the time period is odd."""
         height_in, height_out = self["height-in"], self["height-out"]
         self.require(
             not self._halves or abs(height_out - height_in / 2) <= 1,
@@ -164,12 +164,12 @@ class Res2Block(_Block):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The last ReLU."""
+        """The layer's main output: the node of the last ReLU."""
         dim = self["height-out"] * self["num-filters"]
         return {"": Output(f"{self.name}.relu{self._num_convolutions}", dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """conv1, batchnorm1, scaleoffset1, relu1 ...; the input is added before the last ReLU."""
+        """Add lines for conv1, batchnorm1, scaleoffset1, relu1 ...; the last ReLU adds input."""
         source = self.input.node
         bypass = source
         if self._halves or self._num_filters_in != self["num-filters"]:
@@ -193,7 +193,7 @@ class Res2Block(_Block):
         return self["num-bottleneck-filters"] if narrow else self["num-filters"]
 
     def _convolution(self, out: ConfigLines, n: int, node: str) -> str:
-        """Add the n-th convolution and return its node; the first one subsamples the height."""
+        """Add the n-th convolution of `node`; return its node. The first subsamples the height."""
         first, period = n == 1, self["time-period"]
         subsample = f"height-subsample-out={2 if first and self._halves else 1}"
         heights = self.given("height-in") if first else f"height-in={self['height-out']}"

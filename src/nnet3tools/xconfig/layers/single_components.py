@@ -13,18 +13,18 @@ from nnet3tools.xconfig.registry import register
 
 
 class OneComponent(Layer):
-    """A layer of one component, which keeps the dimension unless there is an option dim."""
+    """Base class of layers of one component; its output is as wide as its input without `dim`."""
 
     KIND: ClassVar[str] = ""
     PASSED_ON: ClassVar[tuple[str, ...]] = ()
     """Options that are copied to the component's line, in order."""
 
     def outputs(self) -> dict[str, Output]:
-        """The component's node."""
+        """The layer's main output: the component's node."""
         return {"": Output(self.name, self.values.get("dim", self.input.dim))}
 
     def write(self, out: ConfigLines) -> None:
-        """Component and node."""
+        """Add the component and its node."""
         out.step("", self.KIND, self.input.node, self.given(*self.PASSED_ON), dim=self.input.dim)
 
 
@@ -50,7 +50,7 @@ class Batchnorm(OneComponent):
 
 @register("no-op-component")
 class NoOp(OneComponent):
-    """A name for a descriptor."""
+    """Passes its input on, which gives a descriptor a name."""
 
     KIND = "NoOpComponent"
 
@@ -86,10 +86,10 @@ class Offset(OneComponent):
 
 
 class _Linear(OneComponent):
-    """A trained matrix."""
+    """Base class of layers that multiply by a trained matrix."""
 
     def write(self, out: ConfigLines) -> None:
-        """Component and node."""
+        """Add the component with its dimensions, and its node."""
         options, dims = self.given(*self.PASSED_ON), (self.input.dim, self["dim"])
         out.step("", self.KIND, self.input.node, options, input_dim=dims[0], output_dim=dims[1])
 
@@ -156,7 +156,7 @@ class DimRange(Layer):
     )
 
     def check(self) -> None:
-        """The columns exist; the input is a node, because dim-range-nodes take no descriptor."""
+        """Raise ConfigError unless the columns exist and the input is a node, not a descriptor."""
         _require_node(self)
         self.require(
             self["dim-offset"] + self["dim"] <= self.input.dim,
@@ -165,11 +165,11 @@ class DimRange(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The dim-range-node."""
+        """The layer's main output: the dim-range-node."""
         return {"": Output(self.name, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """The dim-range-node."""
+        """Add the line of the dim-range-node."""
         source, dims = f"input-node={self.input.node}", self.given("dim", "dim-offset")
         out.add("dim-range-node", f"name={self.name}", source, dims)
 
@@ -179,15 +179,15 @@ class Delta(Layer):
     """The input, its first and second differences over time, batch-normalized."""
 
     def check(self) -> None:
-        """The input is a node, because dim-range-nodes take no descriptor."""
+        """Raise ConfigError unless the input is a node, as dim-range-nodes require."""
         _require_node(self)
 
     def outputs(self) -> dict[str, Output]:
-        """Three times the input's columns."""
+        """The layer's main output, which has three times the input's columns."""
         return {"": Output(self.name, 3 * self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Scaled copies, appended, because a descriptor can put only one scale on a node."""
+        """Add scaled copies of the input, because a descriptor can put one scale on a node."""
         node, dim = self.input.node, self.input.dim
         for copy in (f"{node}_copy1", f"{node}_copy2"):
             out.add(f"dim-range-node name={copy} input-node={node} dim={dim} dim-offset=0")
@@ -214,16 +214,16 @@ class SpecAugment(Layer):
     )
 
     def check(self) -> None:
-        """At most part of the data can be set to zero."""
+        """Raise ConfigError if all of the data could be set to zero."""
         for key in ("freq-max-proportion", "time-zeroed-proportion"):
             self.require(self[key] < 1, f"option '{key}': expected less than 1, found {self[key]}")
 
     def outputs(self) -> dict[str, Output]:
-        """The second mask."""
+        """The layer's main output: the node of the second mask."""
         return {"": Output(f"{self.name}.time-mask", self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """The masks, frequency first."""
+        """Add lines for the two masks: of frequencies, then of times."""
         dim = self.input.dim
         node = out.step(
             ".freq-mask",

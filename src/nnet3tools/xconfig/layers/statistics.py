@@ -24,7 +24,7 @@ class StatsLayer(Layer):
     )
 
     def derive(self) -> None:
-        """The dimension follows from the statistics; a given dimension has to agree."""
+        """Set `dim` from the statistics in `config`; ConfigError if a given dimension disagrees."""
         if (match := _CONFIG.fullmatch(self["config"])) is None:
             return
         self._stddev, self._count = match[1] is not None, match[2] is not None
@@ -38,7 +38,7 @@ class StatsLayer(Layer):
         self.values["dim"] = dim
 
     def check(self) -> None:
-        """Periods divide each other and the contexts."""
+        """Raise ConfigError unless periods divide each other and the contexts."""
         periods, contexts = (self._input_period, self._period), (self._left, self._right)
         self.require(
             min(periods) > 0
@@ -53,12 +53,12 @@ class StatsLayer(Layer):
         return f"-{what}-{self._left}-{self._right}"
 
     def outputs(self) -> dict[str, Output]:
-        """The pooled statistics, which exist only at multiples of stats-period."""
+        """The layer's main output: the pooled statistics, at multiples of stats-period only."""
         node = f"Round({self.name}{self._part('pooling')}, {self._period})"
         return {"": Output(node, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """Extraction and pooling."""
+        """Add lines for statistics extraction and pooling."""
         stats = out.step(
             self._part("extraction"),
             "StatisticsExtractionComponent",

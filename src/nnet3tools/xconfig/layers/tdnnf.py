@@ -33,10 +33,10 @@ class TdnnfLayer(Layer):
     )
 
     def derive(self) -> None:
-        """No default: the dimensions have to be given."""
+        """Leave all options as given: the dimensions have no default."""
 
     def check(self) -> None:
-        """The bottleneck is narrower than the layer; the added input has the layer's dimension."""
+        """Raise ConfigError if the bottleneck is too wide or the input cannot be added."""
         self.require(
             self["dim"] > self["bottleneck-dim"],
             f"option 'dim': expected more than bottleneck-dim={self['bottleneck-dim']}, "
@@ -49,13 +49,13 @@ class TdnnfLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The last operation."""
+        """The layer's main output: the node of the last operation."""
         last = "batchnorm" if self["dropout-proportion"] == -1 else "dropout"
         last = "noop" if self["bypass-scale"] != 0 else last
         return {"": Output(f"{self.name}.{last}", self["dim"])}
 
     def _time_offsets(self) -> tuple[str, str]:
-        """The time offsets of the linear and of the affine part."""
+        """The text of the time offsets of the linear and of the affine component."""
         stride, context = self["time-stride"], self["context"]
         if stride == 0 or context == "none":
             return "0", "0"
@@ -63,7 +63,7 @@ class TdnnfLayer(Layer):
         return before, {"default": f"0,{stride}", "shift-left": before, "left-only": "0"}[context]
 
     def write(self, out: ConfigLines) -> None:
-        """linear, affine, relu, batchnorm[, dropout][, noop, where the input is added]."""
+        """Add lines: linear, affine, relu, batchnorm[, dropout][, noop that adds the input]."""
         dim, bottleneck = self["dim"], self["bottleneck-dim"]
         offsets1, offsets2 = self._time_offsets()
         shared = self.given("l2-regularize", "max-change")
@@ -110,7 +110,7 @@ class PrefinalLayer(Layer):
     )
 
     def check(self) -> None:
-        """It narrows."""
+        """Raise ConfigError unless small-dim is below big-dim."""
         self.require(
             self["big-dim"] > self["small-dim"],
             f"option 'big-dim': expected more than small-dim={self['small-dim']}, "
@@ -118,11 +118,11 @@ class PrefinalLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The last batch norm."""
+        """The layer's main output: the node of the last batch norm."""
         return {"": Output(f"{self.name}.batchnorm2", self["small-dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """affine, relu, batchnorm1, linear, batchnorm2."""
+        """Add lines for affine, relu, batchnorm1, linear and batchnorm2."""
         big, small = self["big-dim"], self["small-dim"]
         shared = self.given("l2-regularize", "max-change")
         node = out.step(
