@@ -20,6 +20,7 @@ from nnet3tools.tensor.formulas import Type, dtype_of
 class Same(Node):
     """Base class of nodes with the value and gradient of their operand."""
 
+    values_read = frozenset(), False
     is_value_view = is_gradient_view = True
 
     def __init__(self, x: Node) -> None:
@@ -29,21 +30,16 @@ class Same(Node):
     def is_contiguous(self) -> bool:
         return self.children[0].is_contiguous
 
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
-
 
 class Named(Same):
     """A node that equals its operand but has another name."""
 
     type_name = "named"
+    options = ("name",)
 
     def __init__(self, x: Node, name: str) -> None:
         super().__init__(x)
         self.name = name
-
-    def content(self) -> tuple:
-        return (self.name,)
 
 
 class StopGradient(Same):
@@ -58,14 +54,12 @@ class ClipGradient(Same):
     """A node that equals its operand; gradients to it are clipped to [-limit, limit]."""
 
     type_name, overwrites = "clip_gradient", True
+    options = ("limit",)
     is_gradient_view = False
 
     def __init__(self, x: Node, limit: float) -> None:
         self.limit = limit
         super().__init__(x)
-
-    def content(self) -> tuple:
-        return (self.limit,)
 
     def backward_ops(self) -> list[NodeOp | None]:
         given = {"adj": self.grad, "a": -self.limit, "b": self.limit}
@@ -119,6 +113,7 @@ class Lambda(Node):
     """A node computed by a user's function, perhaps with a function for its derivative."""
 
     type_name = "lambda"
+    options = "shape", "type", "key"
     recomputable = False
 
     def __init__(
@@ -134,9 +129,6 @@ class Lambda(Node):
         self.shareable = key is not None  # type: ignore[misc]
         super().__init__(operands, tuple(shape), type)
         self.trainable = self.trainable and backward is not None
-
-    def content(self) -> tuple:
-        return self.shape, self.type, self.key
 
     def forward_ops(self) -> list[NodeOp]:
         value, inputs, forward = self.value, [c.value for c in self.children], self.forward
@@ -158,13 +150,12 @@ class Select(Node):
     """A node that equals one of its operands; a function chooses which at each run."""
 
     type_name = "choose"
+    options = ("index",)
+    values_read = frozenset(), False
 
     def __init__(self, nodes: Sequence[Node], index: Callable[[], int]) -> None:
         self.index = index
         super().__init__(nodes, nodes[0].shape, nodes[0].type)
-
-    def content(self) -> tuple:
-        return (self.index,)
 
     def forward_ops(self) -> list[NodeOp]:
         copies = [tensor.copy.bind(self.value, c.value) for c in self.children]
@@ -176,9 +167,6 @@ class Select(Node):
             return lambda: op() if self.index() == number else None
 
         return [add(i, c.grad) if c.trainable else None for i, c in enumerate(self.children)]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
 
 
 def stop_gradient(x: Node) -> Node:

@@ -17,15 +17,14 @@ class Concatenate(Node):
     """A node with its operands concatenated along an axis."""
 
     type_name, overwrites = "concatenate", True
+    options = ("axis",)
+    values_read = frozenset(), False
 
     def __init__(self, parts: Sequence[Node], axis: int) -> None:
         self.axis = axis
         shape = list(parts[0].shape)
         shape[axis] = sum(p.shape[axis] for p in parts)
         super().__init__(parts, tuple(shape), common_type(parts))
-
-    def content(self) -> tuple:
-        return (self.axis,)
 
     def forward_ops(self) -> list[NodeOp]:
         return [tensor.concatenate.bind(self.value, [c.value for c in self.children], self.axis)]
@@ -42,9 +41,6 @@ class Concatenate(Node):
             add_copy(child.grad, part, i in self.children_to_set) if child.trainable else None
             for i, (part, child) in enumerate(parts)
         ]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
 
 
 def _nothing() -> None:

@@ -26,6 +26,7 @@ class Copy(Node):
     """A node with a copy of its operand in memory of its own."""
 
     type_name, overwrites = "copy", True
+    values_read = frozenset(), False
 
     def __init__(self, x: Node) -> None:
         super().__init__([x], x.shape, x.type)
@@ -36,21 +37,16 @@ class Copy(Node):
     def backward_ops(self) -> list[NodeOp | None]:
         return [add_copy(self.children[0].grad, self.grad, 0 in self.children_to_set)]
 
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
-
 
 class Reshape(Node):
     """A node with its operand's elements in another shape; the operand is contiguous."""
 
     type_name = "reshape"
+    options = ("shape",)
     is_value_view = is_gradient_view = True
 
     def __init__(self, x: Node, shape: Shape) -> None:
         super().__init__([x], shape, x.type)
-
-    def content(self) -> tuple:
-        return self.shape
 
     def view(self, array: Array) -> Array:
         return array.reshape(self.shape)
@@ -64,15 +60,13 @@ class Slice(Node):
     """A node with the elements of its operand at regular distances along one axis."""
 
     type_name = "slice"
+    options = "axis", "part"
     is_value_view = is_gradient_view = True
 
     def __init__(self, x: Node, axis: int, part: range) -> None:
         self.axis, self.part = axis, part
         shape = (*x.shape[:axis], len(part), *x.shape[axis + 1 :])
         super().__init__([x], shape, x.type)
-
-    def content(self) -> tuple:
-        return self.axis, self.part
 
     def view(self, array: Array) -> Array:
         part = self.part
@@ -88,13 +82,12 @@ class Transpose(Node):
     """A node with its operand's axes permuted, copied to memory of its own."""
 
     type_name, overwrites = "transpose", True
+    options = ("axes",)
+    values_read = frozenset(), False
 
     def __init__(self, x: Node, axes: tuple[int, ...]) -> None:
         self.axes = axes
         super().__init__([x], tuple(x.shape[a] for a in axes), x.type)
-
-    def content(self) -> tuple:
-        return self.axes
 
     def forward_ops(self) -> list[NodeOp]:
         return [tensor.transpose.bind(self.value, self.children[0].value, self.axes)]
@@ -104,21 +97,17 @@ class Transpose(Node):
         operator = tensor.transpose if 0 in self.children_to_set else tensor.add_transposed
         return [operator.bind(self.children[0].grad, self.grad, back)]
 
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
-
 
 class Shift(Node):
     """A node with its operand moved by `by` positions along each axis, padded where vacated."""
 
     type_name = "shift"
+    options = "by", "pad"
+    values_read = frozenset(), False
 
     def __init__(self, x: Node, by: tuple[int, ...], pad: float) -> None:
         self.by, self.pad = by, pad
         super().__init__([x], x.shape, x.type)
-
-    def content(self) -> tuple:
-        return self.by, self.pad
 
     def _place(self, array: Array, direction: int) -> Array:
         """View of the elements that a shift keeps, in the operand (-1) or in the value (1)."""
@@ -138,9 +127,6 @@ class Shift(Node):
     def backward_ops(self) -> list[NodeOp | None]:
         x = self.children[0]
         return [tensor.add.bind(self._place(x.grad, -1), self._place(self.grad, 1))]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
 
 
 # public functions

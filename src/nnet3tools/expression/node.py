@@ -8,7 +8,7 @@ gradient of child i. Both are lists of bound callables, made after memory was al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, ClassVar, Protocol, cast
 
 from nnet3tools.expression.shapes import ExpressionError, Shape, broadcast, shape_text
@@ -44,6 +44,16 @@ class NodeGraph(Protocol):
         """Make a node that equals `node` and has the name `name`."""
 
 
+def _operator(name: str) -> Callable[[Node, Operand], Node]:
+    """The method of Node for an infix operator: an elementwise function."""
+    return lambda self, other: self.graph.apply(name, self, other)
+
+
+def _reflected(name: str) -> Callable[[Node, Operand], Node]:
+    """The method for an infix operator whose right operand is the node."""
+    return lambda self, other: self.graph.apply(name, other, self)
+
+
 class Node:
     """A node of an expression; Python's operators build larger expressions.
 
@@ -70,6 +80,10 @@ class Node:
     """Whether the gradient is the same view of child 0's gradient, without backward operations."""
     overwrites: ClassVar[bool] = False
     """Whether `backward_ops` heeds `children_to_set`; otherwise gradients are zeroed first."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Names of the attributes that distinguish nodes of the same kind and children."""
+    values_read: ClassVar[tuple[frozenset[int], bool] | None] = None
+    """What `backward_reads` returns; None for all children and `value`."""
     children_to_set: frozenset[int] = frozenset()
     """Indexes of the children whose gradient their operation must set, not add to."""
 
@@ -92,8 +106,8 @@ class Node:
     # methods that subclasses override
 
     def content(self) -> tuple:
-        """The options of the node; nodes of equal kind, children and content are merged."""
-        return ()
+        """The values of `options`; nodes of equal kind, children and content are merged."""
+        return tuple([getattr(self, name) for name in self.options])
 
     def forward_ops(self) -> list[NodeOp]:
         """The operations that compute the node's `value`, in order."""
@@ -107,9 +121,9 @@ class Node:
         """
         raise ExpressionError(f"{self.describe()} has no gradient")
 
-    def backward_reads(self) -> tuple[set[int], bool]:
+    def backward_reads(self) -> tuple[Set[int], bool]:
         """Indexes of children whose values gradients depend on; whether they depend on `value`."""
-        return set(range(len(self.children))), True
+        return self.values_read or (set(range(len(self.children))), True)
 
     def view(self, array: Array) -> Array:
         """If the node is a view: the part of child 0's value (or gradient) that it shows."""
@@ -147,59 +161,19 @@ class Node:
     def __bool__(self) -> bool:
         raise ExpressionError(f"{self.describe()} has no truth value: use where()")
 
-    def __add__(self, other: Operand) -> Node:
-        return self.graph.apply("add", self, other)
-
-    def __radd__(self, other: Operand) -> Node:
-        return self.graph.apply("add", other, self)
-
-    def __sub__(self, other: Operand) -> Node:
-        return self.graph.apply("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> Node:
-        return self.graph.apply("sub", other, self)
-
-    def __mul__(self, other: Operand) -> Node:
-        return self.graph.apply("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> Node:
-        return self.graph.apply("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> Node:
-        return self.graph.apply("div", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Node:
-        return self.graph.apply("div", other, self)
-
-    def __pow__(self, other: Operand) -> Node:
-        return self.graph.apply("pow", self, other)
-
-    def __rpow__(self, other: Operand) -> Node:
-        return self.graph.apply("pow", other, self)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __pow__, __rpow__ = _operator("pow"), _reflected("pow")
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("lt", "le", "gt", "ge"))
+    __and__, __or__ = _operator("and"), _operator("or")
 
     def __neg__(self) -> Node:
         return self.graph.apply("neg", self)
 
     def __abs__(self) -> Node:
         return self.graph.apply("abs", self)
-
-    def __lt__(self, other: Operand) -> Node:
-        return self.graph.apply("lt", self, other)
-
-    def __le__(self, other: Operand) -> Node:
-        return self.graph.apply("le", self, other)
-
-    def __gt__(self, other: Operand) -> Node:
-        return self.graph.apply("gt", self, other)
-
-    def __ge__(self, other: Operand) -> Node:
-        return self.graph.apply("ge", self, other)
-
-    def __and__(self, other: Operand) -> Node:
-        return self.graph.apply("and", self, other)
-
-    def __or__(self, other: Operand) -> Node:
-        return self.graph.apply("or", self, other)
 
     def __invert__(self) -> Node:
         return self.graph.apply("not", self)

@@ -24,6 +24,7 @@ class RmsNorm(Node):
     """A node with each row divided by its root mean square, times `scale`, plus `offset` (rows)."""
 
     type_name, overwrites = "rms_norm", True
+    options = "eps", "has_scale", "has_offset"
     operator: ClassVar[Operator] = tensor.rms_norm
     derivatives: ClassVar[Operator] = tensor.rms_norm_backprop
 
@@ -31,9 +32,6 @@ class RmsNorm(Node):
         self.eps = eps
         self.has_scale, self.has_offset = scale is not None, offset is not None
         super().__init__([c for c in (x, scale, offset) if c is not None], x.shape, x.type)
-
-    def content(self) -> tuple:
-        return self.eps, self.has_scale, self.has_offset
 
     @property
     def scale(self) -> Node | None:
@@ -80,13 +78,12 @@ class BatchNorm(Node):
     """A node with each column normalized to mean 0 and variance 1."""
 
     type_name, overwrites = "batch_norm", True
+    options = ("eps",)
+    values_read = frozenset(), True
 
     def __init__(self, x: Node, eps: float) -> None:
         self.eps = eps
         super().__init__([x], x.shape, x.type)
-
-    def content(self) -> tuple:
-        return (self.eps,)
 
     def forward_ops(self) -> list[NodeOp]:
         x = self.children[0].value
@@ -100,9 +97,6 @@ class BatchNorm(Node):
         part = tensor.empty(self.shape, like=grad)
         compute = tensor.batch_norm_backprop.bind(part, *rest)
         return [in_order([compute, tensor.add.bind(grad, part)])]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), True
 
 
 def _row(array: Array) -> Array:

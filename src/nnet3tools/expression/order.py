@@ -20,14 +20,12 @@ class SortIndexes(Node):
     """A node with the indexes (int32) of the first k elements in (stable) sorted order."""
 
     type_name = "sort_indexes"
+    options = "axis", "k", "descending"
     differentiable = False
 
     def __init__(self, x: Node, axis: int, k: int, descending: bool) -> None:
         self.axis, self.k, self.descending = axis, k, descending
         super().__init__([x], (*x.shape[:axis], k, *x.shape[axis + 1 :]), Type.INT32)
-
-    def content(self) -> tuple:
-        return self.axis, self.k, self.descending
 
     def forward_ops(self) -> list[NodeOp]:
         x = self.children[0]
@@ -38,13 +36,12 @@ class CumSum(Node):
     """A node with cumulative sums along an axis."""
 
     type_name, overwrites = "cumsum", True
+    options = "axis", "reverse", "exclusive"
+    values_read = frozenset(), False
 
     def __init__(self, x: Node, axis: int, reverse: bool, exclusive: bool) -> None:
         self.axis, self.reverse, self.exclusive = axis, reverse, exclusive
         super().__init__([x], x.shape, x.type)
-
-    def content(self) -> tuple:
-        return self.axis, self.reverse, self.exclusive
 
     def forward_ops(self) -> list[NodeOp]:
         x = self.children[0]
@@ -54,9 +51,6 @@ class CumSum(Node):
         x, how = self.children[0], (self.axis, not self.reverse, self.exclusive)
         beta = 0.0 if 0 in self.children_to_set else 1.0
         return [cumulative_sum.bind(x.grad, self.grad, *how, beta=beta)]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
 
 
 def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:

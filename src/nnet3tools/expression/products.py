@@ -20,6 +20,7 @@ class Dot(Node):
     """A node with the product scalar * A B of matrices or stacks, each perhaps transposed."""
 
     type_name, overwrites = "dot", True
+    options = "trans_a", "trans_b", "scalar"
 
     def __init__(
         self, a: Node, b: Node, trans_a: bool, trans_b: bool, scalar: float, *more: Node
@@ -28,9 +29,6 @@ class Dot(Node):
         rows = a.shape[-1] if trans_a else a.shape[-2]
         cols = b.shape[-2] if trans_b else b.shape[-1]
         super().__init__([a, b, *more], (*a.shape[:-2], rows, cols), a.type)
-
-    def content(self) -> tuple:
-        return self.trans_a, self.trans_b, self.scalar
 
     def forward_ops(self) -> list[NodeOp]:
         a, b = self.children[:2]

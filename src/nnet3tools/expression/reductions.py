@@ -16,6 +16,7 @@ from nnet3tools.tensor.formulas import Type
 class Reduce(Node):
     """Base class of nodes that reduce child 0 along an axis, which keeps size 1."""
 
+    options = ("axis",)
     reduction: ClassVar[str]
     """Name of the reduction in tensor.aggregate."""
     formula: ClassVar[str] = "_1"
@@ -30,9 +31,6 @@ class Reduce(Node):
         self.axis = axis
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         super().__init__([x], shape, x.type if x.type.is_float else Type.FLOAT32)
-
-    def content(self) -> tuple:
-        return (self.axis,)
 
     def forward_ops(self) -> list[NodeOp]:
         return [
@@ -133,13 +131,12 @@ class ScalarProduct(Node):
     """A node with the sum of a * b along an axis, without storing a * b."""
 
     type_name, overwrites = "scalar_product", True
+    options = ("axis",)
+    values_read = frozenset({0, 1}), False
 
     def __init__(self, a: Node, b: Node, axis: int) -> None:
         self.axis = axis
         super().__init__([a, b], (*a.shape[:axis], 1, *a.shape[axis + 1 :]), a.type)
-
-    def content(self) -> tuple:
-        return (self.axis,)
 
     def forward_ops(self) -> list[NodeOp]:
         a, b = self.children
@@ -158,9 +155,6 @@ class ScalarProduct(Node):
             else None
             for i, (mine, other) in enumerate(((a, b), (b, a)))
         ]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return {0, 1}, False
 
 
 def reduce(kind: type[Reduce], x: Node, axis: int | None) -> Node:

@@ -31,6 +31,8 @@ class IndexSelect(Node):
     """A node with slices of its operand along an axis, selected by a vector of indexes."""
 
     type_name = "index_select"
+    options = ("axis",)
+    values_read = frozenset({1}), False
     operator: ClassVar[Operator] = take
     derivative: ClassVar[Operator] = add_taken
 
@@ -38,9 +40,6 @@ class IndexSelect(Node):
         self.axis = axis
         shape = (*x.shape[:axis], *indexes.shape, *x.shape[axis + 1 :])
         super().__init__([x, indexes], shape, x.type)
-
-    def content(self) -> tuple:
-        return (self.axis,)
 
     def forward_ops(self) -> list[NodeOp]:
         x, indexes = self.children
@@ -52,9 +51,6 @@ class IndexSelect(Node):
     def backward_ops(self) -> list[NodeOp | None]:
         x, indexes = self.children
         return [self.derivative.bind(x.grad, self.grad, indexes.value, self.axis), None]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return {1}, False
 
 
 class Gather(IndexSelect):
@@ -73,13 +69,12 @@ class Scatter(Node):
     """A copy of child 0 in which the elements at given indexes come from a source."""
 
     type_name = "scatter"
+    options = ("axis",)
+    values_read = frozenset({1}), False
 
     def __init__(self, x: Node, indexes: Node, source: Node, axis: int) -> None:
         self.axis = axis
         super().__init__([x, indexes, source], x.shape, x.type)
-
-    def content(self) -> tuple:
-        return (self.axis,)
 
     def forward_ops(self) -> list[NodeOp]:
         x, indexes, source = self.children
@@ -104,9 +99,6 @@ class Scatter(Node):
             tensor.add(source.grad, picked)
 
         return [add_kept, None, add_source]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return {1}, False
 
 
 def as_indexes(x: Node, axis: int, indexes: Indexes, called: str = "indexes") -> Node:

@@ -27,6 +27,7 @@ def rows_of(array: Array) -> Array:
 class RowNode(Node):
     """Base class of nodes that transform each row of their operand."""
 
+    values_read = frozenset(), True
     overwrites = True
     operator: ClassVar[Operator]
     derivative: ClassVar[Operator]
@@ -40,9 +41,6 @@ class RowNode(Node):
     def backward_ops(self) -> list[NodeOp | None]:
         grad, value, adj = (rows_of(a) for a in (self.children[0].grad, self.value, self.grad))
         return [self.derivative.bind(grad, value, adj, add=0 not in self.children_to_set)]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), True
 
 
 class Softmax(RowNode):

@@ -29,15 +29,13 @@ class CsrDot(Node):
     """A node with the product S b of a sparse S (or its transpose); children: S in CSR form, b."""
 
     type_name = "csr_dot"
+    options = "trans", "shape", "sparse_shape"
 
     def __init__(
         self, parts: list[Node], b: Node, shape: Shape, trans: bool, sparse_shape: Shape
     ) -> None:
         self.trans, self.sparse_shape = trans, sparse_shape
         super().__init__([*parts, b], shape, b.type)
-
-    def content(self) -> tuple:
-        return self.trans, self.shape, self.sparse_shape
 
     def forward_ops(self) -> list[NodeOp]:
         b = self.children[3].value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import DataError, ProgramError, quoted
+from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.compressed_codes import (
     column_percentiles,
     decode_columns,
@@ -85,38 +85,20 @@ class CompressedMatrix:
         low, extent = _F(self.min_value) * _F(alpha), _F(self.range) * _F(alpha)
         return replace(self, min_value=float(low), range=float(extent))
 
-    def block(
-        self, row_offset: int, num_rows: int, col_offset: int = 0, num_cols: int | None = None
-    ) -> CompressedMatrix:
-        """Cut a block of rows and columns without decompressing it.
+    def row_range(self, row_offset: int, num_rows: int) -> CompressedMatrix:
+        """Cut rows `row_offset` to `row_offset + num_rows` (exclusive) without decompressing them.
 
         Row numbers before the first or after the last row repeat that row. Fewer than 8 rows of CM
         become CM2, as in Kaldi.
         """
-        num_cols = self.num_cols - col_offset if num_cols is None else num_cols
-        if not (0 <= col_offset and col_offset + num_cols <= self.num_cols):
-            raise ProgramError(f"columns {col_offset} + {num_cols} of {self.num_cols}")
-        if num_rows <= 0 or num_cols == 0:
+        if num_rows <= 0 or self.num_cols == 0:
             return _empty()
         rows = np.arange(row_offset, row_offset + num_rows).clip(0, self.num_rows - 1)
-        cols = slice(col_offset, col_offset + num_cols)
-        by_columns = self.format == 1
-        part = replace(
-            self,
-            num_rows=num_rows,
-            num_cols=num_cols,
-            percentiles=self.percentiles[cols] if by_columns else self.percentiles,
-            data=np.ascontiguousarray(
-                self.data[cols][:, rows] if by_columns else self.data[rows][:, cols]
-            ),
-        )
-        if by_columns and num_rows < 8:
+        data = self.data[:, rows] if self.format == 1 else self.data[rows]
+        part = replace(self, num_rows=num_rows, data=np.ascontiguousarray(data))
+        if self.format == 1 and num_rows < 8:
             return self.from_dense(part.to_dense(), CompressionMethod.TWO_BYTE_AUTO)
         return part
-
-    def row_range(self, row_offset: int, num_rows: int) -> CompressedMatrix:
-        """Cut rows `row_offset` to `row_offset + num_rows` (exclusive), see `block`."""
-        return self.block(row_offset, num_rows)
 
 
 def _empty() -> CompressedMatrix:

@@ -183,7 +183,7 @@ def open_output(wxfilename: str, binary: bool = True, header: bool = True) -> It
     an exception. DataError if the output cannot be written, or if a command fails.
     """
     if (handed := handover.sink(wxfilename)) is not None:
-        with handover.open_sink(handed) as file:
+        with handover.Collected(handed) as file:
             writer = Writer(file, binary, wxfilename)
             if header:
                 writer.write_header()

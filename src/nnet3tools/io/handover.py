@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.reader import Reader
@@ -128,8 +128,3 @@ class Collected(io.BytesIO):
         if not self.closed:
             self._handed.data = self.getvalue()
         super().close()
-
-
-def open_sink(handed: Handed) -> BinaryIO:
-    """Open a file in memory whose bytes go to `handed`."""
-    return Collected(handed)

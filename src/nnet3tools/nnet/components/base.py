@@ -96,6 +96,8 @@ class Component(Declared):
     PROPERTIES: ClassVar[Properties]
     """The flags of all instances, for classes that do not override `properties`."""
     INFO = "input_dim output_dim"
+    flops_per_input: ClassVar[int | None] = None
+    """Number of operations for each input element; None for one per output element."""
     backprop_reads_signs_only: ClassVar[bool] = False
     """Whether backprop needs only the output's signs, so that a byte per element is enough."""
 
@@ -175,13 +177,15 @@ class Component(Declared):
     # -- cost
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations for `rows` output rows; here one per element.
+        """Number of operations for `rows` output rows; by default see `flops_per_input`.
 
         An addition, multiplication, comparison or function such as exp of one element counts 1, so
         a matrix product (N x K) (K x M) counts 2 N K M. Moves count 0. The counts are those of the
         mathematics, not of an optimized implementation.
         """
-        return rows * self.output_dim
+        if self.flops_per_input is None:
+            return rows * self.output_dim
+        return self.flops_per_input * rows * self.input_dim
 
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
         """Number of operations of the backward pass for `rows` output rows.

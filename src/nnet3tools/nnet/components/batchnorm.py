@@ -90,6 +90,7 @@ class BatchNormComponent(BatchStatisticsComponent):
     """
 
     INFO = "dim block_dim epsilon target_rms count test_mode"
+    flops_per_input = 5  # of which 3 for mean and variance
 
     dim = Int("<Dim>", "dim", positive=True)
     block_dim = _BlockDim("<BlockDim>", "block-dim", lambda c: c.dim)
@@ -175,10 +176,6 @@ class BatchNormComponent(BatchStatisticsComponent):
         _add_square(self.stats_sumsq, self.stats_sum)
 
     # -- running
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: 5 per element, 3 of them for mean and variance."""
-        return 5 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self.block_dim)

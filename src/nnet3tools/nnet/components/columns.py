@@ -33,6 +33,8 @@ _multiply = tensor.element("_1 = _2 * _3")
 class _BlockComponent(Component):
     """Base class of components whose input columns are blocks as wide as the output."""
 
+    flops_per_input = 1
+
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     output_dim = Int("<OutputDim>", "output-dim", positive=True)
 
@@ -43,10 +45,6 @@ class _BlockComponent(Component):
         """Views of the blocks of an input matrix or its derivative."""
         dim = self.output_dim
         return [matrix[:, k : k + dim] for k in range(0, matrix.shape[1], dim)]
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations for `rows` rows: one per input element."""
-        return rows * self.input_dim
 
 
 @register
@@ -109,6 +107,7 @@ class PermuteComponent(Component):
     """Column j of the output is column `column_map[j]` of the input."""
 
     PROPERTIES = Properties.SIMPLE
+    flops_per_input = 0  # moves only
 
     column_map = _ColumnMap("<ColumnMap>", "column-map")
 
@@ -131,10 +130,6 @@ class PermuteComponent(Component):
         shown = "".join(f"{c} " for c in self.column_map[:5])
         more = "... " if len(self.column_map) > 5 else ""
         return f"{self.type_name}, dim={self.input_dim} , column-map=[ {shown}{more}]"
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: 0, because elements are only moved."""
-        return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.copy_cols(out_value, in_value, self.column_map)

@@ -52,6 +52,7 @@ class DistributeComponent(Component):
     """Splits each row into blocks of `output_dim` columns, which become rows with x = 0, 1, ..."""
 
     PROPERTIES = Properties(0)
+    flops_per_input = 0  # moves only
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     output_dim = Int("<OutputDim>", "output-dim", positive=True)
@@ -70,10 +71,6 @@ class DistributeComponent(Component):
         """Views of the blocks of columns of an input matrix."""
         dim = self.output_dim
         return [matrix[:, i * dim : (i + 1) * dim] for i in range(self.num_blocks)]
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: 0, because elements are only moved."""
-        return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, DistributeIndexes)

@@ -37,16 +37,13 @@ class PnormComponent(Component):
     PROPERTIES = (
         Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
     )
+    flops_per_input = 3  # power, sum, scaling or root
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     output_dim = Int("<OutputDim>", "output-dim", positive=True)
 
     def problem(self) -> str | None:
         return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per input element power, sum, scaling or root."""
-        return 3 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         group_norm(out_value, in_value)
@@ -61,6 +58,7 @@ class SumGroupComponent(Component):
     """y_j = sum of the j-th group of input columns; `sizes` (output_dim,) are the groups' sizes."""
 
     PROPERTIES = Properties.SIMPLE
+    flops_per_input = 1
     CLOSING_TOKENS = ("</{}>", "<{}>")
 
     sizes = IntVector("<Sizes>", "sizes", None)
@@ -99,10 +97,6 @@ class SumGroupComponent(Component):
     def group_of_column(self) -> np.ndarray:
         """The group that each input column belongs to, (input_dim,)."""
         return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations for `rows` rows: one per input element."""
-        return rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         sum_column_ranges(out_value, in_value, self.ranges)

@@ -44,6 +44,7 @@ class MaxpoolingComponent(Component):
         "input_x_dim input_y_dim input_z_dim pool_x_size pool_y_size pool_z_size "
         "pool_x_step pool_y_step pool_z_step"
     )
+    flops_per_input = 1
 
     input_x_dim = Int("<InputXDim>", "input-x-dim", positive=True)
     input_y_dim = Int("<InputYDim>", "input-y-dim", positive=True)
@@ -103,10 +104,6 @@ class MaxpoolingComponent(Component):
     def _pools(self, matrix: Array) -> Array:
         """View of an output (or its derivative) as (rows, boxes along x, along y, along z)."""
         return matrix.reshape(-1, *self.num_pools)
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations for `rows` rows: one per input element."""
-        return rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         pools = self._pools(out_value)

@@ -39,6 +39,7 @@ class NoOpComponent(Component):
 
     PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
     INFO = "dim backprop_scale"
+    flops_per_input = 0  # moves only
 
     dim = Int("<Dim>", "dim", positive=True)
     backprop_scale = _BackpropScale("<BackpropScale>", "backprop-scale", 1.0, show_default=False)
@@ -49,10 +50,6 @@ class NoOpComponent(Component):
     oderiv_count = Obsolete("<OderivCount>")
     num_dims_self_repaired = Obsolete("<NumDimsSelfRepaired>")
     num_dims_processed = Obsolete("<NumDimsProcessed>")
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: 0, because elements are only moved."""
-        return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.copy(out_value, in_value)

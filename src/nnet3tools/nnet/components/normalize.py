@@ -36,6 +36,7 @@ class NormalizeComponent(Component):
     """y = x target_rms / rms(x) for each block of a row; optionally with log rms(x) as a column."""
 
     INFO = Component.INFO + " target_rms add_log_stddev block_dim"
+    flops_per_input = 3  # power, sum, scaling or root
 
     dim = _Dim("<InputDim>", "dim", positive=True, also="<Dim>")
     block_dim = Int("<BlockDim>", "block-dim", lambda c: c.dim, positive=True, omit=True)
@@ -64,10 +65,6 @@ class NormalizeComponent(Component):
     @property
     def _output_block_dim(self) -> int:
         return self.block_dim + (1 if self.add_log_stddev else 0)
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per input element power, sum, scaling or root."""
-        return 3 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self._output_block_dim)

@@ -24,10 +24,7 @@ class SoftmaxComponent(NonlinearComponent):
         | Properties.BACKPROP_NEEDS_OUTPUT
         | Properties.STORES_STATS
     )
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per element maximum, difference, exp, sum, quotient."""
-        return 5 * rows * self.output_dim
+    flops_per_input = 5  # maximum, difference, exp, sum, quotient
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.softmax(out_value, in_value)
@@ -49,10 +46,7 @@ class LogSoftmaxComponent(NonlinearComponent):
     """y_i = x_i - log sum_j exp(x_j). Like Kaldi's, it keeps no statistics of values."""
 
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per element maximum, difference, exp, sum, difference."""
-        return 5 * rows * self.output_dim
+    flops_per_input = 5  # maximum, difference, exp, sum, difference
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.log_softmax(out_value, in_value)
