@@ -45,6 +45,9 @@ class Command:
     """Field that is Kaldi's alpha."""
     OPERANDS: ClassVar[dict[str, str]]
     """Field -> kind of operand ("Submatrix", "Indexes"...)."""
+    TEXT: ClassVar[str] = ""
+    """The command as Kaldi prints it, with operands in braces; {rows} and {cols} are the size of
+    the first submatrix."""
     ACCESS: ClassVar[AccessMap] = {}
     """Submatrix field -> access, unless that depends on other operands."""
     ALLOCATES: ClassVar[str | None] = None
@@ -166,7 +169,23 @@ class Command:
 
     def text(self, names: Names) -> str:
         """The command as Kaldi prints it, without number and newline."""
-        raise NotImplementedError
+        text_of: dict[str, Callable[[Any], str]] = {
+            "Submatrix": names.submatrix,
+            "Indexes": names.indexes,
+            "IndexesMulti": names.indexes_multi,
+            "IndexesRanges": names.indexes_ranges,
+            "Precomputed": lambda index: f"precomputed_indexes[{index}]" if index else "NULL",
+            "Component": names.component,
+            "Node": names.node,
+            "Alpha": "{:g}".format,
+        }
+        rows, cols = names.dim(next(iter(self.submatrices()), 0))
+        texts = {
+            name: text_of.get(kind, str)(getattr(self, name))
+            for name, kind in self.OPERANDS.items()
+            if f"{{{name}}}" in self.TEXT
+        }
+        return self.TEXT.format(**texts, rows=rows, cols=cols)
 
 
 COMMANDS: dict[int, type[Command]] = {}

@@ -39,6 +39,7 @@ class Propagate(Command):
     memo: Memo = 0
     store_stats: bool = False
 
+    TEXT: ClassVar[str] = "{component}.Propagate({precomputed}, {input}, &{output})"
     OPTIONAL: ClassVar[tuple[str, ...]] = ("input",)
 
     def problem(self, tables: Tables) -> str:
@@ -81,12 +82,6 @@ class Propagate(Command):
         indexes = computation.component_precomputed_indexes[self.precomputed].data
         return nnet.component(self.component).propagate_flops(rows, indexes)
 
-    def text(self, names: Names) -> str:
-        return (
-            f"{names.component(self.component)}.Propagate({_precomputed(self.precomputed)}, "
-            f"{names.submatrix(self.input)}, &{names.submatrix(self.output)})"
-        )
-
 
 @command(5)
 class Backprop(Command):
@@ -103,6 +98,7 @@ class Backprop(Command):
     in_deriv: Submatrix
     memo: Memo = 0
 
+    TEXT: ClassVar[str] = "{component}.Backprop({precomputed}, {in_value}, {out_value}, {out_deriv}"
     UPDATES: ClassVar[bool] = True
     """Whether parameters change."""
     OPTIONAL: ClassVar[tuple[str, ...]] = ("in_value", "out_value", "in_deriv")
@@ -177,12 +173,8 @@ class Backprop(Command):
     def text(self, names: Names) -> str:
         update = self.UPDATES and names.need_model_derivative
         in_deriv = f"&{names.submatrix(self.in_deriv)}" if self.in_deriv else "NULL"
-        return (
-            f"{names.component(self.component)}.Backprop({_precomputed(self.precomputed)}, "
-            f"{names.submatrix(self.in_value)}, {names.submatrix(self.out_value)}, "
-            f"{names.submatrix(self.out_deriv)}, "
-            f"{'[component-pointer]' if update else 'NULL'}, {in_deriv})"
-        )
+        model = "[component-pointer]" if update else "NULL"
+        return f"{Command.text(self, names)}, {model}, {in_deriv})"
 
 
 @command(6)
@@ -190,10 +182,6 @@ class BackpropNoModelUpdate(Backprop):
     """As Backprop, but the parameters are left alone."""
 
     UPDATES: ClassVar[bool] = False
-
-
-def _precomputed(index: int) -> str:
-    return f"precomputed_indexes[{index}]" if index else "NULL"
 
 
 def _precomputed_problem(

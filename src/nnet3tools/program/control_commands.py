@@ -44,12 +44,9 @@ class AllocMatrix(Command):
     HAS_WORK = False
     submatrix: Submatrix
 
+    TEXT = "{submatrix} = undefined({rows},{cols})"
     ALLOCATES: ClassVar[str | None] = "submatrix"
     WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
-
-    def text(self, names: Names) -> str:
-        rows, cols = names.dim(self.submatrix)
-        return f"{names.submatrix(self.submatrix)} = undefined({rows},{cols})"
 
 
 @command(1)
@@ -59,11 +56,9 @@ class DeallocMatrix(Command):
     HAS_WORK = False
     submatrix: Submatrix
 
+    TEXT = "{submatrix} = []"
     FREES: ClassVar[str | None] = "submatrix"
     WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
-
-    def text(self, names: Names) -> str:
-        return f"{names.submatrix(self.submatrix)} = []"
 
 
 @command(2)
@@ -74,6 +69,7 @@ class SwapMatrix(Command):
     a: Submatrix
     b: Submatrix
 
+    TEXT = "{a}.swap({b}) [dim = {rows} x {cols}]"
     ALLOCATES: ClassVar[str | None] = "a"
     FREES: ClassVar[str | None] = "b"
     WHOLE: ClassVar[tuple[str, ...]] = ("a", "b")
@@ -83,11 +79,6 @@ class SwapMatrix(Command):
             return "swap of a matrix with itself"
         return size_problem(tables, self.a, self.b)
 
-    def text(self, names: Names) -> str:
-        rows, cols = names.dim(self.a)
-        a, b = names.submatrix(self.a), names.submatrix(self.b)
-        return f"{a}.swap({b}) [dim = {rows} x {cols}]"
-
 
 @command(3)
 class SetConst(Command):
@@ -96,11 +87,8 @@ class SetConst(Command):
     submatrix: Submatrix
     value: Alpha = 0.0
 
+    TEXT = "{submatrix}.set({value}) [dim = {rows} x {cols}];"
     ACCESS: ClassVar[AccessMap] = {"submatrix": WRITE}
-
-    def text(self, names: Names) -> str:
-        rows, cols = names.dim(self.submatrix)
-        return f"{names.submatrix(self.submatrix)}.set({self.value:g}) [dim = {rows} x {cols}];"
 
 
 # -- compression
@@ -149,14 +137,12 @@ class DecompressMatrix(Command):
 
     submatrix: Submatrix
 
+    TEXT = "DecompressMatrix({submatrix})"
     ACCESS: ClassVar[AccessMap] = {"submatrix": WRITE}
     WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
 
     def flops(self, computation: Computation, nnet: Nnet) -> int:
         return computation.submatrices[self.submatrix].size
-
-    def text(self, names: Names) -> str:
-        return f"DecompressMatrix({names.submatrix(self.submatrix)})"
 
 
 # -- the user
@@ -170,15 +156,20 @@ class AcceptInput(Command):
     submatrix: Submatrix
     node: Node
 
+    TEXT = "{submatrix} = user input [for node: '{node}']"
     ACCESS: ClassVar[AccessMap] = {"submatrix": WRITE}
     WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
 
     def problem(self, tables: Tables) -> str:
-        return _io_problem(tables, self.submatrix, self.node)
-
-    def text(self, names: Names) -> str:
-        matrix = names.submatrix(self.submatrix)
-        return f"{matrix} = user input [for node: '{names.node(self.node)}']"
+        nnet, node = tables.nnet, self.node
+        if not (nnet.is_input(node) or nnet.is_component(node) or nnet.is_output(node)):
+            return f"node '{nnet.node_names[node]}' can be neither given nor asked for"
+        if tables.cols(self.submatrix) != nnet.dim(node):
+            return (
+                f"node '{nnet.node_names[node]}' has dimension {nnet.dim(node)}, "
+                f"the matrix {tables.cols(self.submatrix)}"
+            )
+        return ""
 
 
 @command(19)
@@ -189,27 +180,10 @@ class ProvideOutput(Command):
     submatrix: Submatrix
     node: Node
 
+    TEXT = "output {submatrix} to user [for node: '{node}']"
     ACCESS: ClassVar[AccessMap] = {"submatrix": READ}
     WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
-
-    def problem(self, tables: Tables) -> str:
-        return _io_problem(tables, self.submatrix, self.node)
-
-    def text(self, names: Names) -> str:
-        matrix = names.submatrix(self.submatrix)
-        return f"output {matrix} to user [for node: '{names.node(self.node)}']"
-
-
-def _io_problem(tables: Tables, submatrix: int, node: int) -> str:
-    nnet = tables.nnet
-    if not (nnet.is_input(node) or nnet.is_component(node) or nnet.is_output(node)):
-        return f"node '{nnet.node_names[node]}' can be neither given nor asked for"
-    if tables.cols(submatrix) != nnet.dim(node):
-        return (
-            f"node '{nnet.node_names[node]}' has dimension {nnet.dim(node)}, "
-            f"the matrix {tables.cols(submatrix)}"
-        )
-    return ""
+    problem = AcceptInput.problem
 
 
 # -- nothing, and going on
@@ -220,9 +194,7 @@ class NoOperation(Command):
     """No work; passes put it in place of a command and remove it at their end."""
 
     HAS_WORK = False
-
-    def text(self, names: Names) -> str:
-        return "[no-op]"
+    TEXT = "[no-op]"
 
 
 @command(21)
@@ -230,9 +202,7 @@ class NoOperationPermanent(Command):
     """No work, but it is not removed, because a forward or backward block must not be empty."""
 
     HAS_WORK = False
-
-    def text(self, names: Names) -> str:
-        return "[no-op-permanent]"
+    TEXT = "[no-op-permanent]"
 
 
 @command(22)
@@ -240,9 +210,7 @@ class NoOperationMarker(Command):
     """End of a segment, such as the forward commands."""
 
     HAS_WORK = False
-
-    def text(self, names: Names) -> str:
-        return "# computation segment separator [e.g., begin backward commands]"
+    TEXT = "# computation segment separator [e.g., begin backward commands]"
 
 
 @command(23)
@@ -250,9 +218,7 @@ class NoOperationLabel(Command):
     """The target of GotoLabel."""
 
     HAS_WORK = False
-
-    def text(self, names: Names) -> str:
-        return "[label for goto statement]"
+    TEXT = "[label for goto statement]"
 
 
 @command(24)
@@ -260,6 +226,7 @@ class GotoLabel(Command):
     """Continue at the NoOperationLabel at `label`; the last command of a looped program."""
 
     HAS_WORK = False
+    TEXT = "goto c{label}"
     label: Position
 
     def problem(self, tables: Tables) -> str:
@@ -269,6 +236,3 @@ class GotoLabel(Command):
         ):
             return f"there is no label at c{self.label}"
         return "" if commands[-1] is self else "a goto is not the last command"
-
-    def text(self, names: Names) -> str:
-        return f"goto c{self.label}"

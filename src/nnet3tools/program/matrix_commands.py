@@ -92,6 +92,8 @@ class CopyRows(Command):
     indexes: Indexes
     alpha: Alpha = 1.0
 
+    TEXT: ClassVar[str] = "{dest}.CopyRows({alpha}, {src}{indexes})"
+
     @classmethod
     def accesses_of(
         cls, group: CommandGroup, computation: Computation, components: ComponentTable
@@ -110,9 +112,6 @@ class CopyRows(Command):
     def flops(self, computation: Computation, nnet: Nnet) -> int:
         return scale_flops(self.alpha) * _elements_moved(self, computation)
 
-    def text(self, names: Names) -> str:
-        return _rows_text(self, "CopyRows", names)
-
 
 @command(10)
 class AddRows(Command):
@@ -123,6 +122,7 @@ class AddRows(Command):
     indexes: Indexes
     alpha: Alpha = 1.0
 
+    TEXT: ClassVar[str] = "{dest}.AddRows({alpha}, {src}{indexes})"
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
 
     def problem(self, tables: Tables) -> str:
@@ -130,16 +130,6 @@ class AddRows(Command):
 
     def flops(self, computation: Computation, nnet: Nnet) -> int:
         return (1 + scale_flops(self.alpha)) * _elements_moved(self, computation)
-
-    def text(self, names: Names) -> str:
-        return _rows_text(self, "AddRows", names)
-
-
-def _rows_text(self: CopyRows | AddRows, verb: str, names: Names) -> str:
-    return (
-        f"{names.submatrix(self.dest)}.{verb}({self.alpha:g}, "
-        f"{names.submatrix(self.src)}{names.indexes(self.indexes)})"
-    )
 
 
 def _elements_moved(self: CopyRows | AddRows, computation: Computation) -> int:
@@ -171,6 +161,7 @@ class AddRowRanges(Command):
     indexes_ranges: IndexesRanges
     alpha: Alpha = 1.0
 
+    TEXT: ClassVar[str] = "{dest}.AddRowRanges({alpha}, {src}, {indexes_ranges})"
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
 
     def problem(self, tables: Tables) -> str:
@@ -191,9 +182,3 @@ class AddRowRanges(Command):
         ranges = computation.indexes_ranges[self.indexes_ranges]
         summed = int((ranges[:, 1] - ranges[:, 0]).sum())
         return (1 + scale_flops(self.alpha)) * summed * computation.submatrices[self.dest].num_cols
-
-    def text(self, names: Names) -> str:
-        return (
-            f"{names.submatrix(self.dest)}.AddRowRanges({self.alpha:g}, "
-            f"{names.submatrix(self.src)}, {names.indexes_ranges(self.indexes_ranges)})"
-        )

@@ -16,7 +16,6 @@ from nnet3tools.program.operands import (
     AccessType,
     Alpha,
     IndexesMulti,
-    Names,
     Submatrix,
     Tables,
     listed_submatrices,
@@ -78,11 +77,6 @@ class _MultiCommand(Command):
         cols = computation.submatrices[getattr(self, self.OWN)].num_cols
         return (self.ADDS + scale_flops(self.alpha)) * moved * cols
 
-    def text(self, names: Names) -> str:
-        own = names.submatrix(getattr(self, self.OWN))
-        verb = self.NAME.removeprefix("k")
-        return f"{own}.{verb}({self.alpha:g}, {names.indexes_multi(self.indexes_multi)})"
-
 
 @command(11)
 class CopyRowsMulti(_MultiCommand):
@@ -92,6 +86,7 @@ class CopyRowsMulti(_MultiCommand):
     indexes_multi: IndexesMulti
     alpha: Alpha = 1.0
 
+    TEXT: ClassVar[str] = "{dest}.CopyRowsMulti({alpha}, {indexes_multi})"
     OWN: ClassVar[str] = "dest"
     ACCESS: ClassVar[AccessMap] = {"dest": WRITE}
     LISTED: ClassVar[AccessType] = READ
@@ -105,6 +100,7 @@ class CopyToRowsMulti(_MultiCommand):
     indexes_multi: IndexesMulti
     alpha: Alpha = 1.0
 
+    TEXT: ClassVar[str] = "{src}.CopyToRowsMulti({alpha}, {indexes_multi})"
     OWN: ClassVar[str] = "src"
     ACCESS: ClassVar[AccessMap] = {"src": READ}
     LISTED: ClassVar[AccessType] = READ_WRITE
@@ -123,6 +119,7 @@ class AddRowsMulti(_MultiCommand):
     indexes_multi: IndexesMulti
     alpha: Alpha = 1.0
 
+    TEXT: ClassVar[str] = "{dest}.AddRowsMulti({alpha}, {indexes_multi})"
     OWN: ClassVar[str] = "dest"
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE}
     LISTED: ClassVar[AccessType] = READ
@@ -137,6 +134,7 @@ class AddToRowsMulti(_MultiCommand):
     indexes_multi: IndexesMulti
     alpha: Alpha = 1.0
 
+    TEXT: ClassVar[str] = "{src}.AddToRowsMulti({alpha}, {indexes_multi})"
     OWN: ClassVar[str] = "src"
     ACCESS: ClassVar[AccessMap] = {"src": READ}
     LISTED: ClassVar[AccessType] = READ_WRITE
