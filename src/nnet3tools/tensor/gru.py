@@ -27,7 +27,7 @@ Step = Callable[[], None]
 
 
 class GruColumns(NamedTuple):
-    """The first column of each part of a cell's input. `state` and `cell` may be the same."""
+    """The first column of each part of a GRU cell's input. `state` and `cell` may be the same."""
 
     cell_dim: int
     argument: int
@@ -37,28 +37,28 @@ class GruColumns(NamedTuple):
     state: int = 0
 
     def update_of(self, x: Array) -> Array:
-        """The columns of z."""
+        """The columns of a GRU input x that hold the update gate z."""
         return x[:, : self.cell_dim]
 
     def argument_of(self, x: Array) -> Array:
-        """The columns of x_h."""
+        """The columns of a GRU input x that are added at the argument of tanh."""
         return x[:, self.argument : self.argument + self.cell_dim]
 
     def cell_of(self, x: Array) -> Array:
-        """The columns of c'."""
+        """The columns of a GRU input x that hold the cell of the previous step."""
         return x[:, self.cell : self.cell + self.cell_dim]
 
     def reset_of(self, x: Array) -> Array:
-        """The columns of r."""
+        """The columns of a GRU input x that hold the reset gate r."""
         return x[:, self.cell_dim : self.cell_dim + self.recurrent_dim]
 
     def state_of(self, x: Array) -> Array:
-        """The columns of s'."""
+        """The columns of a GRU input x that hold the output of the previous step."""
         return x[:, self.state : self.state + self.recurrent_dim]
 
 
 def gru_columns(w_h: Array) -> GruColumns:
-    """The layout of the input of a cell with the weights w_h."""
+    """The layout of a GRU cell's input; the shape of its recurrent weights w_h decides it."""
     dim = w_h.shape[0]
     if w_h.ndim == 1:
         return GruColumns(dim, dim, 2 * dim)
@@ -91,7 +91,7 @@ _output_gated_derivs = element(
 
 @operator_of_formulas()
 def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Step:
-    """Set out (rows, 2 C) to [h, c] of the rows of x."""
+    """Bind a GRU cell: set out (rows, 2 C) to [h, c], output and cell, of the input rows x."""
     columns = gru_columns(w_h)
     h, c = out[:, : columns.cell_dim], out[:, columns.cell_dim :]
     z, argument, before = columns.update_of(x), columns.argument_of(x), columns.cell_of(x)

@@ -31,7 +31,7 @@ _POPULATED_AT_ONCE = 1 << 22
 
 
 def _mapped(num_bytes: int, extra_flags: int = 0) -> mmap.mmap:
-    """New memory; MemoryError if the system has not so much."""
+    """New memory from the system (mmap); MemoryError if the system does not have so much."""
     try:
         if hasattr(mmap, "MAP_PRIVATE"):
             flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | extra_flags
@@ -47,7 +47,7 @@ def _ask_for_large_pages(memory: mmap.mmap, num_bytes: int) -> None:
 
 
 def map_bytes(num_bytes: int) -> np.ndarray:
-    """New zero bytes, aligned to a page."""
+    """An array of new zero bytes, aligned to a page."""
     memory = _mapped(num_bytes)
     _ask_for_large_pages(memory, num_bytes)
     return np.frombuffer(memory, np.uint8)
@@ -65,7 +65,7 @@ def populate_in_background(memory: np.ndarray) -> None:
 
 
 def _populate(memory: np.ndarray) -> None:
-    """Allocate memory for mapped bytes as far as the system can; failure has no consequence."""
+    """Make the system allocate mapped bytes now, as far as it can; failure has no consequence."""
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     begin = -(-memory.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -99,7 +99,7 @@ class Region:
         return len(self._bytes)
 
     def first(self, num_bytes: int) -> np.ndarray:
-        """The first `num_bytes` bytes, at most `room`."""
+        """A view of the first `num_bytes` bytes, at most `room`."""
         if num_bytes > self._used:
             self._used = num_bytes
             _ask_for_large_pages(self._memory, num_bytes)

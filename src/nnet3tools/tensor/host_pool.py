@@ -18,7 +18,7 @@ _SMALL = 1 << 16
 
 
 class HostPool:
-    """Free buffers."""
+    """Buffers of host memory that are free to be used again."""
 
     def __init__(self) -> None:
         self._small: dict[int, list[np.ndarray]] = {}
@@ -28,7 +28,7 @@ class HostPool:
         self._lock = threading.Lock()
 
     def take(self, num_bytes: int) -> np.ndarray:
-        """A buffer of at least `num_bytes` bytes.
+        """A buffer of at least `num_bytes` bytes, free or new.
 
         If the largest free buffer is too small, it is freed and a new buffer is allocated.
         """
@@ -58,7 +58,7 @@ class HostPool:
             self._large.insert(at, buffer)
 
     def forget(self) -> None:
-        """Free all free buffers."""
+        """Release the memory of all buffers that are free."""
         with self._lock:
             self._small.clear()
             self._sizes.clear()
@@ -66,5 +66,5 @@ class HostPool:
 
     @property
     def num_bytes(self) -> int:
-        """Number of bytes in free buffers."""
+        """Number of bytes in buffers that are free."""
         return sum(self._sizes) + sum(size * len(b) for size, b in self._small.items())

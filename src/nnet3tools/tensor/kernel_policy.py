@@ -33,7 +33,7 @@ class RunState(enum.Enum):
 
 
 class Engine(enum.Enum):
-    """What computes the operators of a step."""
+    """The kind of code that computes the operators of a step."""
 
     NUMPY = "NumPy"
     KNOWN_KERNELS = "known kernels"
@@ -45,7 +45,7 @@ class Engine(enum.Enum):
 
 
 class Platform(enum.Enum):
-    """The device, and on a CPU the kind of kernels and the history of the arena."""
+    """A column of TABLE: the device and, on a CPU, the kernels and the history of the arena."""
 
     NUMPY = "CPU, NumPy"
     NEW_ARENA = "CPU, kernels, new arena"
@@ -55,7 +55,7 @@ class Platform(enum.Enum):
 
 
 class Occasion(enum.Enum):
-    """The run of a step, counted for one program, that is for one shape of minibatch."""
+    """A row of TABLE: which run of a step it is, counted for one program (shape of minibatch)."""
 
     FIRST = "first run"
     FIRST_OF_MANY = "first run, in training"
@@ -67,7 +67,7 @@ class Occasion(enum.Enum):
 
 
 class Rule(NamedTuple):
-    """A cell of the table."""
+    """A cell of TABLE: how a step runs, and what computes its operators."""
 
     state: RunState
     engine: Engine
@@ -104,7 +104,7 @@ _PLATFORMS = tuple(Platform)
 
 
 class KernelPolicy:
-    """The decisions for one arena, whose history they depend on."""
+    """Decides how steps run in one arena, and with which kernels, by TABLE."""
 
     def __init__(self) -> None:
         self.known_kernels: KnownKernels | None = None
@@ -112,7 +112,7 @@ class KernelPolicy:
         self._num_first_runs = 0
 
     def platform(self, on_gpu: bool) -> Platform:
-        """The column of the table for a step that runs now."""
+        """The column of TABLE for a step that runs now in this arena."""
         if on_gpu:
             return Platform.GPU
         if not are_native():
@@ -120,11 +120,11 @@ class KernelPolicy:
         return Platform.NEW_ARENA if self.known_kernels is None else Platform.USED_ARENA
 
     def rule(self, occasion: Occasion, on_gpu: bool = False) -> Rule:
-        """The table's cell for a step that runs now."""
+        """The cell of TABLE for a step that runs now in this arena."""
         return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
 
     def kernels_for(self, rule: Rule) -> KnownKernels | None:
-        """The kernels that may do calls which run live or are recorded."""
+        """The compiled kernels that a live or recorded step may use; None if `rule` allows none."""
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
     def count_first_run(self) -> None:
@@ -132,7 +132,7 @@ class KernelPolicy:
         self._num_first_runs += 1
 
     def begin_run(self, will_replay: bool) -> None:
-        """Begin a run on a CPU; `will_replay`: its recordings are complete."""
+        """Count a run on a CPU; `will_replay` says that all of its steps have been recorded."""
         is_used = will_replay or self._num_first_runs >= MANY_FIRST_RUNS
         if is_used and self.known_kernels is None and are_native():
             from nnet3tools.tensor.cpu.known_kernels import KnownKernels  # late: it takes time
@@ -158,10 +158,10 @@ class KernelPolicy:
 
 
 def run_compiled(operator: Operator, *operands: Any) -> None:
-    """Run one of LF-MMI's operators, on a CPU by its compiled kernel also in a live run.
+    """Run one of LF-MMI's operators, on a CPU by its compiled kernel even in a live run.
 
-    Its supervisions differ in each minibatch, so that it is never recorded on a CPU. The kernels
-    take a sixth (32 sequences) to a fourteenth (12) of NumPy's time for the denominator of
+    The supervision differs in each minibatch, so the operator is never recorded on a CPU. The
+    kernels take a sixth (32 sequences) to a fourteenth (12) of NumPy's time for the denominator of
     benchmarks/denominator.py, and a third for its numerators.
     """
     if device_of(operands[0]) != "numpy" or not are_native():

@@ -28,7 +28,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 @functools.cache
 def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
-    """The formula of (out, x, eps, scale if `scaled`, offset if `shifted`)."""
+    """The formula of layer_norm: (out, x, eps, scale if `scaled`, offset if `shifted`)."""
     value = "c * inverse" + scaled * " * scale" + shifted * " + offset"
     operands = "out x eps" + scaled * " scale" + shifted * " offset"
     return element(f"{_MEAN[centred]}{_INVERSE}out = {value}", operands)
@@ -36,7 +36,7 @@ def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
 
 @functools.cache
 def _backward(centred: bool, scaled: bool, add: bool, wanted: tuple[bool, bool]) -> Element:
-    """The formula of (in_deriv, e n, x, e, eps, scale if `scaled`).
+    """The formula of layer_norm_backprop: (in_deriv, e n, x, e, eps, scale if `scaled`).
 
     `wanted` says which of in_deriv and the product e n are computed; other results are no operands.
     """

@@ -67,7 +67,7 @@ def _forward(dropout: bool) -> Element:
 
 @functools.cache
 def _backward(dropout: bool, results: tuple[str, ...]) -> Element:
-    """The formula that computes `results`, some of the keys of _RESULTS."""
+    """The formula of an LSTM cell's derivatives that computes `results`, keys of _RESULTS."""
     parts = {name: value for result in results for name, value in _RESULTS[result].items()}
     assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
     read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"
@@ -80,7 +80,7 @@ _zero = element("_1 = 0")
 
 
 def _parts(x: Array, dim: int) -> list[Array]:
-    """The five blocks of columns of an input, and its scales if there are any."""
+    """Views of an LSTM input: five blocks of `dim` columns, and the columns of scales, if any."""
     blocks = [x[:, k * dim : (k + 1) * dim] for k in range(5)]
     return blocks + [x[:, k : k + 1] for k in range(5 * dim, x.shape[1])]
 

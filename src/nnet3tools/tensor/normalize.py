@@ -30,7 +30,7 @@ _normalize_with_log = element(
 
 @functools.cache
 def _derivative(in_place: bool, with_log: bool) -> Element:
-    """The formula of the derivative: scale * e + c * x, with one coefficient c for each row.
+    """The formula scale * e + c * x, the derivative of normalize_per_row, with one c for each row.
 
     If the mean square of a row was floored, c has only the term of the logarithm.
     """

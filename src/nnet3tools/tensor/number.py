@@ -49,7 +49,7 @@ class Number:
         return self.array.__class__ is np.ndarray
 
     def value(self) -> float:
-        """The present value, read without a `not_capturable()`."""
+        """The value now, read without declaring that the host reads it (`not_capturable`)."""
         return float(self.array[0])
 
     def __float__(self) -> float:
@@ -87,7 +87,7 @@ class Number:
         return self._with(operator.truediv, other)
 
     def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
-        """`function` of both numbers: a float on the host if no call is recorded, else a Number."""
+        """`function` of both numbers: a float on the host if nothing is recorded, else a Number."""
         in_memory = recording.state.call_recorder is not None or not self.is_host_number
         if in_memory and isinstance(other, (Number, *_PLAIN)):
             return self.mapped(_FORMULAS[function], other)
@@ -158,7 +158,7 @@ def store(out: Any, number: Any) -> None:
 
 
 class Tally(Number):
-    """A number that statistics count with. It is changed in place, as recordings refer to it.
+    """A Number for statistics that is changed in place, so that recordings can refer to it.
 
     `is_zero` and `is_positive` are decisions of the host, which a replay takes before the recorded
     work. The host therefore keeps a copy of the value until a Number goes into it. From then on a
@@ -173,7 +173,7 @@ class Tally(Number):
         self._host_value: float | None = float(value)
 
     def _update_host_value(self, function: Callable[[float, float], float], value: Any) -> None:
-        """Apply `function` to the host's copy and another number, as an action."""
+        """Set the host's copy to function(copy, value), now and at each replay."""
 
         def update() -> None:
             before = self._host_value
@@ -191,7 +191,7 @@ class Tally(Number):
         return self._host_value
 
     def assign(self, value: Any) -> None:
-        """Set the value."""
+        """Set this Tally to a float or Number."""
         if value is self:
             return
         store(self.array, value)
@@ -217,9 +217,9 @@ class Tally(Number):
         return self
 
     def is_zero(self) -> bool:
-        """Whether it is 0: a decision of the host."""
+        """Whether the Tally is 0, decided on the host."""
         return recording.decide(lambda: self._sign() == 0.0)
 
     def is_positive(self) -> bool:
-        """Whether it is greater than 0: a decision of the host."""
+        """Whether the Tally is greater than 0, decided on the host."""
         return recording.decide(lambda: self._sign() > 0.0)

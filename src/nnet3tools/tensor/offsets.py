@@ -12,18 +12,19 @@ Ints = NDArray[np.int64]
 
 
 def rounded_up(num_bytes: int, alignment: int = ALIGNMENT) -> int:
-    """The least multiple of `alignment` that holds these bytes."""
+    """The least multiple of `alignment` that is at least `num_bytes`."""
     return -(-num_bytes // alignment) * alignment
 
 
 def assign_offsets(
     sizes: ArrayLike, first: ArrayLike, last: ArrayLike, alignment: int = ALIGNMENT
 ) -> tuple[list[int], int]:
-    """Offsets such that intervals [first, last] that intersect get disjoint bytes; and the total.
+    """(offsets, total size) of blocks such that blocks that live at the same time do not overlap.
 
-    One block after the other goes into the tightest gap left by those it meets in time (Pisarchyk &
-    Lee 2020, "Efficient Memory Management for Deep Neural Net Inference"). Longest-lived first,
-    which suits training programs, and largest first are tried, and the smaller result is taken.
+    Block i has sizes[i] bytes and lives from first[i] to last[i]. Each block goes into the tightest
+    gap left by the blocks it meets (Pisarchyk & Lee 2020, "Efficient Memory Management for Deep
+    Neural Net Inference"). Longest-lived first, which suits training programs, and largest first
+    are tried, and the smaller result is taken.
     """
     size = np.asarray(sizes, np.int64)
     size = (size + alignment - 1) // alignment * alignment

@@ -10,10 +10,10 @@ _depth = [0]
 
 @contextmanager
 def precise_products() -> Iterator[None]:
-    """Products bound or called in the `with` block have at least TF32's 10 bits and its exponent.
+    """In the `with` block, matrix products have at least the 10 bits and the exponent of TF32.
 
-    For sums of squares and the like, which leave the range of half precision. Where products are
-    done in single precision, as on the CPU, it changes nothing.
+    This is for sums of squares and the like, which leave the range of half precision. Where
+    products are done in single precision, as on the CPU, it changes nothing.
     """
     _depth[0] += 1
     try:
@@ -23,5 +23,5 @@ def precise_products() -> Iterator[None]:
 
 
 def are_precise() -> bool:
-    """Whether we are in such a block."""
+    """Whether the caller is within a `precise_products` block."""
     return _depth[0] > 0

@@ -28,7 +28,7 @@ PersistentObjects = dict[tuple[int, int], Any]
 
 
 class Recorder:
-    """Takes decisions and actions in a `with` block; with a workspace also the calls of operators.
+    """Records decisions and actions in a `with` block; with a workspace, operator calls, too.
 
     `known_outcomes` are outcomes of the first decisions, which are not called again, and
     `num_actions_done` is the number of first actions that are not called again.
@@ -80,11 +80,11 @@ class Recorder:
         recording.set_recorders(*recorders)
 
     def begin_step(self, step: int) -> None:
-        """Let the following work belong to this step, as `persistent_object` needs to know."""
+        """Set the number of the step to which the following work belongs."""
         self._step, self._num_persistent = step, 0
 
     def decide(self, decision: Decision) -> Any:
-        """The outcome of a decision, known or decided now."""
+        """The outcome of a decision: the known one if given, otherwise computed and kept."""
         if (place := len(self.outcomes)) < len(self._known_outcomes):
             outcome = self._known_outcomes[place]
         else:
@@ -98,7 +98,7 @@ class Recorder:
         return outcome
 
     def act(self, action: Action) -> None:
-        """Take an action, and call it unless that has been done."""
+        """Keep an action of the host, and call it unless it is among those done."""
         if self._num_actions_done > 0:
             self._num_actions_done -= 1
         else:
@@ -107,13 +107,13 @@ class Recorder:
         self.actions[-1].append(action)
 
     def count_scratch(self, num_bytes: int) -> None:
-        """Count scratch memory that was taken, or given back if `num_bytes` is negative."""
+        """Add `num_bytes`, negative if given back, to the scratch memory in use."""
         size = rounded_up(abs(num_bytes))
         self._scratch_bytes_now += size if num_bytes > 0 else -size
         self.scratch_bytes = max(self.scratch_bytes, self._scratch_bytes_now)
 
     def persistent_object(self, make: Callable[[], Any]) -> Any:
-        """The object of this place in the present step, made at the first run."""
+        """The object for this call in the present step: made in the first run, then the same."""
         key = self._step, self._num_persistent
         self._num_persistent += 1
         if key not in self._persistent:
@@ -121,7 +121,7 @@ class Recorder:
         return self._persistent[key]
 
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """Run and record an operator call; a number that it returns stays in memory."""
+        """Run and record an operator call; return its result, a number as a Number in memory."""
         before = recording.set_recorders(self, None)  # calls within the operator are part of it
         try:
             call = self._run(operator, operands, options)
@@ -131,7 +131,7 @@ class Recorder:
         return call.result
 
     def run(self, name: str, work: Callable[[], Any]) -> None:
-        """Run and record work that is bound already."""
+        """Run and record `work`, an operator that is bound already, under a name."""
         before = recording.set_recorders(self, None)
         try:
             work()
@@ -140,7 +140,7 @@ class Recorder:
         self.calls.append(Call(name, bound=work))
 
     def _run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Call:
-        """Do the work, by kernels if they are known; the call as the recording has it."""
+        """Run an operator, by known kernels if possible; return the Call to record."""
         call, known_kernels = Call(operator.name, operands, options, operator), self._known_kernels
         if known_kernels is not None and known_kernels.serves(operator):
             if operator.gives_number:
@@ -159,7 +159,7 @@ class Recorder:
 
 
 def _stored(result: float | Number, number: Number | None) -> Number:
-    """A result in `number`, or in a new Number if that is None."""
+    """A Number with the value of `result`: `number`, or a new one if that is None."""
     if number is not None:
         number.array[0] = float(result) if isinstance(result, float) else result.value()
         return number

@@ -38,11 +38,11 @@ Outcomes = tuple[Hashable, ...]
 
 
 class NotCapturable(Exception):
-    """The device cannot capture a graph now; a later try may succeed."""
+    """Raised if the device cannot capture a graph now; a later try may succeed."""
 
 
 class _ThreadState(threading.local):
-    """The recorders of a thread: other threads' work is not part of its recordings."""
+    """The recorders of one thread; the work of other threads is not part of its recordings."""
 
     event_recorder: Recorder | None = None
     """Takes decisions and actions."""
@@ -58,7 +58,7 @@ state = _ThreadState()
 def set_recorders(
     event_recorder: Recorder | None, call_recorder: Recorder | None
 ) -> tuple[Recorder | None, Recorder | None]:
-    """Install both recorders on this thread; returns the previous two."""
+    """Install both recorders on this thread (None: no recording); return the previous two."""
     before = state.event_recorder, state.call_recorder
     state.event_recorder, state.call_recorder = event_recorder, call_recorder
     return before
@@ -67,7 +67,7 @@ def set_recorders(
 def dispatch(
     operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """The result of an operator call: recorded, done by a known kernel, or done by `run_now`."""
+    """Call an operator: through the call recorder, by a known kernel, or by `run_now`."""
     if state.call_recorder is not None:
         return state.call_recorder.call(operator, operands, options)
     if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
@@ -87,7 +87,7 @@ def unrecorded() -> Iterator[None]:
 
 @contextmanager
 def without_actions() -> Iterator[None]:
-    """Let `act` do nothing in the `with` block, in which a device captures a finished recording."""
+    """In the `with` block `act` does nothing, as a device captures a finished recording there."""
     _skips_actions[0] = True
     try:
         yield
@@ -99,13 +99,13 @@ _skips_actions = [False]
 
 
 def decide(decision: Callable[[], V]) -> V:
-    """The outcome of a decision of the host, on which the following work may depend."""
+    """The outcome of `decision()`, on which later operators may depend. A replay decides again."""
     recorder = state.event_recorder
     return decision() if recorder is None else cast(V, recorder.decide(decision))
 
 
 def act(action: Action) -> None:
-    """Call a function of the host that has no influence on operators; replays call it again."""
+    """Call a function of the host that does not influence operators. A replay calls it again."""
     if _skips_actions[0]:
         return
     if state.event_recorder is None:
@@ -128,7 +128,7 @@ def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None
 
 
 def run(name: str, work: Callable[[], Any]) -> None:
-    """Run work that is bound already; a recording shows it under `name`."""
+    """Call `work`, a bound operator; a recording shows it under `name`."""
     if state.call_recorder is None:
         work()
     else:
@@ -136,12 +136,12 @@ def run(name: str, work: Callable[[], Any]) -> None:
 
 
 def is_noting() -> bool:
-    """Whether a recorder takes this thread's decisions and actions."""
+    """Whether this thread's decisions and actions are being recorded."""
     return state.event_recorder is not None
 
 
 def persistent_object(make: Callable[[], V]) -> V:
-    """A new object; in recordings of one step the same object at each run."""
+    """The result of `make()`; a recorded step gets the same object in each of its runs."""
     recorder = state.call_recorder
     return make() if recorder is None else cast(V, recorder.persistent_object(make))
 

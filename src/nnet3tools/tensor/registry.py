@@ -32,7 +32,7 @@ module that does so in an operator's own folder. Both are imported when they are
 
 
 class UnsupportedOperator(UserError):
-    """An operator that has no implementation for this element type on this device."""
+    """A device has no implementation of an operator for this element type."""
 
     def __init__(self, name: str, element_type: str, device: str) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class UnsupportedOperator(UserError):
 
 
 class _Notes(threading.local):
-    """Receives the formulas that are bound on this thread, instead of binding them, if not None."""
+    """`take` receives formulas bound on this thread, which are then not bound; or it is None."""
 
     take: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None
 
@@ -50,7 +50,7 @@ _notes = _Notes()
 
 
 def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Whether `formulas_of` has taken a formula or operator, which is therefore not to be bound."""
+    """Whether `formulas_of` is listing what is bound, so that this formula must not be bound."""
     if _notes.take is None:
         return False
     _notes.take(formula, operands, options)
@@ -58,7 +58,7 @@ def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any
 
 
 def formulas_of(operator: Operator[Any, Any], *args: Any, **kwargs: Any) -> list[tuple]:
-    """(formula or operator, operands, options) of each step that an operator binds, in order."""
+    """List, without running, what an operator binds: (formula or operator, operands, options)."""
     found: list[tuple] = []
     _notes.take = lambda *bound: found.append(bound)
     try:
@@ -84,13 +84,13 @@ def device_of(array: Any) -> str:
 
 
 def load_device(device: str) -> bool:
-    """Import a device's package; False if there is none in this build."""
+    """Import the package with a device's kernels; False if this build has none."""
     return load_module(f"{__package__}.{DEVICES[device]}")
 
 
 @functools.cache
 def load_module(name: str) -> bool:
-    """Import a module of this package; False if there is none of that name."""
+    """Import a module by its full name; False if it does not exist."""
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -148,9 +148,9 @@ class Operator(Generic[P, R]):
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
-        """The function that binds operands of which this is the first.
+        """The function that binds this operator's operands; `first` is the first of them.
 
-        UnsupportedOperator if there is no implementation for the array.
+        UnsupportedOperator if there is no implementation for its device and type.
         """
         array = _first_array(first)
         key = array.__class__, getattr(array, "dtype", None)
@@ -184,7 +184,7 @@ def _nothing() -> None:
 
 
 def _first_array(first: Any) -> Any:
-    """`first`, or if it is a list its first array."""
+    """The first array in `first`, an array or nested lists of arrays."""
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
     return first
@@ -193,7 +193,7 @@ def _first_array(first: Any) -> Any:
 def operator_of_formulas(
     writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
 ) -> Callable[[Callable[P, Callable[[], None]]], Operator[P, None]]:
-    """Declare an operator by a function that binds formulas, which run on each device.
+    """Decorator that declares an operator by a function that binds formulas, for all devices.
 
     A device may register another implementation that was measured to be faster.
     """
@@ -211,7 +211,7 @@ def operator_of_formulas(
 def operator(
     writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
 ) -> Callable[[Callable[P, R]], Operator[P, R]]:
-    """Declare an operator: which operands it overwrites and which element types it must support."""
+    """Decorator that declares an operator: which operands it overwrites, its element types."""
 
     def declare(function: Callable[P, R]) -> Operator[P, R]:
         made = Operator(function, tuple(writes), types)
@@ -226,7 +226,7 @@ def operator(
 def implements(
     name: str, device: str, types: Iterable[str] = ("*",), binder: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register an implementation of an operator for a device and some element types.
+    """Decorator that registers an implementation of operator `name` for a device and types.
 
     With `binder` the function returns a callable that does the work; else it does the work itself.
     """

@@ -12,11 +12,11 @@ _waits: list[Callable[[], None]] = []
 
 
 def record(wait: Callable[[], None]) -> None:
-    """Register work that was given to the side stream; `wait` lets the main stream wait for it."""
+    """Register work given to the side stream. `wait` makes the main stream wait for this work."""
     _waits.append(wait)
 
 
 def wait_for_side_stream() -> None:
-    """Let all work that the main stream gets from now on begin after the side stream's work."""
+    """Make later work of the main stream wait for all work registered by `record`."""
     while _waits:
         _waits.pop()()

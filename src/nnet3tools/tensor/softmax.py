@@ -20,13 +20,13 @@ _softmax_backprop, _log_softmax_backprop = (
 
 @operator_of_formulas()
 def softmax(out: Array, x: Array) -> Step:
-    """Each row of out = exp(x) / sum(exp(x)); out may be x."""
+    """Bind: each row of out = exp(x) / sum(exp(x)); out may be x."""
     return _softmax.bind(out, x)
 
 
 @operator_of_formulas()
 def log_softmax(out: Array, x: Array) -> Step:
-    """Each row of out = x - log(sum(exp(x))); out may be x."""
+    """Bind: each row of out = x - log(sum(exp(x))); out may be x."""
     return _log_softmax.bind(out, x)
 
 

@@ -11,7 +11,7 @@ from nnet3tools.errors import ProgramError
 
 
 def element_strides(array: Any) -> tuple[int, ...]:
-    """Strides in elements; ProgramError if they are no whole number of them."""
+    """An array's strides in elements; ProgramError if they are not whole numbers."""
     size = array.dtype.itemsize
     if any(s % size for s in array.strides):
         raise ProgramError(f"strides {array.strides} do not fit elements of {size} bytes")
@@ -19,7 +19,7 @@ def element_strides(array: Any) -> tuple[int, ...]:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The common shape of several; ProgramError if there is none."""
+    """The shape to which several shapes broadcast; ProgramError if there is none."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -27,7 +27,7 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def broadcast_strides(array: Any, full: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides in elements for walking the full shape: 0 along axes that are repeated."""
+    """Strides in elements for walking the shape `full`: 0 along axes that are repeated."""
     missing = len(full) - len(array.shape)
     own = tuple(
         0 if size == 1 else stride
@@ -39,9 +39,10 @@ def broadcast_strides(array: Any, full: tuple[int, ...]) -> tuple[int, ...]:
 def merge_axes(
     sizes: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
-    """The same walk with fewest axes: those of size 1 dropped, those that follow on joined.
+    """(sizes, strides) of the same walk with the fewest axes, but at least one.
 
-    At least one axis is left. `strides` has one sequence an operand.
+    Axes of size 1 are dropped, and neighbours joined where strides allow. `strides` has a sequence
+    for each operand.
     """
     axes = [i for i, n in enumerate(sizes) if n != 1]
     merged: list[int] = []

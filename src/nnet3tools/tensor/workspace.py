@@ -18,9 +18,9 @@ _AMPLE = 1 << 28
 
 
 class GrowingBytes:
-    """Bytes of a device, aligned to pages; `moves` counts how often their address has changed.
+    """Memory of a device that can grow; `moves` counts how often its address has changed.
 
-    On the host they grow in place up to the limit of a Region, so that views stay valid. Beyond
+    On the host it grows in place up to the limit of a Region, so that views stay valid. Beyond
     that, and on a GPU, growing allocates new bytes; old views keep the old bytes.
     """
 
@@ -33,7 +33,7 @@ class GrowingBytes:
 
     @property
     def size(self) -> int:
-        """The largest number of bytes that was asked for."""
+        """The largest number of bytes that `first` has been asked for."""
         return int(self._bytes.size)
 
     def can_hold(self, num_bytes: int) -> bool:
@@ -60,7 +60,7 @@ class GrowingBytes:
 
 
 class Workspace:
-    """A stack of scratch memory for recordings, and on the host live runs, that take turns.
+    """Scratch memory as a stack, for recordings, and on the host live runs, that do not interleave.
 
     Addresses stay valid, so that bound calls may refer to them. `policy` decides how the steps run
     that use this memory.
@@ -74,7 +74,7 @@ class Workspace:
 
     @property
     def grows_in_place(self) -> bool:
-        """Whether recordings can take memory that has not been reserved."""
+        """Whether `take` works in recordings without an earlier `reserve`."""
         return self._memory.can_hold(_AMPLE)
 
     def another(self) -> Workspace:
@@ -82,7 +82,7 @@ class Workspace:
         return Workspace(self._like)
 
     def reserve(self, num_bytes: int) -> None:
-        """Allocate so many bytes; recordings made before keep the memory that they use."""
+        """Allocate at least `num_bytes`; earlier recordings keep the memory that they use."""
         if self._used == 0 and self._memory.size < num_bytes:
             forget_scratch()
             self._memory.first(num_bytes)

@@ -237,7 +237,7 @@ class _Rows:
     def _vector_sums(
         self, stage: int, roots: Sequence[Instruction], sums: Sequence[Instruction]
     ) -> list[str]:
-        """Lines that add up most of a part of a row in vectors, where exp is; `first` is left."""
+        """Lines that sum most of a row's part in vectors, up to `first`; none without exp."""
         has_exp = any(v.name == "exp" for v in self._needed(roots, stage))
         if not has_exp or len(sums) != len(roots):
             return []

@@ -41,7 +41,7 @@ _MAX_PLANS = 512
 def prepare(
     ins: Sequence[Any], axis: int | None
 ) -> tuple[list[Any], tuple[int, ...], tuple[int, ...]]:
-    """Operands with equal numbers of axes, the axes to reduce, and the full shape."""
+    """(operands with equal numbers of axes, the axes to reduce, the full shape)."""
     axes = max(1, *(o.ndim for o in ins if isinstance(o, np.ndarray)))
     operands = [with_axes(o, axes) if isinstance(o, np.ndarray) else o for o in ins]
     full = broadcast_shape([o.shape for o in operands if isinstance(o, np.ndarray)])
@@ -56,7 +56,7 @@ def prepare(
 
 
 def target_of(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
-    """The output with the reduced axis as an axis of size 1."""
+    """A view of the output in which the reduced axis has size 1; ProgramError if shapes differ."""
     target = np.expand_dims(out, axis) if out.ndim == len(shape) - 1 else out
     if target.shape != shape:
         raise ProgramError(f"an aggregate of shape {shape} does not fit an output {out.shape}")
@@ -66,7 +66,7 @@ def target_of(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
 def _store(
     out: np.ndarray | None, values: np.ndarray, alpha: Any, divisor: int, beta: float
 ) -> float | None:
-    """out = beta * out + alpha / divisor * values; without `out` the result is returned."""
+    """out = beta * out + alpha / divisor * values; without `out` the new value is returned."""
     factor = (alpha.value() if is_number(alpha) else alpha) / divisor
     if out is None:
         return factor * float(values.reshape(())[()])
@@ -79,7 +79,7 @@ def _store(
 
 
 class _Plan:
-    """One reduction of operands of given types and shapes."""
+    """A reduction of operands of given types and shapes, block by block."""
 
     def __init__(
         self, expr: Expr, reduce: str, axis: int | None, ins: Sequence[Any], wide: bool
@@ -98,7 +98,7 @@ class _Plan:
         self.divisor = count if reduce == "mean" and count else 1
 
     def reduced(self, values: np.ndarray, part: np.ndarray, rows: slice) -> Call:
-        """The call that reduces the part of a block's rows into its place in `values`."""
+        """The call that adds the reduction of a block's rows, `part`, to the result `values`."""
         shape = (rows.stop - rows.start, *self.full[1:])
         if part.shape != shape:
             part = np.broadcast_to(part, shape)
@@ -117,7 +117,7 @@ class _Plan:
 
 
 class _Aggregate:
-    """Binds operands to a reduction with a name; plans are kept by the operands' layout."""
+    """Calling it binds operands to a named reduction; plans are kept by the operands' layout."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._given = expr, reduce, axis
@@ -151,7 +151,7 @@ class _Aggregate:
 
 
 class _LogSumExp:
-    """log of sum of exp: the maximum first, then the sum of exp of what lies below it."""
+    """Calling it binds operands to log(sum(exp(x))): first the maximum, then the sum below it."""
 
     def __init__(self, expr: Expr, axis: int | None) -> None:
         self._axis = axis
@@ -192,9 +192,10 @@ class _LogSumExp:
 
 
 class _Folded:
-    """Combines neighbours, then neighbours of these: rounding grows with the logarithm of a line.
+    """Calling it binds operands to a fold, which combines neighbours, then neighbours of these.
 
-    The elements' values are kept until then, so it needs memory for them.
+    So rounding grows only with the logarithm of the length. The elements' values are kept until
+    then, so it needs memory for them.
     """
 
     def __init__(self, expr: Expr, fold: Fold, axis: int | None) -> None:
@@ -244,12 +245,12 @@ class _Folded:
 
 
 def _bound(op: Element, *operands: Any) -> Callable[[], None]:
-    """A formula bound to the first of some operands, as many as it takes."""
+    """The formula bound to the first operands: as many of them as it takes."""
     return op.bind(*operands[: op.assignments.num_operands()])
 
 
 def _moved(expr: Expr) -> Expr:
-    """The expression over the placeholders from `_2` on."""
+    """The expression with `_1` renamed to `_2`, `_2` to `_3` and so on."""
     numbers = expr.placeholders()
     return expr.substitute({Placeholder(n): Placeholder(n + 1) for n in numbers})
 

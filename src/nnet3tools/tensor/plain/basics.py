@@ -14,7 +14,7 @@ _DOT_BLOCK = 1 << 12
 
 @implements("copy", "numpy")
 def copy(out: np.ndarray, src: np.ndarray) -> None:
-    """Copy src, which may be broadcast and is converted."""
+    """out = src, which is broadcast and converted."""
     np.copyto(out, src, casting="unsafe")
 
 
@@ -54,7 +54,7 @@ def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
 
 @implements("dot", "numpy")
 def dot(a: np.ndarray, b: np.ndarray) -> float:
-    """The inner product. float32 products are added in blocks, and the blocks in float64."""
+    """The sum of a * b; float32 products are added up in blocks, and the blocks in float64."""
     if a.ndim == 0:
         return float(a) * float(b)
     if a.dtype == np.float64:

@@ -50,7 +50,7 @@ def _libraries() -> list[Path]:
 
 
 def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
-    """Whether gemm gives the right numbers on a small strided product."""
+    """Whether a library's gemm gives the right numbers on a small strided product."""
     for dtype, function in functions.items():
         a, b = np.arange(21, dtype=dtype).reshape(3, 7)[:, :4], np.ones((5, 4), dtype)
         out = np.full((3, 6), 2.0, dtype)
@@ -67,7 +67,7 @@ def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
 
 @functools.cache
 def _functions() -> dict[np.dtype, Callable[..., None]]:
-    """The gemm of each type; empty if this NumPy's BLAS cannot be called."""
+    """BLAS's gemm for each element type; empty if this NumPy's BLAS cannot be called."""
     for path in _libraries():
         try:
             library = ctypes.CDLL(str(path))
@@ -82,7 +82,7 @@ def _functions() -> dict[np.dtype, Callable[..., None]]:
 
 @functools.cache
 def thread_setter() -> Callable[[int], None] | None:
-    """OpenBLAS's function that sets its number of threads; None if it is not found."""
+    """OpenBLAS's function that sets its number of threads; None if there is none."""
     for path in _libraries():
         try:
             library = ctypes.CDLL(str(path))
@@ -99,7 +99,7 @@ def thread_setter() -> Callable[[int], None] | None:
 
 
 def _row_stride(matrix: np.ndarray) -> int:
-    """The leading dimension of a row-major matrix; 0 if BLAS cannot take the matrix."""
+    """Elements from row to row of a matrix, for BLAS; 0 if BLAS cannot take the matrix."""
     (rows, columns), (down, along) = matrix.shape, matrix.strides
     item = matrix.itemsize
     if columns > 1 and along != item:
@@ -110,14 +110,14 @@ def _row_stride(matrix: np.ndarray) -> int:
 
 
 def _layout(matrix: np.ndarray, trans: bool) -> tuple[bool, int]:
-    """(transposed, leading dimension) for BLAS; dimension 0 if BLAS cannot take the matrix."""
+    """(whether transposed, row stride) of op(matrix) for BLAS; stride 0 if BLAS cannot take it."""
     if stride := _row_stride(matrix):
         return trans, stride
     return not trans, _row_stride(matrix.T)
 
 
 class Gemm(NamedTuple):
-    """The arguments of BLAS for out = alpha op(a) op(b) + beta out, with strides of rows."""
+    """Arguments of BLAS's gemm for out = alpha op(a) op(b) + beta out."""
 
     function: Any
     out: np.ndarray
@@ -134,7 +134,7 @@ class Gemm(NamedTuple):
 
     @property
     def is_wide(self) -> bool:
-        """Whether 64-bit sizes are passed."""
+        """Whether BLAS takes 64-bit sizes."""
         return bool(self.function.argtypes[3] is ctypes.c_int64)
 
     def bound(self, alpha: float, beta: float) -> Callable[[], Any]:

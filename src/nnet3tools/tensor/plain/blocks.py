@@ -48,7 +48,7 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
 def sum_of_rows(rows: np.ndarray, into_float64: bool) -> np.ndarray:
     """The sum over the first axis in float64, as an array with one row.
 
-    float32 numbers are added up as such over 64 rows, or 16 if the sum goes `into_float64`.
+    Of float32 numbers, 64 rows, or 16 if the sum goes `into_float64`, are first added in float32.
     """
     if rows.dtype != np.float32:
         return np.add.reduce(rows, axis=0, dtype=np.float64, keepdims=True)
@@ -60,21 +60,21 @@ def sum_of_rows(rows: np.ndarray, into_float64: bool) -> np.ndarray:
 
 
 def _add_columns(part: np.ndarray, total: np.ndarray) -> None:
-    """Add the sums over all axes but the last to a total in float64."""
+    """Add the sums over all axes of `part` but the last to `total`, in float64."""
     rows = part.reshape(-1, part.shape[-1])
     total += sum_of_rows(rows, into_float64=True).reshape(total.shape)
 
 
 @functools.lru_cache(maxsize=16)
 def repeated_constant(data: bytes, dtype: np.dtype) -> np.ndarray:
-    """A constant as a whole register, read-only."""
+    """An array of register size in which each element is the constant `data`; read-only."""
     out = np.full(REGISTER_BYTES // dtype.itemsize, np.frombuffer(data, dtype)[0], dtype)
     out.setflags(write=False)
     return out
 
 
 class _Pass(NamedTuple):
-    """A pass over all blocks."""
+    """What is computed in one pass over all blocks of rows."""
 
     columns: Sequence[Instruction]
     """Values to compute before the blocks."""
@@ -89,7 +89,7 @@ class _Pass(NamedTuple):
 
 
 class BlockPlan:
-    """Expressions over operands of given types and shapes, as calls of NumPy functions."""
+    """Calls of NumPy functions that compute expressions of operands with given types and shapes."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class BlockPlan:
     # -- preparation
 
     def shape(self, v: Instruction) -> Shape:
-        """The shape of a value, 1 along the axes along which it is the same."""
+        """The shape of a value; 1 along axes along which all elements are equal."""
         if v.kind is Kind.OPERAND and not v.type.is_weak:
             return self.shapes[v.number]
         if (found := self._value_shapes.get(v)) is None:
@@ -180,7 +180,7 @@ class BlockPlan:
     def _find_direct(
         self, last: Pass, targets: Mapping[int, np.dtype], aliases: Collection[tuple[int, int]]
     ) -> dict[Instruction, int]:
-        """The roots whose step may write straight into their target.
+        """Root -> target, for roots whose step may write straight into their target.
 
         The root must have the target's type and shape, and nothing may read the target's old
         contents (under any operand) after it.
@@ -199,7 +199,7 @@ class BlockPlan:
         return direct
 
     def _pass(self, found: Pass) -> _Pass:
-        """The pass with registers given to the values of its steps, by their lives."""
+        """The _Pass for a pass of stages.py, with scratch registers for the values of its steps."""
         values = [v for v in found.rows.instructions if v not in found.rows.known]
         steps = [v for v in values if _is_step(v)]
         last_use = {i: at for at, v in enumerate(steps) for i in v.inputs}
@@ -219,7 +219,7 @@ class BlockPlan:
         return _Pass(columns, steps, arrays, registers, found.reductions)
 
     def _may_replace(self, given: Instruction, v: Instruction) -> bool:
-        """Whether a step may write over its input, element for element."""
+        """Whether the step of `v` may write over its input `given`, element for element."""
         sizes = {held_dtype(i.type).itemsize for i in (given, v)}
         return v.kind is Kind.APPLY and len(sizes) == 1 and self.shape(given) == self.shape(v)
 
@@ -280,7 +280,7 @@ class BlockPlan:
     def _block(
         self, number: int, rows: slice, operands: Sequence[Any], known: Arrays
     ) -> dict[Instruction, np.ndarray]:
-        """Where the values of a block are: registers, and rows of operands."""
+        """The array of each value in a block: registers, and rows of operands."""
         each = self._passes[number]
         size = rows.stop - rows.start
         if (frame := self._frames.get((number, size))) is None:
@@ -307,7 +307,7 @@ class BlockPlan:
 def _lowered(
     exprs: tuple[Expr, ...], types: tuple[Type, ...]
 ) -> tuple[Sequence[Instruction], Sequence[Instruction]]:
-    """The roots of expressions, and the instructions that they need.
+    """(roots, instructions that they need) of expressions.
 
     Plans of all shapes share the instructions: lowering takes longer than the rest of a plan.
     """
@@ -329,7 +329,7 @@ def _broadcast(part: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def _call(v: Instruction, values: Arrays, out: np.ndarray) -> Call:
-    """The call that computes a value."""
+    """The call that computes a value into `out`; `values` has its inputs."""
     arguments = [values[i] for i in v.inputs]
     if v.name in ("max", "min") and v.inputs[-1].kind is Kind.CONSTANT:
         if out.size >= _SPLAT_FROM and out.nbytes <= REGISTER_BYTES:

@@ -24,7 +24,7 @@ _MAX_PLANS = 512
 class _Plan:
     """A formula for operands of given types, shapes and strides that share memory in a given way.
 
-    `shared` has a pair of operands (target, other) and how they share memory: see `overlap`.
+    `shared` maps pairs of operands (target, other) to how they share memory: see `overlap`.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class _Plan:
                 )
 
     def _prepared(self, operands: Sequence[Any]) -> list[Any]:
-        """The operands with equal numbers of axes."""
+        """The operands with equal numbers of axes, or as vectors if that is possible."""
         given = list(operands)
         for i in self._arrays:
             given[i] = given[i].reshape(-1) if self._flat else with_axes(given[i], self._axes)
         return given
 
     def bind(self, operands: Sequence[Any]) -> Callable[[], None]:
-        """The formula bound to operands of this kind."""
+        """The formula bound to operands with the types, shapes and strides of this plan."""
         given, calls = list(operands), list[Call]()
         for number in self._copied:
             given[number] = np.empty_like(operands[number])
@@ -90,7 +90,7 @@ def _stored(target: np.ndarray, value: np.ndarray, rows: slice) -> Call:
 
 
 class _NumpyElement:
-    """Binds operands to assignments; plans are kept by the operands' layout."""
+    """Calling it binds operands to assignments; plans are kept by the operands' layout."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments

@@ -17,12 +17,12 @@ Function = Callable[..., Any]
 
 
 def convert(source: np.ndarray, out: np.ndarray) -> None:
-    """out = source, converted as C does."""
+    """out = source, converted between types as C does."""
     np.copyto(out, source, casting="unsafe")
 
 
 def add_to(source: np.ndarray, out: np.ndarray) -> None:
-    """out += source, of the same kind of numbers."""
+    """out += source, of the same kind of numbers (floats, integers)."""
     np.add(out, source, out=out)
 
 
@@ -78,7 +78,7 @@ TARGET = Target("numpy", frozenset(_UFUNCS), rewrite)
 
 
 def function_of(instruction: Instruction) -> Function:
-    """The function that computes a cast, an application or a row reduction."""
+    """The NumPy function, with an `out` argument, of a cast, an application or a row reduction."""
     if instruction.kind is Kind.CAST:
         return convert
     if instruction.kind is Kind.REDUCE_ROW:

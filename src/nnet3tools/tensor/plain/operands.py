@@ -33,14 +33,14 @@ def is_number(operand: Any) -> bool:
 
 
 def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
-    """The array with axes of size 1 put in front, as broadcasting does."""
+    """A view of the array with `axes` axes: axes of size 1 are put in front."""
     return array[(None,) * (axes - array.ndim)] if array.ndim < axes else array
 
 
 def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None:
-    """The operands with all arrays as vectors.
+    """The operands with all arrays as vectors; None if that is not possible.
 
-    None if an array has several elements and is not contiguous with the full shape.
+    Arrays must have one element, or be contiguous with the full shape.
     """
     for operand in operands:
         if isinstance(operand, np.ndarray):
@@ -55,7 +55,7 @@ _MAX_WORK: Any = 10000
 
 
 def overlap(target: np.ndarray, other: np.ndarray) -> str:
-    """How two arrays share memory: "", "same" (the same elements), or "partial"."""
+    """How arrays share memory: "" (not), "same" (element for element), or "partial"."""
     if target is other:
         return "same"
     if not np.may_share_memory(target, other):
@@ -73,7 +73,7 @@ def overlap(target: np.ndarray, other: np.ndarray) -> str:
 
 
 def _apart_in_columns(a: np.ndarray, b: np.ndarray, distance: int) -> bool:
-    """Whether two matrices are different columns of one, `distance` bytes from a to b.
+    """Whether two matrices are different columns of one matrix; b begins `distance` bytes after a.
 
     The gates of an LSTM are such matrices, and NumPy's search for common elements is slow on them.
     """

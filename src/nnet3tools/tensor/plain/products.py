@@ -47,7 +47,7 @@ def bind_prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], Any]:
-    """A callable that computes the product. Two threads do half of a large product each."""
+    """A callable that computes the product. Two threads do one half each of a large product."""
     if min(out.ndim, a.ndim, b.ndim) < 2:
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
     left = a.swapaxes(-1, -2) if trans_a else a
@@ -62,7 +62,10 @@ def bind_prod(
 
 
 def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two threads share a product. BLAS computes only half of a symmetric product."""
+    """Whether a product is large enough for two threads, and not symmetric.
+
+    BLAS computes only half of a symmetric product.
+    """
     if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
         return False
     return out.size * left.shape[1] >= SHARED
@@ -92,7 +95,7 @@ def _bind(
     out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
     alpha: float, beta: float,
 ) -> Callable[[], Any]:  # fmt: skip
-    """A callable: matmul for alpha 1 and beta 0 (it uses symmetry), BLAS's gemm otherwise."""
+    """A callable for the product: matmul if alpha is 1 and beta 0 (it uses symmetry), else gemm."""
     left = a.swapaxes(-1, -2) if trans_a else a
     right = b.swapaxes(-1, -2) if trans_b else b
     if left.shape[-1] == 0 or out.size == 0:
@@ -107,7 +110,7 @@ def _bind(
 
 
 def _scale(out: np.ndarray, beta: float) -> None:
-    """Multiply out by beta: the result if the inner dimension is 0."""
+    """Multiply out by beta: the result of a product whose inner dimension is 0."""
     if beta == 0.0:
         out.fill(0.0)
     elif beta != 1.0:

@@ -48,13 +48,13 @@ def num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Change the number of threads; at most 2 are used."""
+    """Set the number of threads of operators; at most 2 are used."""
     global _num_threads
     _num_threads = max(1, min(count, _MAX_THREADS))
 
 
 def register(index: int) -> np.ndarray:
-    """Scratch register `index`: REGISTER_BYTES bytes, shared by all operators."""
+    """Scratch register number `index`: REGISTER_BYTES bytes that all operators share."""
     found = _registers.get(index)
     if found is None:
         # from the start of a cache line, or vector loads straddle two
@@ -65,7 +65,7 @@ def register(index: int) -> np.ndarray:
 
 
 def run_calls(calls: Sequence[Call]) -> None:
-    """Make calls in turn, without other operators of this process in between."""
+    """Make the calls in order, without calls of other threads in between."""
     with LOCK, np.errstate(all="ignore"):
         if POISON:
             for raw in _registers.values():
@@ -75,7 +75,7 @@ def run_calls(calls: Sequence[Call]) -> None:
 
 
 class _Helper:
-    """The second thread."""
+    """The second thread of operators, which waits for work."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Iterator[_Work], _Result]] = SimpleQueue()
@@ -104,7 +104,7 @@ class _Helper:
 
 
 def _forget_helper() -> None:
-    """A forked process has no second thread."""
+    """Note in a forked process that it has no helper thread."""
     global _helper
     _helper = None
 
@@ -113,7 +113,7 @@ os.register_at_fork(after_in_child=_forget_helper)
 
 
 def run_both(*works: _Work) -> None:
-    """Do pieces of work on two threads, if operators may use two; each takes the next when free."""
+    """Call all `works`, by two threads if operators may use two; each takes the next when free."""
     global _helper
     with LOCK, np.errstate(all="ignore"):
         # taking from an iterator over a tuple is one step under the interpreter's lock

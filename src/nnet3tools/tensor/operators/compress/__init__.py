@@ -15,7 +15,7 @@ _TYPES = ("int8", "uint8", "int16", "uint16")
 
 @operator(types=_TYPES)
 def compress(out: Array, src: Array, value_range: float, truncate: bool = True) -> None:
-    """Set out to src in units of value_range / (largest number of out's type), rounded.
+    """Set out (integers) to round(src / value_range * (largest number of out's type)).
 
     With value_range 0 out becomes the sign of src (0 or 1 in unsigned types). Without `truncate`
     the caller guarantees that all values are within the range.

@@ -26,7 +26,7 @@ def decompress(
     shape: tuple[int, int],
     weights: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32] | None:
-    """Matrices (N, rows, columns); matrix i is stored from its minimum on at data[starts[i]].
+    """Decompress Kaldi matrices to (N, rows, columns); starts[i] is where matrix i's minimum is.
 
     `token` is CM, CM2 or CM3; each matrix is multiplied with its weight. None if there are no
     compiled kernels. The caller has checked that `data` has all bytes (`io.matrix_forms`).

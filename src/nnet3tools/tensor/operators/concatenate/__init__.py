@@ -20,7 +20,7 @@ def parts_along(array: Array, sizes: Sequence[int], axis: int) -> list[Array]:
 
 
 def pairs_along(whole: Array, parts: Sequence[Array], axis: int) -> list[tuple[Array, Array]]:
-    """(view of the whole, part) for each part, in order."""
+    """(view of the section of `whole`, part) for each part, in order along an axis."""
     views = parts_along(whole, [part.shape[axis] for part in parts], axis)
     return list(zip(views, parts, strict=True))
 

@@ -15,7 +15,7 @@ _copy, _add = element("_1 = _2"), element("_1 += _2")
 
 
 def _in_turn(pairs: list[tuple[np.ndarray, np.ndarray]], formula: Element) -> list[Job] | None:
-    """The formula for each (target, source), in order; None if one of them has no kernel."""
+    """Jobs that apply the formula to each (target, source); None if NumPy has to do one of them."""
     jobs: list[Job] = []
     for pair in pairs:
         found = element_jobs(formula.assignments, pair) if pair[0].dtype.kind == "f" else None

@@ -20,7 +20,7 @@ _INDEXES = "abcdefgh"
 
 
 def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[Array, list[Array]]]:
-    """(view of the whole, its parts) for each kernel: up to 16 parts that share no memory."""
+    """(section of `whole`, its parts) for each kernel: up to 16 parts that share no memory."""
     chunk: list[Array] = []
     begin = end = 0
     for part in parts:
@@ -35,7 +35,7 @@ def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[A
 
 
 def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -> Step:
-    """Bind a kernel that does `assign` (C++ with `whole` and `part`) for all elements."""
+    """A bound kernel of `assign`, C++ with `whole` and `part`, for all elements of the parts."""
     if whole.ndim > len(_INDEXES):
         raise ProgramError(f"{what} of arrays of {whole.ndim} axes")
     names = tuple(_INDEXES[: whole.ndim])
@@ -62,17 +62,17 @@ def _bind(what: str, whole: Array, parts: Sequence[Array], axis: int, assign: st
 
 @implements("concatenate", "cupy", binder=True)
 def bind_concatenate(out: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Bind kernels that find the part of each element of out."""
+    """Bind the operator `concatenate`: its kernels find the part of each element of out."""
     return _bind("concatenate", out, parts, axis, "whole = part")
 
 
 @implements("split", "cupy", binder=True)
 def bind_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Bind kernels that find the part of each element of src."""
+    """Bind the operator `split`: its kernels find the part of each element of src."""
     return _bind("split", src, parts, axis, "part = whole")
 
 
 @implements("add_split", "cupy", binder=True)
 def bind_add_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Bind kernels that find the part of each element of src."""
+    """Bind the operator `add_split`: its kernels find the part of each element of src."""
     return _bind("add_split", src, parts, axis, "part += whole")

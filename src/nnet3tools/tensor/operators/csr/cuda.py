@@ -20,7 +20,7 @@ def _host(array: Any) -> np.ndarray:
 
 
 def _transposed(indexes: Any, offsets: Any, num_rows: int) -> dict[str, np.ndarray]:
-    """The entries by column: `offsets` of columns, entries in this `order`, their `rows`."""
+    """A CSR matrix by columns: `offsets` of columns, and the `order` and `rows` of entries."""
     columns, starts = _host(indexes), _host(offsets)
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.argsort(columns, kind="stable")

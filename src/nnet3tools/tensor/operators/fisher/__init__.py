@@ -42,7 +42,7 @@ _add_scaled_rows = element("_1 += _2 * _3")
 
 
 def norm_ratio(before: float, after: float) -> float:
-    """sqrt(before / after) for squared norms, 1 if either is 0; a Number if they are Numbers."""
+    """sqrt(before / after) of squared norms, or 1 if either is 0; a Number if these are Numbers."""
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
     return before.mapped(_ratio, after)
@@ -65,7 +65,7 @@ def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> 
 
 
 def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> float:
-    """The squared norm of X - H W by subtraction, for blocks of rows."""
+    """The squared norm of X - H W, computed by subtraction in blocks of rows."""
     total, begin = 0.0, 0
     for part in parts:
         end = begin + part.shape[1]
@@ -84,7 +84,7 @@ def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
 
 @operator(writes=("products",))
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """Set products (2, R, R) of each estimate to J J^T and H^T H = W J^T; J and W (R, D)."""
+    """For each estimate set products (2, R, R) to J J^T and W J^T; j and w are lists of (R, D)."""
     for (k, l), one, other in zip(products, j, w, strict=True):  # noqa: E741
         prod(k, one, one, trans_b=True)
         prod(l, other, one, trans_b=True)
@@ -181,9 +181,9 @@ def _fisher_step(
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """Restore R R^T = I where roundoff may have broken it, with R = E^-1/2 W; W is R x D.
+    """Make the rows of R = E^-1/2 W orthonormal again, in place, where roundoff may have broken it.
 
-    R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger) directions.
+    R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger) directions. W is R x D.
     """
     for one in zip(w, d, numbers, alpha, strict=True):
         _orthonormalize(*one)
@@ -217,7 +217,7 @@ def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
 
 @operator(writes=(), types=("float64",))
 def check_finite(numbers: Array) -> None:
-    """Raise DivergedError if an estimate met infinity or NaN; on a GPU do nothing (no waiting)."""
+    """Raise DivergedError if an estimate met infinity or NaN; on a GPU nothing is checked here."""
     if numbers[DIVERGED]:
         raise DivergedError(
             "natural gradient met infinity or NaN in the derivatives or activations: the "

@@ -53,7 +53,7 @@ would not show in float32."""
 
 @functools.cache
 def _source(name: str, **words: int) -> tuple[str, str]:
-    """Source and name of the kernel in a .cuh file, with words and limits replaced by numbers."""
+    """Source and name of the kernel in `name`.cuh, with words and limits replaced by numbers."""
     text = (Path(__file__).parent / f"{name}.cuh").read_text()
     for word, number in {**words, **_LIMITS}.items():
         text = text.replace(word, str(number))
@@ -61,7 +61,7 @@ def _source(name: str, **words: int) -> tuple[str, str]:
 
 
 def _rows(array: Array) -> tuple[int, int]:
-    """Address and row stride (elements) of a matrix; ProgramError if its rows have gaps."""
+    """(address, row stride in elements) of a matrix; ProgramError if its rows have gaps."""
     rows, columns = element_strides(array)
     if columns != 1 and array.shape[1] != 1:
         raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
@@ -69,7 +69,7 @@ def _rows(array: Array) -> tuple[int, int]:
 
 
 def _address(array: Array) -> int:
-    """The address of an array; ProgramError if it has gaps."""
+    """The address of a contiguous array; ProgramError for others."""
     if not array.flags.c_contiguous:
         raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
     return pointer(array)
@@ -95,7 +95,7 @@ def _launch(
 
 
 class _Products:
-    """Products A B^T of the rows of matrices, one or two for each estimate, as one kernel."""
+    """Products A B^T of pairs of matrices, which one kernel computes together."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, int]] = []
@@ -106,7 +106,7 @@ class _Products:
         self._arrays: list[Array] = []
 
     def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
-        """Add a product with its result at address `out`; it is skipped if *wanted is 0."""
+        """Add a b^T, to be stored at address `out`; it is skipped if the int at `wanted` is 0."""
         (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
         (rows, dim), columns = a.shape, len(b)
         tiles = -(-rows // _TILE) * -(-columns // _TILE)
@@ -121,7 +121,7 @@ class _Products:
         self._arrays += [a, b]
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
-        """Launch all products; `reads` are other arrays that are read, `writes` the results."""
+        """Launch the kernel; `writes` are the results, `reads` arrays read besides the factors."""
         partial, tickets = self._memory()
         sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
         for row, first, place in zip(self._rows, sums, places, strict=False):
@@ -132,7 +132,7 @@ class _Products:
         _launch(kernel, grid, _THREADS, self._rows, [*self._arrays, *reads], written)
 
     def _memory(self) -> tuple[Array, Array]:
-        """(partial sums, tickets) for all products."""
+        """(memory for partial sums, tickets) of all products."""
         key = (row.values() for row in self._rows)
         return _kept(
             ("products", *map(tuple, key)),
@@ -149,7 +149,7 @@ _MOST_MEMORY = 256
 
 
 def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """The memory of an update by key: the same at each update, so that tables are the same, too.
+    """Memory that an update gets again each time, by `key`, so that tables of addresses stay.
 
     It is not scratch memory, which work on other streams may use.
     """
@@ -163,7 +163,7 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 @implements("fisher_products", "cupy")
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """Compute them in float32 for every --gpu-math; terms are added in a fixed order."""
+    """The products in float32 for every --gpu-math; terms are added in a fixed order."""
     all_of_them = _Products()
     for out, one, other in zip(products, j, w, strict=True):
         all_of_them.add(_address(out), one, one)
@@ -176,7 +176,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """Compute it in float32, column by column; no column depends on another one."""
+    """The new W in float32, by columns, which do not depend on each other."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
@@ -201,7 +201,7 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """Launch one kernel; the matrix of eigenvectors is in shared memory if it fits there."""
+    """The update as one kernel; the matrix of eigenvectors is in shared memory if it fits there."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
     columns, lanes = -(-rank // 4) * 4, _lanes(rank)
@@ -232,17 +232,17 @@ _SMALL_ARRAYS = 8
 
 
 def _lanes(rank: int) -> int:
-    """Threads that share four columns."""
+    """Number of threads that share four columns of a matrix of this rank."""
     return 16 if rank <= _MOST_OF_HALF_A_WARP else 32
 
 
 def _step_threads(rank: int) -> int:
-    """Threads of a block: lanes for all groups of four columns, at most 512."""
+    """Threads of a block of fisher_step: lanes for all groups of four columns, at most 512."""
     return 32 * min(16, -(-rank // 4 * _lanes(rank) // 32))
 
 
 def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
-    """Source and name of the kernel for ranks up to `rank`."""
+    """Source and name of the kernel fisher_step for ranks up to `rank`."""
     text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
     text = text.replace("THREADS", str(_step_threads(rank))).replace("LANES", str(_lanes(rank)))
     return text, name
@@ -250,12 +250,12 @@ def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
 
 @implements("check_finite", "cupy")
 def check_finite(numbers: Array) -> None:
-    """Do nothing, so that the host does not wait; it checks the numbers when it logs."""
+    """Do nothing on a GPU, so that the host does not wait; it checks the numbers when it logs."""
 
 
 @implements("residual_norm", "cupy")
 def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """Compute it on the host; natural gradient needs it on a CPU only, where it saves a pass."""
+    """The residual norm of device arrays, computed on the host, as only a CPU needs it."""
     return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
 
 
@@ -263,7 +263,7 @@ def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """Launch two kernels, products of rows and the correction; mostly they do nothing."""
+    """Two kernels, products of rows and the correction; mostly they find nothing to do."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
         ("grams", *counts, *map(pointer, w)),

@@ -52,7 +52,7 @@ def scatter(out: Array, src: Array, indexes: Array, axis: int) -> None:
 
 
 def _places(indexes: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """An index that picks indexes[.., i, ..] along an axis and all of the other axes."""
+    """A NumPy index that picks element indexes[.., i, ..] along an axis, and all along others."""
     found = list(np.ogrid[tuple(slice(n) for n in indexes.shape)])
     found[axis] = indexes
     return tuple(found)

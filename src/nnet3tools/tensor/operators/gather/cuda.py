@@ -17,7 +17,7 @@ _functions = cuda_functions(__file__)
 
 
 def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
-    """Operands of a kernel: `count`, the size of src's axis, and `outside`, a value beyond it."""
+    """Further operands of a kernel: `count`, the size of src's axis; `outside`, NaN or the like."""
     floats = out.dtype.kind == "f"
     outside = np.nan if floats or out.dtype.kind == "b" else np.iinfo(out.dtype).max
     return {"count": src.shape[axis], "outside": outside}
@@ -25,7 +25,7 @@ def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
 
 @implements("take", "cupy", binder=True)
 def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """Bind a kernel with a thread for each element of out; indexes beyond src give NaN."""
+    """Bind the operator `take`, a thread for each element of out; indexes beyond src give NaN."""
     to, of = last_axis(out, axis), last_axis(src, axis)
     return _functions["take"].on_grid(
         to.shape, out=to, src=of, at=uploaded(indexes), **_bounds(out, src, axis)
@@ -34,7 +34,7 @@ def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
 
 @implements("add_taken", "cupy", binder=True)
 def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """Bind a kernel with a thread for each element of out."""
+    """Bind the operator `add_taken`, with a thread for each element of out."""
     to, of = last_axis(out, axis), last_axis(src, axis)
     return _functions["add_taken"].on_grid(
         to.shape, out=to, src=of, at=uploaded(indexes), count=len(indexes)
@@ -43,14 +43,14 @@ def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
 
 @implements("gather", "cupy", binder=True)
 def bind_gather(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """Bind a kernel with a thread for each element of out."""
+    """Bind the operator `gather`, with a thread for each element of out."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
     return _functions["gather"].on_grid(to.shape, out=to, src=of, at=at, **_bounds(out, src, axis))
 
 
 @implements("add_gathered", "cupy", binder=True)
 def bind_add_gathered(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """Bind a kernel with a thread for each element of out."""
+    """Bind the operator `add_gathered`, with a thread for each element of out."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
     shape = (*at.shape[:3], to.shape[3])
     return _functions["add_gathered"].on_grid(shape, out=to, src=of, at=at, count=at.shape[3])
@@ -58,6 +58,6 @@ def bind_add_gathered(out: Array, src: Array, indexes: Any, axis: int) -> Step:
 
 @implements("scatter", "cupy", binder=True)
 def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """Bind a kernel with a thread for each element of src."""
+    """Bind the operator `scatter`, with a thread for each element of src."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
     return _functions["scatter"].on_grid(of.shape, out=to, src=of, at=at, count=out.shape[axis])

@@ -21,7 +21,7 @@ _norm_backprop = element("_1 = where(_3 != 0, _2 * (_4 / where(_3 != 0, _3, 1)),
 
 @implements("group_norm", "cupy", binder=True)
 def bind_group_norm(out: Array, x: Array) -> Step:
-    """Bind two formulas: sums of squares over the groups, then square roots."""
+    """Bind the operator `group_norm`: sums of squares over the groups, then square roots."""
     groups = x.reshape(*out.shape, -1)
     return in_turn([_sum_squares.bind(out, groups), _sqrt.bind(out)])
 
@@ -30,7 +30,7 @@ def bind_group_norm(out: Array, x: Array) -> Step:
 def bind_group_norm_backprop(
     in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
 ) -> Step:
-    """Bind one formula over (rows, groups, columns of a group)."""
+    """Bind the derivative of `group_norm` as a formula over (rows, groups, columns of a group)."""
     shape = (*out_value.shape, -1)
     return _norm_backprop.bind(
         _split(in_deriv, shape), _split(in_value, shape),
@@ -39,7 +39,7 @@ def bind_group_norm_backprop(
 
 
 def _split(array: Array, shape: tuple[int, ...]) -> Array:
-    """A view of a matrix as (rows, groups, columns); `reshape` might copy it."""
+    """A view of a matrix as (rows, groups, columns of a group); `reshape` might copy it."""
     rows, columns = array.strides
     size = array.shape[1] // shape[1]
     split = (array.shape[0], shape[1], size)
@@ -48,5 +48,5 @@ def _split(array: Array, shape: tuple[int, ...]) -> Array:
 
 @implements("sum_column_ranges", "cupy", binder=True)
 def bind_sum_column_ranges(out: Array, x: Array, ranges: Any) -> Step:
-    """Bind a kernel with a thread for each element of out."""
+    """Bind the operator `sum_column_ranges`, with a thread for each element of out."""
     return _functions["sum_column_ranges"].on_grid(out.shape, out=out, x=x, ranges=uploaded(ranges))

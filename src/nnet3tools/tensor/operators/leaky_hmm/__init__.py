@@ -38,7 +38,7 @@ LOG_PROB, ALPHA_BETA, POSTERIOR_SUM = 0, 1, 2
 
 
 class _SumsByKey:
-    """Sums of rows with equal keys, some 10 times as fast as np.add.at.
+    """Adds up rows that have equal keys, some 10 times as fast as np.add.at.
 
     Keys are sorted by how many rows they have, the most first, and rows by their rank among those
     of their key. So the rows of rank k are added to the first rows, all keys at once (as in sparse
@@ -55,9 +55,9 @@ class _SumsByKey:
         self._ranks = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
 
     def store(self, out: np.ndarray, rows: np.ndarray) -> None:
-        """Set out[key] to the sum of the key's rows, 0 if it has none; `rows[i]` is row `order[i]`.
+        """Set out[key] to the sum of the key's rows, 0 if it has none.
 
-        `rows` is overwritten.
+        `rows[i]` is the row at `order[i]`; `rows` is overwritten.
         """
         for rank in self._ranks:
             rows[: rank.stop - rank.start] += rows[rank]
@@ -66,7 +66,7 @@ class _SumsByKey:
 
 
 class _ReferencePlan:
-    """The arcs of an HMM in the orders in which the reference adds them up."""
+    """The orders in which the reference implementation adds up the arcs of an HMM."""
 
     def __init__(self, hmm: Hmm) -> None:
         self.to, self.of = _SumsByKey(hmm.destinations), _SumsByKey(hmm.sources)
@@ -94,7 +94,7 @@ class Hmm:
         return len(self.initial)
 
     def plan(self, device: str, make: Callable[[Hmm], Any]) -> Any:
-        """The tables that a device's implementation needs for this HMM, made at the first call."""
+        """The tables of this HMM for a device: `make(self)`, called once for each device."""
         if device not in self._plans:
             self._plans[device] = make(self)
         return self._plans[device]
@@ -110,7 +110,7 @@ def leaky_hmm(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """Compute the log-probability of all sequences; add `weight` times its derivative to deriv.
+    """Compute log-probabilities of sequences under a leaky HMM; add `weight` * derivative to deriv.
 
     It is computed in the type of `output`, sums over frames and sequences in float64. `output` (T *
     num_sequences, pdfs) has the first frame of all sequences first. `results` (3,) float64 receives

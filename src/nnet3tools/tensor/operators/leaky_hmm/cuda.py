@@ -25,7 +25,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 
 class _Plan:
-    """The arcs on the device, sorted by destination, by source and by pdf."""
+    """The arcs of an HMM on the device, sorted by destination, by source and by pdf."""
 
     def __init__(self, hmm: Hmm) -> None:
         numbers = np.arange(hmm.num_states)
@@ -57,7 +57,7 @@ class _Plan:
 
 
 def _sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The arcs in the order of their keys, and where those of each sorted value begin and end."""
+    """(arcs in the order of `keys`, where the arcs of each value in `values` begin and end)."""
     order = np.argsort(keys, kind="stable")
     return order, np.append(np.searchsorted(keys[order], values), len(keys))
 
@@ -72,7 +72,7 @@ def leaky_hmm(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """Sums over states in float64, over a state's arcs in the type of `output`."""
+    """CUDA kernels: float64 sums over states, sums over a state's arcs in the type of `output`."""
     plan: _Plan = hmm.plan("cupy", _Plan)
     num_frames, states = len(output) // num_sequences, hmm.num_states
     given: dict[str, Any] = {

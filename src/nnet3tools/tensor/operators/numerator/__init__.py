@@ -41,7 +41,7 @@ class FrameArcs:
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Acceptors of all sequences; `frames[t]` has the arcs of frame t (objects may repeat).
+    """Acceptors (graphs of allowed paths) of all sequences; `frames[t]` has the arcs of frame t.
 
     States of frame t are numbered from `first_states[t]` (frames + 2 numbers: the last two begin
     and end the states after the last frame), cells from `first_cells[t]`. Paths begin in the states

@@ -30,7 +30,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 
 def _packed_arrays(body: str) -> str:
-    """Declarations of the packed arrays that a function's body uses, by name."""
+    """C++ declarations of those packed arrays that a function's body uses."""
     lines = []
     for i, name in enumerate((*INT_PARTS, *COST_PARTS)):
         if re.search(rf"\b{name}\b", body):
@@ -40,7 +40,7 @@ def _packed_arrays(body: str) -> str:
 
 
 def _by_blocks(name: str, packed: PackedPaths, **operands: Any) -> Callable[[], None]:
-    """The function of kernel.cuh, bound: a block for each acceptor."""
+    """The bound kernel of function `name` in kernel.cuh, with a block for each acceptor."""
     function = _functions[name]
     words = {"PACKED_ARRAYS": _packed_arrays(function.body)}
     return function.by_blocks(
@@ -56,7 +56,7 @@ def numerator(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """Compute it in float64; Paths are packed and uploaded first."""
+    """CUDA kernels, in float64; Paths are packed and uploaded first."""
     if isinstance(paths, Paths):
         packed = pack_paths(paths)
         ints, costs = sent(packed.ints), sent(packed.costs, np.float64)

@@ -60,7 +60,7 @@ class _Sorted:
         self.ranges = np.stack(ranges)
 
     def column(self, name: str) -> NDArray:
-        """An attribute of all arcs, in sorted order."""
+        """An attribute of FrameArcs for all arcs, in sorted order."""
         pairs = zip(self.frames, self.orders, strict=True)
         return np.concatenate([getattr(frame, name)[order] for frame, order in pairs])
 
@@ -72,7 +72,7 @@ class _Sorted:
 
 
 def pack_paths(paths: Paths, num_parts: int = 0) -> PackedPaths:
-    """The paths, packed on the host; `num_parts` is the largest number of acceptors to expect.
+    """The paths as arrays on the host; `num_parts` is the largest number of acceptors to expect.
 
     ValueError if the output has too many elements to be counted with 32 bits.
     """
@@ -102,7 +102,7 @@ def _joined(arrays: list[NDArray], dtype: type) -> NDArray:
 
 
 def _arrays(paths: Paths) -> dict[str, NDArray]:
-    """The arrays that INT_PARTS and COST_PARTS name."""
+    """The arrays of paths that INT_PARTS and COST_PARTS name."""
     distinct = list({id(frame): frame for frame in paths.frames}.values())
     number = {id(frame): i for i, frame in enumerate(distinct)}
     order = np.argsort(paths.final_parts, kind="stable")

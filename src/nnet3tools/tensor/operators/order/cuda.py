@@ -28,7 +28,7 @@ _functions = cuda_functions(__file__)
 
 @implements("sort_indexes", "cupy", types=("int32",), binder=True)
 def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
-    """Bind kernels that select few indexes, or sort runs and merge them until one is left."""
+    """Bind the operator `sort_indexes`: select few indexes, or sort runs and merge these."""
     to, of = last_axis(out, axis), last_axis(x, axis)
     wanted, length = to.shape[3], of.shape[3]
     numbers = {"sign": -1.0 if descending else 1.0, "wanted": wanted, "count": length}
@@ -51,7 +51,7 @@ def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step
 
 
 def _sorted_runs(out: Array, x: Array, run: int, numbers: dict[str, Any]) -> Step:
-    """Bind a kernel that sorts the indexes of each run of a line."""
+    """Bind a kernel that sorts indexes within each run of `run` elements along the last axis."""
     shape = (*x.shape[:3], -(-x.shape[3] // run))
     return _functions["sort_indexes"].by_blocks(
         shape, run // 2, out=out, x=x, words={"SIZE": run}, **numbers
@@ -62,7 +62,7 @@ def _sorted_runs(out: Array, x: Array, run: int, numbers: dict[str, Any]) -> Ste
 def bind_cumulative_sum(
     out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
 ) -> Step:
-    """One thread a line."""
+    """Bind the operator `cumulative_sum`, with one thread for each line along the axis."""
     to, of = last_axis(out, axis), last_axis(x, axis)
     return _functions["cumulative_sum"].on_grid(
         to.shape[:3], out=to, x=of, length=x.shape[axis], reverse=reverse, exclusive=exclusive,

@@ -41,11 +41,11 @@ def rand_uniform() -> np.float32:
 
 @operator()
 def uniform(out: Array) -> None:
-    """Fill out with numbers uniform in (0, 1], row by row, from a stream that one `rand` seeds."""
+    """Fill out with numbers uniform in (0, 1], row by row, from a stream seeded by one `rand`."""
     out[...] = np.random.default_rng(rand()).uniform(size=out.shape)
 
 
 @operator()
 def normal(out: Array) -> None:
-    """Fill out with standard normal numbers, from a stream that one `rand` seeds."""
+    """Fill out with standard normal numbers from a stream seeded by one `rand`."""
     out[...] = np.random.default_rng(rand()).normal(size=out.shape)

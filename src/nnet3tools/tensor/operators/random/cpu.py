@@ -17,9 +17,9 @@ KERNEL = kernels_of_file(Path(__file__).with_name("kernel.c"))["uniform"]
 
 
 def draw_uniform(out: np.ndarray, state: int) -> bool:
-    """Fill a vector of float32 from a state of rand_r on; False if the kernel is not compiled.
+    """Fill a float32 vector as NumPy does, by a kernel that starts from a state of rand_r.
 
-    The kernel is then compiled with the next others. NumPy gives the same numbers.
+    If the kernel is not compiled, return False; it is then compiled with the next others.
     """
     if not are_native():
         return False

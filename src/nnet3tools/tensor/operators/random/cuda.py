@@ -33,7 +33,7 @@ class _Generator:
         self._seeding = (-1, 0)
 
     def is_stale(self) -> bool:
-        """Whether the program was seeded since the last restart."""
+        """Whether the program has been seeded again since the last restart."""
         return self._seeding[0] != last_seeding()[0]
 
     def restart(self) -> None:
@@ -70,11 +70,11 @@ def _fill(name: str, out: Array) -> None:
 
 @implements("uniform", "cupy")
 def uniform(out: Array) -> None:
-    """Fill out with numbers in (0, 1] of 24 random bits."""
+    """Fill out with uniform numbers in (0, 1] of 24 random bits."""
     _fill("uniform", out)
 
 
 @implements("normal", "cupy")
 def normal(out: Array) -> None:
-    """Fill out by Box and Muller's transform; one number of each pair is used."""
+    """Fill out with normal numbers by Box and Muller's transform; one of each pair is used."""
     _fill("normal", out)

@@ -31,13 +31,13 @@ _others: list[Draw] = []
 
 
 def prefer(draw: Draw) -> None:
-    """Let `draw` fill large vectors from now on; it must give the same bits."""
+    """Make `draw` fill large vectors from now on; it must give the same bits as NumPy."""
     _others.append(draw)
 
 
 @functools.cache
 def _jumps() -> tuple[np.ndarray, np.ndarray]:
-    """A_k and C_k for the three steps of each number of a block, both (3, _BLOCK) uint32."""
+    """Constants (A_k, C_k) of rand_r for three steps of each number, both (3, _BLOCK) uint32."""
     count = 3 * _BLOCK
     factor, offset = np.empty(count, np.uint32), np.empty(count, np.uint32)
     factor[0], offset[0] = MULTIPLIER, INCREMENT

@@ -21,7 +21,7 @@ def _kernel(name: str, dtype: np.dtype) -> FileKernel:
 
 
 def _can_move(matrix: Any, others: Sequence[Any]) -> bool:
-    """Whether rows are contiguous, of one type and width, and the matrices apart."""
+    """Whether kernels can move rows: contiguous, of one type and width, and no shared memory."""
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype not in _TYPES:
         return False
     for other in others:
@@ -33,7 +33,7 @@ def _can_move(matrix: Any, others: Sequence[Any]) -> bool:
 
 
 def _places(matrices: Sequence[np.ndarray], which: Any, rows: Any) -> np.ndarray:
-    """The addresses of rows; 0 where `which` is negative."""
+    """The address of row rows[i] of matrices[which[i]], for each i; 0 where `which` is negative."""
     number, row = np.asarray(which, np.int64), np.asarray(rows, np.int64)
     sizes = np.array([len(m) for m in matrices], np.int64)
     used = number >= 0
@@ -51,7 +51,7 @@ def _jobs(
     kernel: str, matrix: np.ndarray, others: Sequence[np.ndarray], which: Any, rows: Any,
     alpha: Any = 1.0, in_order: bool = False,
 ) -> list[Job] | None:  # fmt: skip
-    """The job of a kernel for a matrix whose row i meets row `rows[i]` of `others[which[i]]`."""
+    """The job of a kernel that combines row i of `matrix` with row rows[i] of others[which[i]]."""
     if not isinstance(alpha, (int, float)) or not _can_move(matrix, others):
         return None
     if len(matrix) != len(rows) or not matrix.size or not others:
@@ -66,7 +66,7 @@ def _jobs(
 
 
 def _only(indexes: Any) -> np.ndarray:
-    """The number of the only matrix for each row, -1 where there is no row."""
+    """`which` of `_jobs` for one other matrix: 0 for each row, -1 where the index is negative."""
     return np.where(np.asarray(indexes) >= 0, 0, -1)
 
 

@@ -19,14 +19,14 @@ _functions = cuda_functions(__file__)
 
 @implements("copy_rows", "cupy", binder=True)
 def bind_copy_rows(out: Array, src: Array, indexes: Any) -> Step:
-    """Bind a kernel whose threads find the source row of an element of out."""
+    """Bind the operator `copy_rows`: a thread for each element of out finds its source row."""
     check_rows(indexes, len(src), len(out))
     return _functions["copy_rows"].on_grid(out.shape, out=out, src=src, at=uploaded(indexes))
 
 
 @implements("add_rows", "cupy", binder=True)
 def bind_add_rows(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """Bind a kernel whose threads find the source row of an element of out."""
+    """Bind the operator `add_rows`: a thread for each element of out finds its source row."""
     check_rows(indexes, len(src), len(out))
     return _functions["add_rows"].on_grid(
         out.shape, out=out, src=src, at=uploaded(indexes), alpha=alpha
@@ -35,14 +35,14 @@ def bind_add_rows(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> S
 
 @implements("copy_cols", "cupy", binder=True)
 def bind_copy_cols(out: Array, src: Array, indexes: Any) -> Step:
-    """Bind a kernel whose threads find the source column of an element of out."""
+    """Bind the operator `copy_cols`: a thread for each element of out finds its source column."""
     check_rows(indexes, src.shape[1], out.shape[1])
     return _functions["copy_cols"].on_grid(out.shape, out=out, src=src, at=uploaded(indexes))
 
 
 @implements("add_cols", "cupy", binder=True)
 def bind_add_cols(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """Bind a kernel whose threads find the source column of an element of out."""
+    """Bind the operator `add_cols`: a thread for each element of out finds its source column."""
     check_rows(indexes, src.shape[1], out.shape[1])
     return _functions["add_cols"].on_grid(
         out.shape, out=out, src=src, at=uploaded(indexes), alpha=alpha
@@ -51,7 +51,7 @@ def bind_add_cols(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> S
 
 @implements("add_row_ranges", "cupy", binder=True)
 def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0) -> Step:
-    """Bind a kernel whose threads add up a column of a range, in order."""
+    """Bind the operator `add_row_ranges`: a thread adds up one column of a range, in order."""
     check_rows(ranges, len(src) + 1, len(out), lowest=-1 << 31)
     return _functions["add_row_ranges"].on_grid(
         out.shape, out=out, src=src, ranges=uploaded(ranges), alpha=alpha
@@ -61,7 +61,7 @@ def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0)
 def _multi(
     first: str, matrix: Array, others: Sequence[Array], which: Any, at: Any
 ) -> dict[str, Array]:
-    """Operands of a kernel for several matrices; ProgramError for rows beyond them."""
+    """Operands of a kernel for several matrices, by name; ProgramError for rows beyond a matrix."""
     which_host, at_host = (np.asarray(x.get() if hasattr(x, "get") else x) for x in (which, at))
     check_rows(which_host, len(others), len(matrix))
     sizes = np.array([len(o) for o in others] + [0])
@@ -75,7 +75,7 @@ def _multi(
 
 @implements("copy_rows_multi", "cupy", binder=True)
 def bind_copy_rows_multi(out: Array, sources: Sequence[Array], which: Any, at: Any) -> Step:
-    """Bind a kernel whose threads find the source matrix and row of an element of out."""
+    """Bind `copy_rows_multi`: a thread for each element of out finds its source matrix and row."""
     arrays = _multi("out", out, sources, which, at)
     return _functions["copy_rows_multi"].on_grid(out.shape, reads=sources, **arrays)
 
@@ -84,14 +84,14 @@ def bind_copy_rows_multi(out: Array, sources: Sequence[Array], which: Any, at: A
 def bind_add_rows_multi(
     out: Array, sources: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """Bind a kernel whose threads find the source matrix and row of an element of out."""
+    """Bind `add_rows_multi`: a thread for each element of out finds its source matrix and row."""
     arrays = _multi("out", out, sources, which, at)
     return _functions["add_rows_multi"].on_grid(out.shape, reads=sources, alpha=alpha, **arrays)
 
 
 @implements("copy_to_rows_multi", "cupy", binder=True)
 def bind_copy_to_rows_multi(src: Array, dests: Sequence[Array], which: Any, at: Any) -> Step:
-    """Bind a kernel whose threads find the destination of an element of src."""
+    """Bind `copy_to_rows_multi`: a thread for each element of src finds its destination."""
     arrays = _multi("src", src, dests, which, at)
     return _functions["copy_to_rows_multi"].on_grid(src.shape, writes=dests, **arrays)
 
@@ -100,7 +100,7 @@ def bind_copy_to_rows_multi(src: Array, dests: Sequence[Array], which: Any, at: 
 def bind_add_to_rows_multi(
     src: Array, dests: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """Bind a kernel whose threads own a destination; sums without atomics do not vary."""
+    """Bind `add_to_rows_multi`: one thread adds all that goes to an element, in a fixed order."""
     _multi("src", src, dests, which, at)
     which, at = (np.asarray(x.get() if hasattr(x, "get") else x, np.int64) for x in (which, at))
     taken = np.flatnonzero(which >= 0)

@@ -45,20 +45,20 @@ def _host(indexes: object) -> np.ndarray:
 
 @implements("copy_rows", "numpy", binder=True)
 def bind_copy_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
-    """Bind the copy as one from several sources."""
+    """Bind the operator `copy_rows`, as `copy_rows_multi` with one source."""
     source = np.where(_host(indexes) >= 0, 0, -1)
     return bind_copy_rows_multi(out, [src], source, indexes)
 
 
 @implements("add_rows", "numpy", binder=True)
 def bind_add_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
-    """Bind the sum as one from several sources."""
+    """Bind the operator `add_rows`, as `add_rows_multi` with one source."""
     source = np.where(_host(indexes) >= 0, 0, -1)
     return bind_add_rows_multi(out, [src], source, indexes, alpha)
 
 
 def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(part, positions of this number in part_index) for each part; -1 is no part."""
+    """(part, positions where part_index has this number) for each part; -1 is no part."""
     order = np.argsort(part_index, kind="stable")
     parts, starts = np.unique(part_index[order], return_index=True)
     groups = np.split(order, starts[1:])
@@ -69,7 +69,7 @@ def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
 def bind_copy_rows_multi(
     out: np.ndarray, sources: Sequence[np.ndarray], source_index: np.ndarray, row_index: np.ndarray
 ) -> Run:
-    """Bind one gather for each source."""
+    """Bind the operator `copy_rows_multi` as a gather for each source."""
     which, rows = _host(source_index), _host(row_index)
     _check_length(out, which)
     steps = _set_zero(out, np.flatnonzero(which < 0))
@@ -86,7 +86,7 @@ def bind_add_rows_multi(
     row_index: np.ndarray,
     alpha: float = 1.0,
 ) -> Run:
-    """Bind one gather and addition for each source."""
+    """Bind the operator `add_rows_multi` as a gather and an addition for each source."""
     which, rows = _host(source_index), _host(row_index)
     _check_length(out, which)
     steps: list[Run] = []
@@ -99,7 +99,7 @@ def bind_add_rows_multi(
 def bind_copy_to_rows_multi(
     src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray
 ) -> Run:
-    """Bind one scatter for each destination."""
+    """Bind the operator `copy_to_rows_multi` as a scatter for each destination."""
     return _scatter(src, dests, dest_index, row_index, None)
 
 
@@ -111,7 +111,7 @@ def bind_add_to_rows_multi(
     row_index: np.ndarray,
     alpha: float = 1.0,
 ) -> Run:
-    """Bind one scatter and addition for each destination."""
+    """Bind the operator `add_to_rows_multi` as a scatter and addition for each destination."""
     return _scatter(src, dests, dest_index, row_index, alpha)
 
 
@@ -119,7 +119,7 @@ def _scatter(
     src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray,
     alpha: float | None,
 ) -> Run:  # fmt: skip
-    """Bind the move of src[i] to row row_index[i]: added times alpha, or copied if it is None."""
+    """Bind: src[i] to row row_index[i] of a matrix, added times alpha, or copied if it is None."""
     which, rows = _host(dest_index), _host(row_index)
     _check_length(src, which)
     steps: list[Run] = []
@@ -135,13 +135,13 @@ def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
 
 @implements("copy_cols", "numpy", binder=True)
 def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
-    """Bind the same for rows of the transposes."""
+    """Bind copy_cols as copy_rows of the transposes."""
     return bind_copy_rows(out.T, src.T, indexes)
 
 
 @implements("add_cols", "numpy", binder=True)
 def bind_add_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
-    """Bind the same for rows of the transposes."""
+    """Bind add_cols as add_rows of the transposes."""
     return bind_add_rows(out.T, src.T, indexes, alpha)
 
 
@@ -149,7 +149,7 @@ def bind_add_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: 
 def bind_add_row_ranges(
     out: np.ndarray, src: np.ndarray, ranges: np.ndarray, alpha: float = 1.0
 ) -> Run:
-    """Bind one strided sum if the ranges are regular.
+    """Bind the operator `add_row_ranges` as one strided sum if the ranges are regular.
 
     Else many short ranges are added up by their k-th rows, the others by reduceat, which takes
     several times as long for each element.
@@ -180,7 +180,7 @@ def bind_add_row_ranges(
 
 
 def _equal_ranges(src: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray | None:
-    """A view (range, row of the range, column) if all are equally long and spaced; else None."""
+    """A view (range, row of the range, column) if ranges are equally long and spaced; else None."""
     length, step = int(end[0] - begin[0]), int(begin[1] - begin[0]) if len(begin) > 1 else 0
     regular = begin[0] + step * np.arange(len(begin))
     if not (np.array_equal(begin, regular) and np.array_equal(end, regular + length)):
@@ -196,7 +196,7 @@ def _reduce(
     blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
     alpha: float,
 ) -> None:
-    """Add the sums of ranges to rows of out; every other sum of reduceat is that of a range."""
+    """Add alpha * sums of ranges to rows of out; every other sum of reduceat is that of a range."""
     last = len(src) - 1
     for rows, begin, end in blocks:
         # reduceat takes indexes below len(src) only: a range to the end is stopped one row short,

@@ -30,7 +30,7 @@ def _block_length(rows: np.ndarray) -> int:
 
 
 def _pattern(rows: np.ndarray, length: int) -> tuple[int, int] | None:
-    """(step between blocks, step within a block) if blocks of `length` rows follow regularly."""
+    """(step between blocks, step within a block) of regular blocks of `length` rows; else None."""
     blocks = rows.reshape(-1, length)
     outer = int(blocks[1, 0] - blocks[0, 0]) if len(blocks) > 1 else 0
     inner = int(blocks[0, 1] - blocks[0, 0]) if length > 1 else 0
@@ -50,7 +50,7 @@ def _view(
 def _regular_views(
     out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Views of out and src such that one assignment between them moves all rows; else None."""
+    """Views of out and src that one assignment moves all rows between; None if impossible."""
     length = min(_block_length(out_rows), _block_length(src_rows))
     if len(out_rows) % length:
         return None
@@ -76,7 +76,7 @@ def transfer(
     out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray,
     alpha: float | None,
 ) -> list[Run]:  # fmt: skip
-    """Steps that set out[out_rows] to src[src_rows], or add alpha times it unless alpha is None."""
+    """Steps that set out[out_rows] to src[src_rows], or add alpha times it if alpha is given."""
     _check_rows(out, out_rows, "output of a row operation")
     _check_rows(src, src_rows, "input of a row operation")
     if not len(out_rows) or not out[0].size:
@@ -107,7 +107,7 @@ def _has_repeated(rows: np.ndarray) -> bool:
 
 
 def _as_slice(rows: np.ndarray) -> np.ndarray | slice:
-    """A slice if the rows are consecutive, else the rows."""
+    """Consecutive rows as a slice; other rows unchanged."""
     first, last = int(rows[0]), int(rows[-1])
     consecutive = last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all())
     return slice(first, last + 1) if consecutive else rows

@@ -22,7 +22,7 @@ def _fastest(array: Array) -> int:
 
 
 def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | None:
-    """Bind the tiled transpose; None if both arrays run along one axis, or the other is short."""
+    """A bound tiled transpose (`assign`: = or +=); None if an axis is fastest in both, or short."""
     moved = src.transpose(axes)
     if out.ndim < 2 or out.ndim > len(_OUTER) + 2:
         return None
@@ -43,11 +43,11 @@ def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | No
 
 @implements("transpose", "cupy", binder=True)
 def bind_transpose(out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """Bind tiles, or a plain copy if that is coalesced."""
+    """Bind the operator `transpose` by tiles, or as a plain copy if that is coalesced."""
     return _bind("=", out, src, axes) or copy.bind(out, src.transpose(axes))
 
 
 @implements("add_transposed", "cupy", binder=True)
 def bind_add_transposed(out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """Bind tiles, or a plain sum if that is coalesced."""
+    """Bind the operator `add_transposed` by tiles, or as a plain sum if that is coalesced."""
     return _bind("+=", out, src, axes) or add.bind(out, src.transpose(axes))

@@ -42,7 +42,7 @@ def _tile(put: Callable[..., None], scratch: np.ndarray, out: np.ndarray, src: n
 
 
 def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
-    """Whether lines of src leave the cache while a copy runs along out's axis q, before p."""
+    """Whether copying along out's axis q, before p, evicts lines of src that are needed again."""
     faster = [n for n, step in zip(out.shape, out.strides, strict=True)
               if abs(step) < abs(out.strides[p])]  # fmt: skip
     places = _WAY_BYTES // max(_LINE, math.gcd(src.strides[q], _WAY_BYTES))
@@ -50,7 +50,7 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 
 
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
-    """(matrix of out, matrix of src) for each plane, src's to be transposed; rows are contiguous.
+    """(matrix of out, matrix of src to be transposed) for each plane.
 
     None if a plain copy is as fast.
     """
@@ -89,7 +89,7 @@ def _bind(
 
 @implements("transpose", "numpy", binder=True)
 def bind_transpose(out: np.ndarray, src: np.ndarray, axes: Sequence[int]) -> Callable[[], None]:
-    """Bind the copies."""
+    """Bind `transpose` as copies of tiles that fit into the cache."""
     return _bind(convert, out, src, axes)
 
 
@@ -97,5 +97,5 @@ def bind_transpose(out: np.ndarray, src: np.ndarray, axes: Sequence[int]) -> Cal
 def bind_add_transposed(
     out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
-    """Bind the sums."""
+    """Bind `add_transposed` as sums of tiles that fit into the cache."""
     return _bind(add_to, out, src, axes)

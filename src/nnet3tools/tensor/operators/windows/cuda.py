@@ -22,7 +22,7 @@ def _windows(b: Array, num_rows: int, width: int, shift: int) -> Array:
 
 @implements("window_dots", "cupy", binder=True)
 def bind_window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) -> Step:
-    """Bind one reduction over a view of the windows."""
+    """Bind the operator `window_dots` as one reduction over a view of the windows."""
     windows = _windows(b, len(a), out.shape[2], shift)
     return _window_dots.bind(out, a[:, :, None, :], windows, alpha=alpha)
 
@@ -31,7 +31,7 @@ def bind_window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 
 def bind_add_weighted_windows(
     out: Array, b: Array, weights: Array, shift: int, alpha: float = 1.0
 ) -> Step:
-    """Bind one reduction over a view of the windows."""
+    """Bind the operator `add_weighted_windows` as one reduction over a view of the windows."""
     windows = _windows(b, len(out), weights.shape[2], shift)
     step = _weighted_windows.bind(out, weights[..., None], windows, alpha=alpha, beta=1.0)
     return step
@@ -39,7 +39,7 @@ def bind_add_weighted_windows(
 
 @implements("add_to_windows", "cupy", binder=True)
 def bind_add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> Step:
-    """Bind one formula for each of the K rows of a window."""
+    """Bind the operator `add_to_windows` as a formula for each of the K rows of a window."""
     starts = [(k, k * shift) for k in range(weights.shape[2])]
     return in_turn(
         [
