@@ -12,10 +12,11 @@ _TITLE = "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
 
 
 def accuracy_table(history: History, quantity: str = "accuracies", output: str = "output") -> str:
-    """The table: for each iteration the seconds of its longest job, and two accuracies.
+    """The text of Kaldi's accuracy.report: a line per iteration with seconds and accuracies.
 
-    The accuracies are those of training and validation data. With `quantity` "plain_objectives",
-    the table has objectives, because chain models have no accuracies.
+    The seconds are those of the longest job; the accuracies are those of training and validation
+    data. With `quantity` "plain_objectives", the table has objectives, because chain models have no
+    accuracies.
     """
     seconds: dict[int, float] = {}
     for log in history.of_stage("train"):
@@ -38,5 +39,5 @@ def accuracy_table(history: History, quantity: str = "accuracies", output: str =
 
 
 def write_accuracy_report(folder: Path, name: str, quantity: str = "accuracies") -> None:
-    """Write the table of a training directory to its file `name`."""
+    """Write the accuracy table of a training directory to the directory's file `name`."""
     WriteText(folder / name, accuracy_table(read_history(folder), quantity)).do()

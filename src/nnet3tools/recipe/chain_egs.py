@@ -18,7 +18,7 @@ CHAIN_NAMES = ExampleNames("cegs", "nnet3-chain-")
 
 @dataclass(frozen=True)
 class _SharedEgsOpts:
-    """Options inside --egs.opts that both scripts have."""
+    """The options inside --egs.opts that chain/get_egs.sh and get_egs_e2e.sh share."""
 
     compress: bool = option(True, "Compress features")
     num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
@@ -59,7 +59,7 @@ class E2eEgsOpts(_SharedEgsOpts):
 
 @dataclass(frozen=True)
 class SupervisionOptions:
-    """Options of chain-get-supervision: tolerances in frames, and the subsampling of alignments."""
+    """Options of chain-get-supervision for recipes: tolerances in frames, and subsampling."""
 
     left_tolerance: int
     right_tolerance: int
@@ -68,7 +68,7 @@ class SupervisionOptions:
     constrained: bool = True
 
     def words(self) -> tuple[str, ...]:
-        """The options as command-line words."""
+        """These options as command-line words of chain-get-supervision."""
         return (
             f"--frame-subsampling-factor={self.alignment_subsampling_factor}",
             f"--right-tolerance={self.right_tolerance}",
@@ -80,7 +80,7 @@ class SupervisionOptions:
 
 @dataclass(frozen=True)
 class SupervisionSource:
-    """Supervision from the lattices (lat.N.gz) or alignments (ali.N.gz) in a directory.
+    """Chain supervision from the lattices (lat.N.gz) or alignments (ali.N.gz) in a directory.
 
     `experiment` is the directory of the network's tree and transition model.
     """
@@ -102,7 +102,7 @@ class SupervisionSource:
         return [Jobs((job,), (egs / "supervision.scp",))]
 
     def lines(self, egs: Path) -> list[str]:
-        """The lines of the script file that `steps_before` writes."""
+        """The lines of the script file (scp) that `steps_before` writes."""
         return read_lines(egs / "supervision.scp")
 
     def supervision(self, script: Path) -> Pipeline:
@@ -127,7 +127,7 @@ class SupervisionSource:
 
 @dataclass(frozen=True)
 class TrainingGraphs:
-    """Supervision from graphs of transcripts (fst.N.scp in a directory), without alignments."""
+    """End-to-end supervision from graphs of transcripts (fst.N.scp in a directory)."""
 
     source: Path
     num_jobs: int
@@ -138,7 +138,7 @@ class TrainingGraphs:
         return []
 
     def lines(self, egs: Path) -> list[str]:
-        """The lines of all script files."""
+        """The lines of all script files fst.N.scp."""
         scripts = (self.source / f"fst.{n + 1}.scp" for n in range(self.num_jobs))
         return [line for script in scripts for line in read_lines(script)]
 
@@ -152,7 +152,7 @@ class TrainingGraphs:
 
 @dataclass(frozen=True)
 class ChainEgsMaking(EgsMaking):
-    """Makes examples with supervision FSTs; `experiment` holds normalization.fst.
+    """Makes chain examples; the directory `experiment` has normalization.fst.
 
     `samples_per_iter` counts frames here (--trainer.frames-per-iter).
     """
@@ -175,11 +175,11 @@ class ChainEgsMaking(EgsMaking):
         return self.given_parts or int(self.targets.num_jobs)
 
     def num_archives(self, num_frames: int) -> int:
-        """The number of archives that gives each about --trainer.frames-per-iter frames."""
+        """The number of archives such that each has about --trainer.frames-per-iter frames."""
         return num_frames // self.samples_per_iter + 1
 
     def held_out(self) -> tuple[list[str], list[str]]:
-        """Utterances for validation, and as many training utterances for diagnostics.
+        """The utterances for validation, and as many training utterances for diagnostics.
 
         Except end to end, all variants of a recording are in the same set.
         """
@@ -189,7 +189,7 @@ class ChainEgsMaking(EgsMaking):
         return self.data.held_out_recordings(count)
 
     def info_values(self) -> dict[str, Any]:
-        """Further entries of egs/info; the subsampling factor is in the experiment's directory."""
+        """The chain entries of egs/info, beside the experiment's file frame_subsampling_factor."""
         if self.is_e2e:
             return {}
         from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -197,7 +197,7 @@ class ChainEgsMaking(EgsMaking):
         return {"num_pdfs": ContextDependency.load(f"{self.experiment}/tree").num_pdfs}
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """The programs that make the examples of a part; only subsets are normalized yet."""
+        """The pipeline that writes part `name` to `out`; only subsets are normalized here."""
         is_subset = not name.isdecimal()
         srand = self.srand + (0 if is_subset else int(name))
         program = "nnet3-chain-e2e-get-egs" if self.is_e2e else "nnet3-chain-get-egs"
@@ -222,7 +222,7 @@ class ChainEgsMaking(EgsMaking):
         return (*supervision, (*words, *model, out))
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """Options of nnet3-chain-get-egs alone."""
+        """The options that only nnet3-chain-get-egs, not the end-to-end program, has."""
         if self.is_e2e:
             return ()
         opts, found = self.opts, []
@@ -253,7 +253,7 @@ class ChainEgsMaking(EgsMaking):
         )
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The programs that normalize and shuffle the examples of a group of archives."""
+        """The pipeline, except its last argument, that normalizes and shuffles a group."""
         if not (fst := self._normalization_fst()):
             return super()._shuffle(group, sources)
         scale = () if self.is_e2e else self._normalization_scale()

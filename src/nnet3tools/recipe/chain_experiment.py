@@ -52,22 +52,22 @@ class ChainExperiment(Experiment):
 
     @property
     def minibatch_size(self) -> str:
-        """The rule of minibatch sizes."""
+        """The value of --minibatch-size for training jobs."""
         return self.options.trainer.num_chunk_per_minibatch
 
     @property
     def reported_quantity(self) -> str:
-        """Chain models have no accuracies; Kaldi reports "plain_objectives"."""
+        """Always "plain_objectives", as in Kaldi: chain models have no accuracies."""
         return "plain_objectives"
 
     @property
     def combination_sizes(self) -> str:
-        """The rule of minibatch sizes for combining models."""
+        """The value of --minibatch-size for combining models."""
         return "1:64" if self.is_e2e else self.minibatch_size
 
     @property
     def frames_per_eg(self) -> str:
-        """Frames of a chunk; end to end, the allowed lengths of utterances."""
+        """Frames of a chunk, as text; end to end, the allowed lengths of utterances."""
         if not self.is_e2e:
             return self.options.egs.chunk_width
         if not self.options.feat_dir:
@@ -86,22 +86,22 @@ class ChainExperiment(Experiment):
         return True
 
     def backstitch_scale(self, iteration: int) -> float:
-        """The scale of backstitch in an iteration; it grows in the first iterations."""
+        """The backstitch scale of an iteration; it grows in the first iterations."""
         scale = self.options.trainer.optimization.backstitch_training_scale
         growing = iteration < _BACKSTITCH_ITERATIONS
         return scale * iteration / _BACKSTITCH_ITERATIONS if growing else scale
 
     def most_jobs(self, egs: EgsDir) -> int:
-        """The largest number of jobs: archives times shifts."""
+        """The largest number of jobs that can train at once: archives times shifts."""
         return egs.num_archives * self.passes_per_archive
 
     @property
     def has_init_config(self) -> bool:
-        """Whether an LDA-like transform has to be estimated; never end to end."""
+        """Whether an LDA-like transform is estimated before model 0; never end to end."""
         return not self.is_e2e and super().has_init_config
 
     def contexts(self) -> Contexts:
-        """The context of the network, and half an output frame more on both sides for shifts."""
+        """The context frames of examples: the network's and half an output frame for shifts."""
         extra = self.options.chain.frame_subsampling_factor // 2
         found = super().contexts()
         first, last = found.left_initial, found.right_final
@@ -139,7 +139,7 @@ class ChainExperiment(Experiment):
         return number_in(self.tree_dir / "num_jobs")
 
     def egs_making(self) -> ChainEgsMaking:
-        """How to make examples; OptionError or DataError if something is missing for it."""
+        """The plan of making examples; OptionError or DataError if an input of it is missing."""
         o = self.options
         if not o.feat_dir:
             raise OptionError("option --feat-dir is required, unless there is --egs.dir")
@@ -187,7 +187,7 @@ class ChainExperiment(Experiment):
 
 
 def chain_experiment(program: str, options: ChainOptions) -> ChainExperiment:
-    """The experiment that the options describe; OptionError for values that cannot be parsed."""
+    """The experiment that `options` describe; OptionError for values that cannot be parsed."""
     chain = options.chain
     try:
         extra = shlex.split(getattr(options, "chain_opts", ""))

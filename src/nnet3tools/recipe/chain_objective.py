@@ -12,7 +12,7 @@ from nnet3tools.recipe.objective import ExampleNames, Objective
 
 @dataclass(frozen=True)
 class ChainObjective(Objective):
-    """LF-MMI with the denominator graph `den_fst`; `extra` are options of its programs."""
+    """Builds commands for LF-MMI; `den_fst` is the denominator graph, `extra` more options."""
 
     names: ExampleNames = CHAIN_NAMES
     shift_option: ClassVar[str] = "--frame-shift"
@@ -32,7 +32,7 @@ class ChainObjective(Objective):
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
-        """The words of nnet3-chain-train."""
+        """The words of the nnet3-chain-train command that writes the model `out`."""
         own = (
             f"--apply-deriv-weights={str(self.apply_deriv_weights).lower()}",
             *self._words(),
@@ -42,13 +42,13 @@ class ChainObjective(Objective):
         return ("nnet3-chain-train", *given, model, str(self.den_fst), examples, out)
 
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
-        """The words of nnet3-chain-compute-prob."""
+        """The words of the nnet3-chain-compute-prob command for a model and examples."""
         own = (*self._words(), f"--xent-regularize={self.xent_regularize}", *self.extra)
         return ("nnet3-chain-compute-prob", *own, *options, model, str(self.den_fst), examples)
 
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
-        """The words of nnet3-chain-combine."""
+        """The words of the nnet3-chain-combine command that writes the model `out`."""
         given = (*self._words(), *options)
         return ("nnet3-chain-combine", *given, str(self.den_fst), *models, examples, out)

@@ -15,7 +15,7 @@ from nnet3tools.recipe.options import (
 
 @dataclass(frozen=True)
 class ChainEgsOptions(ChunkEgsOptions):
-    """--egs.* of chain training."""
+    """The options --egs.* of chain training."""
 
     chunk_width: str = option(
         "20", "Number of frames in a chunk; of a list (150,110,90) the first is preferred"
@@ -24,14 +24,14 @@ class ChainEgsOptions(ChunkEgsOptions):
 
 @dataclass(frozen=True)
 class LatticeEgsOptions(ChainEgsOptions):
-    """--egs.* of training with alignments."""
+    """The options --egs.* of chain training with alignments."""
 
     nj: int = option(0, "Number of parts of the data (default: number of alignment files)")
 
 
 @dataclass(frozen=True)
 class ChainObjectiveOptions:
-    """--chain.* of both kinds of chain training."""
+    """The options --chain.* of chain training, with or without alignments."""
 
     lm_opts: str = option("", "Options of chain-est-phone-lm")
     l2_regularize: float = option(0.0, "l2 regularization of the network's output")
@@ -45,7 +45,7 @@ class ChainObjectiveOptions:
 
 @dataclass(frozen=True)
 class LatticeObjectiveOptions(ChainObjectiveOptions):
-    """--chain.* of training with alignments."""
+    """The options --chain.* of chain training with alignments."""
 
     right_tolerance: int = option(5, "Frames by which phones may come later than aligned")
     left_tolerance: int = option(5, "Frames by which phones may come earlier than aligned")
@@ -53,7 +53,7 @@ class LatticeObjectiveOptions(ChainObjectiveOptions):
 
 @dataclass(frozen=True)
 class ChainOptimizationOptions(ChunkOptimizationOptions):
-    """--trainer.optimization.* of chain training."""
+    """The options --trainer.optimization.* of chain training."""
 
     initial_effective_lrate: float = option(
         0.0002, "Learning rate of the first iteration, divided by its jobs"
@@ -65,7 +65,7 @@ class ChainOptimizationOptions(ChunkOptimizationOptions):
 
 @dataclass(frozen=True)
 class ChainTrainerOptions(TrainerOptions):
-    """--trainer.* of chain training."""
+    """The options --trainer.* of chain training."""
 
     num_epochs: float = option(10.0, "Passes over the data; each pass uses every shift of frames")
     frames_per_iter: int = option(800000, "Frames of input in an archive")
@@ -80,7 +80,7 @@ class ChainTrainerOptions(TrainerOptions):
 
 @dataclass(frozen=True)
 class ChainOptions(CommonOptions):
-    """Options of both kinds of chain training."""
+    """The options that nnet3-train-chain and nnet3-train-chain-e2e share."""
 
     egs: ChainEgsOptions = option_group("egs", ChainEgsOptions)
     chain: ChainObjectiveOptions = option_group("chain", ChainObjectiveOptions)
@@ -90,7 +90,7 @@ class ChainOptions(CommonOptions):
 
 @dataclass(frozen=True)
 class LatticeChainOptions(ChainOptions):
-    """nnet3-train-chain: supervision from lattices, or from alignments of the tree."""
+    """Options of nnet3-train-chain, whose supervision is from lattices or alignments."""
 
     egs: LatticeEgsOptions = option_group("egs", LatticeEgsOptions)
     chain: LatticeObjectiveOptions = option_group("chain", LatticeObjectiveOptions)
@@ -104,4 +104,4 @@ class LatticeChainOptions(ChainOptions):
 
 @dataclass(frozen=True)
 class E2eOptions(ChainOptions):
-    """nnet3-train-chain-e2e: supervision from graphs of the transcripts."""
+    """Options of nnet3-train-chain-e2e, whose supervision is from graphs of transcripts."""

@@ -19,13 +19,13 @@ from nnet3tools.recipe.schedules import Iterations
 
 
 class ChainPreparation(Preparation):
-    """Prepares training as Kaldi's chain/train.py and chain/e2e/train_e2e.py do."""
+    """Plans the stages before chain training, as Kaldi's train.py and train_e2e.py do."""
 
     def __init__(self, experiment: ChainExperiment) -> None:
         self._e: ChainExperiment = experiment
 
     def early_copies(self) -> list[CopyFile | WriteText]:
-        """Copies of the tree's files that decoding needs; end to end, that graphs need."""
+        """Steps that copy the tree's files which decoding (end to end, making graphs) needs."""
         e = self._e
         names = ["phones.txt", "tree"]
         if e.is_e2e:
@@ -38,12 +38,12 @@ class ChainPreparation(Preparation):
         ]
 
     def schedule_files(self, schedule: Iterations) -> list[WriteText]:
-        """The file num_iters, which only chain/train.py writes."""
+        """A step that writes the file num_iters, which only chain/train.py does."""
         e = self._e
         return [] if e.is_e2e else [WriteText(e.dir / "num_iters", f"{schedule.count}\n")]
 
     def before_egs(self) -> list[Stage]:
-        """The stages before examples are made, and the stage that makes them."""
+        """The stages up to the making of examples, which is the last of them."""
         e = self._e
         stages = [] if e.is_e2e else [_phone_lm_stage(e)]
         stages.append(_den_fst_stage(e))
@@ -54,14 +54,14 @@ class ChainPreparation(Preparation):
         return stages
 
     def with_egs(self, egs: EgsDir) -> list[Stage]:
-        """The stages between the examples and model 0."""
+        """The stages between the making of examples and model 0."""
         e = self._e
         stages = [lda_stage(e, egs, -2)] if e.has_init_config else []
         return [*stages, _first_model_stage(e)]
 
 
 def _phone_lm_stage(e: ChainExperiment) -> Stage:
-    """The phone language model of the alignments in the tree's directory."""
+    """The stage that estimates the phone language model of the tree's alignments."""
     count = e.num_ali_jobs()
     files = " ".join(str(e.tree_dir / f"ali.{n + 1}.gz") for n in range(count))
     out = e.dir / "phone_lm.fst"

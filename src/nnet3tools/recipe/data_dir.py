@@ -22,7 +22,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_map(path: Path) -> dict[str, str]:
-    """A file with two words in each line, such as utt2spk; DataError for other lines."""
+    """The first and second words of a file such as utt2spk; DataError for other lines."""
     found: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         words = line.split()
@@ -33,7 +33,7 @@ def read_map(path: Path) -> dict[str, str]:
 
 
 def number_in(path: Path) -> int:
-    """The positive number in the first line of a file such as num_jobs."""
+    """The positive number in the first line of a file such as num_jobs; DataError if none."""
     text = read_lines(path)[:1]
     if not text or not text[0].strip().isdecimal() or int(text[0]) < 1:
         raise DataError(f"{path}: expected a number of jobs")
@@ -47,7 +47,7 @@ def filter_lines(lines: Iterable[str], keep: Iterable[str], exclude: bool = Fals
 
 
 def perl_shuffled(items: list[str]) -> list[str]:
-    """The items in the order of Kaldi's shuffle_list.pl: Perl's rand() after srand(0), as text."""
+    """A copy of the items in the order of Kaldi's shuffle_list.pl, which uses Perl's rand()."""
     state = 0x330E
     keyed = []
     for item in items:
@@ -57,7 +57,7 @@ def perl_shuffled(items: list[str]) -> list[str]:
 
 
 def split_by_speaker(utt2spk: dict[str, str], num_parts: int) -> list[list[str]]:
-    """The utterances in `num_parts` parts of similar size, as split_scp.pl --utt2spk splits them.
+    """`num_parts` lists of utterances of similar size, as split_scp.pl --utt2spk splits them.
 
     All utterances of a speaker are in one part. OptionError if there are fewer speakers than parts.
     """
@@ -77,7 +77,7 @@ def split_by_speaker(utt2spk: dict[str, str], num_parts: int) -> list[list[str]]
 
 
 def _balance(parts: list[list[str]], sizes: dict[str, int]) -> None:
-    """Move speakers at the ends of parts to neighbouring parts while that evens out the sizes."""
+    """Even out parts (lists of speakers) in place; `sizes` are the speakers' utterance counts."""
     counts = [sum(sizes[speaker] for speaker in part) for part in parts]
     changed = True
     while changed:
@@ -113,7 +113,7 @@ class DataDir:
         return path
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a file in the directory."""
+        """The lines of the file `name` in the directory."""
         return read_lines(self.file(name))
 
     def utt2spk(self) -> dict[str, str]:
@@ -140,7 +140,7 @@ class DataDir:
         return sorted(valid), sorted(perl_shuffled(others)[:num_train])
 
     def held_out_recordings(self, count: int) -> tuple[list[str], list[str]]:
-        """The same sets for a directory with utt2uniq, as chain/get_egs.sh draws them.
+        """The sets of `held_out` for a directory with utt2uniq, as chain/get_egs.sh draws them.
 
         DataError if there are fewer than `count` utterances for one of the sets.
         """
@@ -178,7 +178,7 @@ class DataDir:
         return [utterance for utterance, recording in unique.items() if recording in wanted]
 
     def num_frames(self) -> int:
-        """The number of frames, from durations as in Kaldi's get_num_frames.sh, or exact."""
+        """The number of frames: from durations, as get_num_frames.sh computes it, or exact."""
         durations, shift = self.path / "utt2dur", self.path / "frame_shift"
         if durations.is_file() and shift.is_file():
             total = sum(float(seconds) for seconds in read_map(durations).values())
@@ -194,7 +194,7 @@ class DataDir:
 
 
 def first_matrix_dim(script: Path) -> int:
-    """The number of columns of the first matrix of a script file; DataError if there is none."""
+    """The number of columns of a script file's first matrix; DataError if there is none."""
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import SequentialTableReader
 

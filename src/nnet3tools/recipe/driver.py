@@ -17,7 +17,7 @@ _SECONDS_OF_WAIT = 3600.0
 
 
 def is_done(job: Job) -> bool:
-    """Whether this job has ended well, according to its log."""
+    """Whether the log of `job` says that this same job has ended with status 0."""
     try:
         with open(job.log, errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -29,14 +29,14 @@ def is_done(job: Job) -> bool:
 
 
 def is_stage_done(stage: Stage) -> bool:
-    """Whether a stage is done."""
+    """Whether a stage's outputs exist, its `absent` files do not, and its jobs have succeeded."""
     there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
     left = any(glob.glob(pattern) for pattern in stage.absent)
     return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))
 
 
 def first_unfinished(stages: list[Stage]) -> int:
-    """The index of the stage after the last finished one."""
+    """The index of the stage after the last finished stage; 0 if none is finished."""
     for i in reversed(range(len(stages))):
         if is_stage_done(stages[i]):
             return i + 1
@@ -47,7 +47,7 @@ class Driver:
     """Runs stages with a JobRunner; calls `report` with each stage that has ended."""
 
     def __init__(self, runner: JobRunner, report: Callable[[Stage], None], again: bool) -> None:
-        """With `again`, all jobs of a stage are run, including jobs that have ended well before."""
+        """With `again`, stages run all their jobs, including those that have already succeeded."""
         self._runner, self._report, self._again = runner, report, again
         self._running: dict[str, Job] = {}
         self._tries: dict[str, int] = {}
@@ -74,7 +74,7 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Repeat the actions of a stage, in case an earlier driver was ended between them."""
+        """Repeat the file steps of a finished stage, in case an earlier driver ended among them."""
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()
@@ -98,7 +98,7 @@ class Driver:
     # -- jobs
 
     def _begin(self, step: Jobs, background: list[Job]) -> None:
-        """Submit the unfinished jobs of a step, then the background jobs."""
+        """Submit a step's jobs unless all are done, then the background jobs."""
         done = all(map(is_done, step.jobs)) and all(path.exists() for path in step.outputs)
         if self._again or not done:
             for job in step.jobs:
@@ -117,7 +117,7 @@ class Driver:
         self._runner.submit(job)
 
     def _finish(self, left: Callable[[], set[str]]) -> None:
-        """Wait until `left` returns an empty set; a job that fails is submitted a second time."""
+        """Wait until `left` returns no logs of unfinished jobs; a failed job runs a second time."""
         while left():
             for outcome in self._runner.wait(_SECONDS_OF_WAIT):
                 self._take(outcome)

@@ -23,7 +23,7 @@ from nnet3tools.recipe.plan import Concatenate, Jobs, Remove, Step, WriteText
 
 @dataclass(frozen=True)
 class EgsMaking:
-    """Everything that the examples depend on."""
+    """Plans the programs that make examples, from everything that the examples depend on."""
 
     data: DataDir
     targets: Any
@@ -52,11 +52,11 @@ class EgsMaking:
         return int(self.frames_per_eg.split(",")[0])
 
     def num_archives(self, num_frames: int) -> int:
-        """The number of archives that gives each about --trainer.samples-per-iter examples."""
+        """The number of archives such that each has about --trainer.samples-per-iter examples."""
         return num_frames // (self.principal_frames * self.samples_per_iter) + 1
 
     def archives(self, num_frames: int) -> tuple[int, int]:
-        """The number of groups of archives, and the number of final archives for each.
+        """The number of groups of archives, and the number of final archives in each group.
 
         As in Kaldi, the first number is limited by the number of files that may be open.
         """
@@ -95,7 +95,7 @@ class EgsMaking:
         return [*steps, WriteText(self.egs / "cmvn_opts", f"{self.cmvn_opts}\n")]
 
     def info_values(self) -> dict[str, Any]:
-        """Further entries of egs/info."""
+        """The entries of egs/info that differ between kinds of examples."""
         factor = self.opts.frame_subsampling_factor
         return {} if factor == 1 else {"frame_subsampling_factor": factor}
 
@@ -114,15 +114,13 @@ class EgsMaking:
         return [Jobs((job,), (stats,)), WriteText(self.egs / "online_cmvn", "")]
 
     def held_out(self) -> tuple[list[str], list[str]]:
-        """Utterances for validation, and training utterances for diagnostics."""
+        """The utterances for validation, and training utterances for diagnostics."""
         num_valid = self.opts.num_utts_subset_valid or self.opts.num_utts_subset
         num_train = self.opts.num_utts_subset_train or self.opts.num_utts_subset
         return self.data.held_out(num_valid, num_train)
 
     def lists(self) -> tuple[dict[str, list[str]], list[Step]]:
-        """The utterances of each part ("valid", "train_subset", "1", ...), and steps to
-        write them.
-        """
+        """The utterances by part ("valid", "train_subset", "1", ...), and steps to write them."""
         valid, train_subset = self.held_out()
         held = set(valid)
         parts = {"valid": valid, "train_subset": train_subset}
@@ -135,7 +133,7 @@ class EgsMaking:
         return parts, files
 
     def scripts(self, parts: dict[str, list[str]]) -> list[Step]:
-        """Steps that write scripts of features and targets, and speaker maps, for each part."""
+        """The steps that write, for each part, scripts of features and targets and speaker maps."""
         features, targets = self.data.lines("feats.scp"), self.targets.lines(self.egs)
         utt2spk = self.data.lines("utt2spk")
         steps: list[Step] = []
@@ -180,7 +178,7 @@ class EgsMaking:
         ]
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """The programs that make the examples of a part of the data."""
+        """The pipeline that writes the examples of the part `name` to `out`."""
         words = (
             *self.targets.program,
             f"--frame-subsampling-factor={self.opts.frame_subsampling_factor}",
@@ -196,7 +194,7 @@ class EgsMaking:
         return (words,)
 
     def _subset_sizes(self) -> tuple[tuple[str, str, int], ...]:
-        """For each subset: the part it comes from, its purpose, and the number of examples."""
+        """For each subset of examples: the part it is from, its purpose, its number of examples."""
         opts, frames = self.opts, self.principal_frames
         return (
             ("valid", "combine", opts.num_valid_frames_combine // frames),
@@ -257,7 +255,7 @@ class EgsMaking:
         return [Jobs((self._job("copy_combine", words),), (egs / "combine.scp",))]
 
     def everything(self, num_frames: int) -> list[Step]:
-        """The steps that make all examples and distribute them at random over the archives."""
+        """The steps that make all training examples and spread them at random over the archives."""
         num_groups, _ = self.archives(num_frames)
         jobs = []
         for n in range(1, self.num_parts + 1):
@@ -274,16 +272,16 @@ class EgsMaking:
         return [Jobs(tuple(jobs), tuple(outputs))]
 
     def _unshuffled(self, part: int, number: int) -> Path:
-        """The archive of the examples from `part` for a group of archives."""
+        """The path of the intermediate archive of part `part` for group `number`."""
         return self.egs / f"{self.names.files}_orig.{part}.{number}.ark"
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The programs that shuffle the examples of a group, without the last argument."""
+        """The pipeline that shuffles the examples of a group, but for its last argument."""
         program = self.names.program("shuffle-egs")
         return ((program, f"--srand={group + self.srand}", sources),)
 
     def shuffled(self, num_frames: int) -> list[Step]:
-        """The steps that write the archives in random order: egs.1.ark and so on."""
+        """The steps that write the final archives (egs.1.ark, ...) in random order."""
         num_groups, multiple = self.archives(num_frames)
         jobs = []
         for m in range(1, num_groups + 1):
@@ -311,7 +309,7 @@ class EgsMaking:
         return f"ark:{archive}"
 
     def tidied(self) -> list[Step]:
-        """The step that removes intermediate files."""
+        """The step that removes the intermediate files of making examples."""
         subsets = ("valid_all", "train_subset_all", "valid_combine", "train_combine")
         names = [
             *map(self.names.subset, subsets),

@@ -13,7 +13,7 @@ from nnet3tools.recipe.objective import ExampleNames
 
 @dataclass(frozen=True)
 class EgsDir:
-    """A directory of examples, as its info files describe it."""
+    """The facts about a directory of examples that its info files give."""
 
     path: Path
     num_archives: int
@@ -39,7 +39,7 @@ class ExpectedEgs:
 
 
 def open_egs_dir(path: Path, expected: ExpectedEgs) -> EgsDir:
-    """The examples in a directory; DataError if they are not as expected."""
+    """The facts about the examples in a directory; DataError if they are not as expected."""
     info = _Info(path)
     _check_features(info, expected.feat_dir)
     _check_ivectors(info, expected.online_ivector_dir)
@@ -103,7 +103,7 @@ class _Info:
     path: Path
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The first line of a file; DataError if it is missing and there is no default."""
+        """The first line of an info file; DataError if it is missing without a default."""
         file = self.path / "info" / name
         if not file.is_file():
             if default is None:
@@ -112,7 +112,7 @@ class _Info:
         return next(iter(read_lines(file)), "").strip()
 
     def number(self, name: str, default: int | None = None) -> int:
-        """The number in a file."""
+        """The number in an info file; DataError if it is missing without a default."""
         text = self.text(name, None if default is None else str(default))
         if not text.lstrip("-").isdecimal():
             raise DataError(f"{self.path / 'info' / name}: expected a number, found '{text[:40]}'")

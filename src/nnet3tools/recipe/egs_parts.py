@@ -49,7 +49,7 @@ def parse_egs_opts(text: str, kind: type = EgsOpts) -> Any:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Frames of input around a chunk; the first and last chunks of an utterance may have others."""
+    """Frames of input context on each side; chunks at an utterance's ends may have others."""
 
     left: int
     right: int
@@ -67,22 +67,22 @@ class Contexts:
 
 
 class Targets(Protocol):
-    """A source of the targets of utterances."""
+    """A source of the training targets of utterances, as the example-making plan needs it."""
 
     @property
     def copies(self) -> tuple[str, ...]:
-        """The names of the files that `steps_before` makes."""
+        """The names of the files in the examples' directory that `steps_before` makes."""
 
     def steps_before(self, egs: Path) -> list[Step]:
-        """The steps to run before the data is split."""
+        """The steps to run before the data is split into parts."""
 
     def lines(self, egs: Path) -> list[str]:
-        """The lines of a script file of all targets."""
+        """The lines of one script file (scp) for the targets of all utterances."""
 
 
 @dataclass(frozen=True)
 class GivenTargets:
-    """Targets that a script file names: matrices if dense, else vectors of integers."""
+    """Targets in a script file (scp): matrices if `dense`, else vectors of integers."""
 
     script: Path
     is_dense: bool
@@ -91,7 +91,7 @@ class GivenTargets:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The program that makes examples, with the number of targets."""
+        """The example-making program and its option for the number of targets."""
         if self.is_dense:
             return "nnet3-get-egs-dense-targets", f"--num-targets={self.num_targets}"
         return "nnet3-get-egs", f"--num-pdfs={self.num_targets}"
@@ -101,7 +101,7 @@ class GivenTargets:
         return []
 
     def lines(self, egs: Path) -> list[str]:
-        """The lines of the script file."""
+        """The lines of the targets' script file."""
         return read_lines(self.script)
 
     def rspecifier(self, script: Path) -> str:
@@ -122,11 +122,11 @@ class AlignedTargets:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The program that makes examples, with the number of targets."""
+        """The example-making program and its option for the number of targets."""
         return "nnet3-get-egs", f"--num-pdfs={self.num_pdfs}"
 
     def steps_before(self, egs: Path) -> list[Step]:
-        """The steps that copy the tree, and all alignments to one archive."""
+        """The steps that copy the tree, and all alignments into one archive."""
         files = " ".join(str(self.ali_dir / f"ali.{n + 1}.gz") for n in range(self.num_jobs))
         words = (
             "copy-int-vector",
@@ -150,6 +150,6 @@ class AlignedTargets:
 
 
 def ivector_id(where: Path) -> str:
-    """The identifier of the iVector extractor, or "" if there is none."""
+    """The identifier of the iVector extractor in directory `where`; "" if there is none."""
     path = where / "final.ie.id"
     return read_lines(path)[0].strip() if path.is_file() else ""

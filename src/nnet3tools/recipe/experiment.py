@@ -34,7 +34,7 @@ from nnet3tools.recipe.schedules import Iterations, chunk_widths
 
 @dataclass(frozen=True)
 class Experiment:
-    """A run of a training program; `objective` has the programs that train and evaluate."""
+    """A run of a training program, whose commands for models `objective` builds."""
 
     program: str
     options: DnnOptions | RnnOptions
@@ -44,12 +44,12 @@ class Experiment:
 
     @property
     def am(self) -> AlignmentOptions | None:
-        """Options of alignments, if the models are acoustic models with transitions."""
+        """The options of alignments; None if the models are plain networks."""
         return getattr(self.options, "am", None)
 
     @property
     def raw(self) -> RawTargetOptions | None:
-        """Options of targets, if the models are plain networks."""
+        """The options of targets; None if the models have transitions."""
         return getattr(self.options, "raw", None)
 
     @property
@@ -74,12 +74,12 @@ class Experiment:
 
     @property
     def names(self) -> ExampleNames:
-        """The names of files of examples."""
+        """The names of example files and of the programs for examples."""
         return self.objective.names
 
     @property
     def suffix(self) -> str:
-        """The suffix of the names of models."""
+        """The suffix of the names of model files."""
         return "mdl" if self.is_acoustic else "raw"
 
     def model(self, number: int | str) -> Path:
@@ -87,18 +87,18 @@ class Experiment:
         return self.dir / f"{number}.{self.suffix}"
 
     def log(self, name: str) -> str:
-        """The path of a log file."""
+        """The path of the log file `name`."""
         return f"{self.dir}/log/{name}.log"
 
     def step(
         self, log: str, *programs: tuple[str, ...], out: Path, wants_gpu: bool = False
     ) -> Jobs:
-        """A step of one job: a pipeline of programs that writes the file `out`."""
+        """A step of one job: a pipeline of programs, logged as `log`, that writes file `out`."""
         return Jobs((Job(self.log(log), (programs,), "train.1", wants_gpu),), (out,))
 
     @property
     def minibatch_size(self) -> str:
-        """The rule of minibatch sizes."""
+        """The value of --minibatch-size for training jobs."""
         o = self.options
         if isinstance(o, RnnOptions):
             return o.trainer.rnn.num_chunk_per_minibatch
@@ -106,13 +106,13 @@ class Experiment:
 
     @property
     def frames_per_eg(self) -> str:
-        """The number of labels of an example; several numbers if lengths vary."""
+        """The number of labels of an example, as text; several numbers if lengths vary."""
         o = self.options
         return o.egs.chunk_width if isinstance(o, RnnOptions) else str(o.egs.frames_per_eg)
 
     @property
     def passes_per_archive(self) -> int:
-        """Passes over an archive in an epoch: one for each frame of its examples, or one."""
+        """How often an epoch reads each archive: once, or once per frame of its examples."""
         return 1 if isinstance(self.options, RnnOptions) else self.options.egs.frames_per_eg
 
     @property
@@ -122,21 +122,21 @@ class Experiment:
 
     @property
     def reported_quantity(self) -> str:
-        """The quantity of each iteration in accuracy.report."""
+        """The quantity ("accuracies" or other) that accuracy.report shows."""
         return "accuracies"
 
     @property
     def combination_sizes(self) -> str:
-        """The rule of minibatch sizes for combining models."""
+        """The value of --minibatch-size for combining models."""
         return f"1:{self.minibatch_size}"
 
     def backstitch_scale(self, iteration: int) -> float:
-        """The scale of backstitch in an iteration."""
+        """The backstitch scale of an iteration."""
         return self.options.trainer.optimization.backstitch_training_scale
 
     @property
     def gpu_options(self) -> str:
-        """The option --use-gpu of the programs."""
+        """The option --use-gpu for the programs that compute."""
         old = {"true": "yes", "false": "no"}
         return old.get(self.options.run.use_gpu, self.options.run.use_gpu)
 
@@ -148,7 +148,7 @@ class Experiment:
     # -- checks
 
     def check(self) -> None:
-        """OptionError or DataError for mistakes that can be found before anything runs."""
+        """OptionError or DataError for mistakes that can be found before any job runs."""
         o = self.options
         if not o.run.dir:
             raise OptionError("option --dir is required")
@@ -170,11 +170,11 @@ class Experiment:
 
     @property
     def network(self) -> NetworkSource:
-        """The source of the network."""
+        """The source of the network: config files or --trainer.input-model."""
         return NetworkSource(self.dir, self.options.trainer.input_model)
 
     def contexts(self) -> Contexts:
-        """Frames of input around the labels of an example."""
+        """The frames of input context that examples have around their labels."""
         left, right = self.network.contexts()
         egs = self.options.egs
         if not isinstance(egs, ChunkEgsOptions):
@@ -188,7 +188,7 @@ class Experiment:
         )
 
     def deriv_time_words(self) -> tuple[str, ...]:
-        """Options that limit how far back derivatives are computed."""
+        """The command-line words that limit how far back derivatives are computed."""
         margin = getattr(self.options.trainer, "deriv_truncate_margin", -1)
         if margin < 0:
             return ()
@@ -200,18 +200,18 @@ class Experiment:
 
     @property
     def has_init_config(self) -> bool:
-        """Whether an LDA-like transform has to be estimated."""
+        """Whether an LDA-like transform is estimated before model 0."""
         return self.network.has_init_config
 
     # -- examples
 
     @property
     def egs_path(self) -> Path:
-        """The directory of examples."""
+        """The path of the directory of examples."""
         return Path(self.options.egs.dir) if self.options.egs.dir else self.dir / "egs"
 
     def egs_making(self) -> EgsMaking:
-        """How to make examples; OptionError or DataError if something is missing for it."""
+        """The plan of making examples; OptionError or DataError if an input of it is missing."""
         o = self.options
         if not o.feat_dir:
             raise OptionError("option --feat-dir is required, unless there is --egs.dir")
@@ -236,12 +236,12 @@ class Experiment:
         return given_targets(self.raw, self.network)
 
     def num_ali_jobs(self) -> int:
-        """The number of files of alignments."""
+        """The number of files of alignments in the alignments' directory."""
         assert self.am is not None
         return number_in(Path(self.am.ali_dir) / "num_jobs")
 
     def egs_dir(self) -> EgsDir:
-        """The existing examples; DataError if they do not fit this experiment."""
+        """The facts about the existing examples; DataError if they do not fit this experiment."""
         expected = ExpectedEgs(
             self.names,
             self.contexts(),

@@ -12,7 +12,7 @@ from nnet3tools.recipe.options import RawTargetOptions
 
 
 def given_targets(options: RawTargetOptions, network: NetworkSource) -> GivenTargets:
-    """The targets of --targets-scp; OptionError or DataError if they do not fit."""
+    """The targets of --targets-scp; OptionError or DataError if the network has other outputs."""
     if not options.targets_scp:
         raise OptionError("option --targets-scp is required, unless there is --egs.dir")
     script = Path(options.targets_scp)
@@ -35,7 +35,7 @@ def given_targets(options: RawTargetOptions, network: NetworkSource) -> GivenTar
 
 
 def aligned_targets(ali_dir: Path, num_jobs: int, network: NetworkSource) -> AlignedTargets:
-    """The pdfs of the alignments in `num_jobs` files; DataError if they do not fit."""
+    """The pdfs of alignments in `num_jobs` files; DataError if the network has other outputs."""
     for name in ("final.mdl", "tree", *(f"ali.{n + 1}.gz" for n in range(num_jobs))):
         if not (ali_dir / name).is_file():
             raise DataError(f"--ali-dir={ali_dir}: there is no file '{ali_dir / name}'")

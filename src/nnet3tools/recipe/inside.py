@@ -33,7 +33,7 @@ _MOST_KEPT = 8
 
 
 def parse_pipeline(text: str) -> Pipeline | None:
-    """The programs of a command line; None if one is not ours, or if a shell has to run it."""
+    """The programs in a command line; None if one is foreign, or if a shell must run the line."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -57,20 +57,20 @@ def parse_pipeline(text: str) -> Pipeline | None:
 
 
 def _quoted_all(text: str) -> bool:
-    """Whether all characters that a shell would expand are in single quotes."""
+    """Whether all characters of `text` that a shell would expand are in single quotes."""
     outside = "".join(text.split("'")[::2])
     return text.count("'") % 2 == 0 and not any(char in outside for char in "$`\\*?[~#")
 
 
 @dataclass
 class Shell:
-    """Runs pipelines; keeps the results of pipes that are read repeatedly."""
+    """Runs pipelines in this process; caches the results of pipes that are read repeatedly."""
 
     seen: set[str] = field(default_factory=set)
     kept: OrderedDict[str, tuple[tuple, Handed, bytes]] = field(default_factory=OrderedDict)
 
     def run(self, pipeline: Pipeline, handed: Handed | None = None) -> int:
-        """Run a pipeline whose first program reads `handed` as standard input; the exit status."""
+        """Run a pipeline, `handed` being its first standard input; returns the exit status."""
         is_ours = all(program[0] in PROGRAMS for program in pipeline)
         if not is_ours or (len(pipeline) > 1 and handed is None and not _fits(pipeline)):
             return _run_by_bash(pipeline)
@@ -83,7 +83,7 @@ class Shell:
     def _run_program(
         self, program: tuple[str, ...], given: Handed | None, is_last: bool
     ) -> tuple[int, Handed | None]:
-        """The status, and unless it is the last program, its standard output."""
+        """Run a program and its pipes; returns status and, unless `is_last`, standard output."""
         offers: dict[str, Handed] = {}
         for word in program[1:]:
             if (name := _pipe_read(word)) and (pipe := parse_pipeline(name[:-1])):
@@ -106,7 +106,7 @@ class Shell:
         return 0, found.get("-")
 
     def _result(self, name: str, pipe: Pipeline) -> tuple[int, Handed]:
-        """The status and result of a pipe; a result needed a second time is kept."""
+        """The exit status and output of the pipe `name`; cached if needed a second time."""
         files = _files(pipe)
         if name in self.kept and self.kept[name][0] == files:
             self.kept.move_to_end(name)
@@ -131,7 +131,7 @@ class Shell:
 def _call(
     program: tuple[str, ...], offers: dict[str, Handed], sinks: list[str]
 ) -> tuple[int, dict[str, Handed]]:
-    """Run a program that reads `offers` and writes to `sinks`; its status and outputs."""
+    """Run a program that reads `offers` and writes to `sinks`; returns status and outputs."""
     main = main_of(program[0])
     draws.seed(1)  # the seed of a new process
     handover.clear()
@@ -154,7 +154,7 @@ def _run_by_bash(pipeline: Pipeline) -> int:
 
 
 def _pipe_read(word: str) -> str:
-    """The rxfilename of a pipe that a command-line word names, or ""."""
+    """The rxfilename "command |" in a command-line word; "" if the word names no such pipe."""
     if not word.endswith("|"):
         return ""
     try:
@@ -164,7 +164,7 @@ def _pipe_read(word: str) -> str:
 
 
 def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
-    """The files that programs and their pipes name; whether each is a script file."""
+    """Pairs (path, is a script file) of the files that a pipe's programs and inner pipes name."""
     for word in (word for program in pipe for word in program[1:]):
         if name := _pipe_read(word):
             inner = parse_pipeline(name[:-1]) or ((("", *name[:-1].split()),))
@@ -178,7 +178,7 @@ def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
 
 
 def _files(pipe: Pipeline) -> tuple:
-    """Names, sizes and times of a pipe's files; they differ if a file has changed."""
+    """A key of names, sizes and times of a pipe's files, which differs if a file changes."""
     found = []
     for path, _ in _paths(pipe):
         status = os.stat(path)
@@ -187,7 +187,7 @@ def _files(pipe: Pipeline) -> tuple:
 
 
 def _fits(pipe: Pipeline) -> bool:
-    """Whether the files that a pipe reads are small enough to be held in memory."""
+    """Whether the files that a pipe reads are small enough to be kept in memory."""
     sizes = (
         _size_of_script(p) if is_script else os.path.getsize(p) for p, is_script in _paths(pipe)
     )
@@ -195,7 +195,7 @@ def _fits(pipe: Pipeline) -> bool:
 
 
 def _size_of_script(path: str) -> float:
-    """The total size in bytes of the files in a script file; infinite if it names pipes."""
+    """The total size in bytes of the files that a script file (scp) lists; inf for pipes."""
     with open(path, errors="surrogateescape") as file:
         names = {words[1].strip() for line in file if len(words := line.split(None, 1)) == 2}
     if any(name.endswith("|") for name in names):
@@ -212,7 +212,7 @@ def _end_of_log() -> int:
 
 
 def _log_since(offset: int) -> bytes:
-    """The bytes written to the log after `offset`, if standard error is a file."""
+    """The bytes written to standard error after `offset`; empty unless it is a file."""
     size = max(0, _end_of_log() - offset)
     try:
         return os.pread(2, size, offset) if size else b""

@@ -48,7 +48,7 @@ class Iteration:
 
 
 def iteration_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
-    """All iterations; OptionError for a schedule that cannot be followed."""
+    """One stage per training iteration; OptionError if the schedule is impossible."""
     kept = _kept_models(e, schedule)
     return [_stage(e, egs, schedule, number, kept) for number in range(schedule.count)]
 
@@ -97,7 +97,7 @@ def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, number: int, kept: 
 
 
 def _is_superfluous(e: Experiment, number: int, kept: set[int]) -> bool:
-    """Whether a model is removed as soon as training does not need it."""
+    """Whether model `number`, not to be combined (`kept`), is removed once it is not needed."""
     return (
         number >= 0
         and number % e.options.run.clean.preserve_model_interval != 0
@@ -143,7 +143,7 @@ def _training_job(e: Experiment, egs: EgsDir, iteration: Iteration, job: int, mo
 
 
 def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[str, ...]:
-    """The options of a training job, as in Kaldi's train_new_models."""
+    """The options of the training program for job number `job` of an iteration."""
     n, t = iteration.number, e.options.trainer
     optimization = t.optimization
     limit = t.max_param_change if n else t.max_param_change / math.sqrt(2)
@@ -165,7 +165,7 @@ def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[st
 
 
 def _require(e: Experiment, egs: Path, iteration: Iteration) -> None:
-    """DataError if the examples have been removed."""
+    """DataError if the archives for an iteration have been removed from `egs`."""
     if not any(egs.glob(e.names.archive("*", "*"))):
         raise DataError(
             f"{egs} holds no archives of examples for iteration {iteration.number} (they were "
@@ -174,7 +174,7 @@ def _require(e: Experiment, egs: Path, iteration: Iteration) -> None:
 
 
 def _shrink(e: Experiment, iteration: Iteration) -> float:
-    """The factor on parameters before an iteration."""
+    """The factor by which parameters are multiplied before an iteration."""
     options, shrink = e.options.trainer.optimization, iteration.proportional_shrink
     if not isinstance(options, ChunkOptimizationOptions) or options.shrink_value >= shrink:
         return shrink
@@ -188,7 +188,7 @@ def _shrink(e: Experiment, iteration: Iteration) -> float:
 
 
 def _average(e: Experiment, iteration: Iteration) -> Step:
-    """The average of the models with good objectives; in iteration 0 the best model."""
+    """The step that averages an iteration's good models; in iteration 0 it copies the best."""
     n = iteration.number
     objectives = [_objective(e.log(f"train.{n}.{job + 1}")) for job in range(iteration.num_jobs)]
     best = max(range(len(objectives)), key=lambda i: objectives[i])
@@ -211,7 +211,7 @@ def _average(e: Experiment, iteration: Iteration) -> Step:
 
 
 def _objective(path: str) -> float:
-    """The last objective in a training log; a very low number if there is none."""
+    """The last objective in the training log `path`; a very low number if there is none."""
     try:
         with open(path, errors="replace") as file:
             found = [match for line in file if (match := _OBJECTIVE.search(line))]
@@ -227,7 +227,7 @@ def _objective(path: str) -> float:
 
 
 def diagnostics(e: Experiment, egs: EgsDir, number: int | str) -> tuple[Job, ...]:
-    """Jobs that compute objectives on both subsets; for a numbered model also its changes."""
+    """Jobs that compute objectives of model `number` and, unless it is 0, log its changes."""
     jobs = [_compute_prob(e, egs, number, part) for part in ("valid", "train")]
     if isinstance(number, int) and number > 0:
         jobs += _progress(e, number)

@@ -14,10 +14,10 @@ Pipeline = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Job:
-    """Pipelines that run one after another until one fails.
+    """Pipelines to run one after another until one fails; `log` is the file for all output.
 
-    `log` is the file for all output. Jobs with the same `home` share a worker, which keeps data
-    between jobs. A job that `wants_gpu` gets a GPU if there is one.
+    Jobs with the same `home` share a worker process, which keeps data between jobs. A job that
+    `wants_gpu` gets a GPU if there is one.
     """
 
     log: str
@@ -27,7 +27,7 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """The words as run.pl takes them, with | and && between programs."""
+        """The command line as run.pl takes it: words, with | and && between programs."""
         words: list[str] = []
         for step in self.steps:
             words += ["&&"] if words else []
@@ -37,12 +37,12 @@ class Job:
 
     @property
     def header(self) -> str:
-        """The words in the first line of the log, quoted as run.pl quotes them."""
+        """The command line in the first line of the log, quoted as run.pl quotes it."""
         return " ".join(_quoted_as_run_pl(word) for word in self.words)
 
     @property
     def shell(self) -> str:
-        """The job as a line for bash."""
+        """The command line for bash."""
         return " ".join(w if w in ("|", "&&") else shlex.quote(w) for w in self.words)
 
 
@@ -53,7 +53,7 @@ def _quoted_as_run_pl(word: str) -> str:
 
 
 def pipe_text(*programs: str) -> str:
-    """The programs as the rxfilename of a pipe."""
+    """The command lines `programs` joined to a pipe in the form of an rxfilename."""
     return " | ".join(" ".join(program.split()) for program in programs) + " |"
 
 
@@ -70,13 +70,13 @@ class JobRunner(Protocol):
     """Runs jobs in parallel, as many as there is room for."""
 
     def submit(self, job: Job) -> None:
-        """Run a job as soon as there is room."""
+        """Run a job now or, if no place is free, later."""
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The jobs that have ended since the last call; waits up to `seconds` for the first."""
+        """Outcomes of jobs that ended since the last call; waits `seconds` for the first one."""
 
     def cancel(self) -> None:
-        """End all jobs, waiting and running."""
+        """End all jobs, both waiting and running ones."""
 
     def close(self) -> None:
         """Release the runner; no more jobs follow."""
@@ -87,7 +87,7 @@ class JobError(UserError):
 
 
 def last_lines(log: str, count: int = 10) -> list[str]:
-    """The last lines of a log."""
+    """The last `count` lines of a log file."""
     try:
         with open(log, errors="replace") as file:
             return [line.rstrip("\n") for line in file][-count:]

@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 @dataclass
 class _Worker:
-    """A worker process, its waiting jobs, and traces of its activity."""
+    """A worker process, its waiting jobs, and what shows that it is still working."""
 
     environment: dict[str, str]
     process: subprocess.Popen[str] | None = None
@@ -32,7 +32,7 @@ class _Worker:
     moved: float = 0.0
 
     def start(self) -> None:
-        """Start the process unless it runs."""
+        """Start the worker process unless it is running."""
         if self.process is not None and self.process.poll() is None:
             return
         self.process = subprocess.Popen(
@@ -46,7 +46,7 @@ class _Worker:
         )
 
     def give(self, job: Job) -> None:
-        """Send a job to the process."""
+        """Send a job to the worker process, which is started if necessary."""
         self.start()
         assert self.process is not None
         assert self.process.stdin is not None
@@ -56,7 +56,7 @@ class _Worker:
         self.process.stdin.flush()
 
     def end(self) -> int:
-        """Kill the process and its children; return its exit status."""
+        """Kill the worker process and its children; returns its exit status."""
         process, self.process, self.job = self.process, None, None
         if process is None:
             return 0
@@ -71,7 +71,7 @@ class _Worker:
         return process.wait()
 
     def seems_dead(self, seconds: float) -> bool:
-        """Whether the process has neither computed nor written to its log for `seconds`."""
+        """Whether the worker has neither computed nor written to its log for `seconds`."""
         assert self.process is not None
         assert self.job is not None
         now = time.monotonic()
@@ -82,7 +82,7 @@ class _Worker:
 
 
 def _trace(pid: int, log: str) -> tuple[int, float]:
-    """Clock ticks that a process and its children have used, and the time of its log."""
+    """Clock ticks that a process and its ended children have used, and its log's change time."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             ticks = sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
@@ -95,7 +95,7 @@ def _trace(pid: int, log: str) -> tuple[int, float]:
 
 
 class LocalRunner:
-    """A JobRunner with the workers that `machine` allows; each starts at its first job."""
+    """A JobRunner with as many worker processes as `machine` says, started when needed."""
 
     def __init__(self, machine: Machine, hang_timeout: float) -> None:
         self._machine, self._hang_timeout = machine, hang_timeout
@@ -109,7 +109,7 @@ class LocalRunner:
         self._feed(worker)
 
     def _feed(self, worker: _Worker) -> None:
-        """Send a free worker its next job."""
+        """Send the next waiting job to a worker, if it is free."""
         while worker.job is None and worker.waiting:
             job = worker.waiting.popleft()
             try:
@@ -133,7 +133,7 @@ class LocalRunner:
         return worker.end()
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The jobs that have ended; checks for workers that hang."""
+        """The outcomes of jobs that ended since the last call; kills workers that hang."""
         end = time.monotonic() + seconds
         while True:
             left = max(0.0, min(_SECONDS_BETWEEN_LOOKS, end - time.monotonic()))
@@ -176,7 +176,7 @@ class LocalRunner:
                 self._end(worker)
 
     def close(self) -> None:
-        """End all workers; a worker without a job ends when its input is closed."""
+        """End all workers; idle workers end when their standard input is closed."""
         for worker in self._workers:
             self._end(worker)
         self._selector.close()

@@ -15,13 +15,13 @@ _BYTES_OF_WORKER = 1 << 30
 
 @dataclass(frozen=True)
 class Machine:
-    """The number of workers; training workers get a GPU each if `gpus` has any."""
+    """How many worker processes there are, and the GPUs, one for each training worker."""
 
     num_workers: int
     gpus: tuple[str, ...] = ()
 
     def worker_of(self, home: str) -> int:
-        """The number of the worker for a home: train.2 has the second, diagnostics the last."""
+        """The number of the worker for a home; train.2 has the second, diagnostics the last."""
         name, _, number = home.partition(".")
         if not number.isdecimal():
             return self.num_workers - 1
@@ -29,7 +29,7 @@ class Machine:
         return (int(number) - 1) % max(1, min(count, self.num_workers))
 
     def environment(self, worker: int) -> dict[str, str]:
-        """Environment variables to add for a worker."""
+        """The environment variables to add for worker number `worker`."""
         if not self.gpus:
             return {}
         gpu = self.gpus[worker] if worker < len(self.gpus) else ""
@@ -65,7 +65,7 @@ def _free_memory() -> int:
 
 
 def _gpus() -> tuple[str, ...]:
-    """The GPUs that this process may use, in the form of CUDA_VISIBLE_DEVICES."""
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return tuple(part for part in named.split(",") if part)
     try:

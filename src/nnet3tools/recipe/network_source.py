@@ -12,13 +12,13 @@ from nnet3tools.recipe.data_dir import read_lines
 
 @dataclass(frozen=True)
 class NetworkSource:
-    """The config files in `dir`/configs, or --trainer.input-model."""
+    """Where an experiment's network comes from: `dir`/configs, or --trainer.input-model."""
 
     dir: Path
     input_model: str
 
     def check(self) -> None:
-        """DataError if the source does not exist."""
+        """DataError if the configs or the input model do not exist."""
         model, configs = self.input_model, self.dir / "configs"
         if model and not os.path.isfile(model):
             raise DataError(f"--trainer.input-model={model}: there is no such file")
@@ -29,7 +29,7 @@ class NetworkSource:
             )
 
     def check_targets(self, num_targets: int, source: str) -> None:
-        """DataError if the network's output has another dimension than the targets, if known."""
+        """DataError, naming `source`, if the network's output dimension is not `num_targets`."""
         reference = self.dir / "configs" / "ref.raw"
         if not reference.is_file() or self.input_model:
             return
@@ -44,7 +44,7 @@ class NetworkSource:
             )
 
     def variables(self) -> dict[str, str]:
-        """The variables of configs/vars, or the same computed from --trainer.input-model."""
+        """The variables in configs/vars, or their values computed from --trainer.input-model."""
         if self.input_model:
             from nnet3tools.graph.context import compute_simple_nnet_context
             from nnet3tools.nnet.model_file import read_nnet
@@ -77,5 +77,5 @@ class NetworkSource:
 
     @property
     def has_init_config(self) -> bool:
-        """Whether an LDA-like transform has to be estimated."""
+        """Whether a part of the network is built first to estimate an LDA-like transform."""
         return not self.input_model and (self.dir / "configs" / "init.config").is_file()

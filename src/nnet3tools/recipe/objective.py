@@ -13,21 +13,21 @@ from nnet3tools.recipe.jobs import pipe_text
 
 @dataclass(frozen=True)
 class ExampleNames:
-    """Names of files of examples (egs.1.ark, combine.egs) and of the programs for them."""
+    """Names of example files (egs.1.ark, combine.egs) and of the programs that handle them."""
 
     files: str = "egs"
     programs: str = "nnet3-"
 
     def archive(self, number: int | str, kind: str = "ark") -> str:
-        """The name of a training archive, or of its script file."""
+        """The file name of training archive `number`, or of its script file (`kind` "scp")."""
         return f"{self.files}.{number}.{kind}"
 
     def subset(self, name: str) -> str:
-        """The name of an archive of examples for diagnostics or combination."""
+        """The file name of the examples `name` for diagnostics or combination."""
         return f"{name}.{self.files}"
 
     def program(self, what: str) -> str:
-        """The name of a program such as "copy-egs", with its prefix."""
+        """The full name of a program; `what` is the name without prefix, such as "copy-egs"."""
         return self.programs + what
 
 
@@ -51,7 +51,7 @@ class ExampleOrder:
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """The programs of an objective."""
+    """Builds the commands that train, evaluate and combine models by one objective."""
 
     names: ExampleNames = FRAME_NAMES
     """The names of files of examples, and of the programs for them."""
@@ -62,20 +62,20 @@ class Objective(ABC):
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
-        """The command that trains."""
+        """The words of the command that trains `model` and writes the result to `out`."""
 
     @abstractmethod
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
-        """The command that evaluates a model."""
+        """The words of the command that evaluates `model` on examples."""
 
     @abstractmethod
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
-        """The command that combines models."""
+        """The words of the command that combines `models` into the model `out`."""
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of an archive's examples: copied at a shift, shuffled, varied, merged."""
+        """The rspecifier of a job's examples: a pipe that copies, shuffles, varies, merges."""
         names = self.names
         shift = "" if order.shift is None else f"{self.shift_option}={order.shift}"
         source = f"ark:{egs}/{names.archive(order.archive)}"
@@ -92,7 +92,7 @@ class Objective(ABC):
         )
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """The rspecifier of "valid_diagnostic", "train_diagnostic" or "combine", merged."""
+        """The rspecifier of the subset `name`, such as "combine", merged by the rule `sizes`."""
         source = f"ark:{egs}/{self.names.subset(name)}"
         if is_multitask:
             source = f"{_multitask_options(egs, f'{name}.', '')} scp:{egs}/{name}.scp"
@@ -103,27 +103,27 @@ class Objective(ABC):
 
 
 class FrameObjective(Objective):
-    """Targets of frames: cross-entropy or squared error."""
+    """Commands for frame-level objectives: cross-entropy or squared error."""
 
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
-        """The words of nnet3-train."""
+        """The words of the nnet3-train command that writes the model `out`."""
         return ("nnet3-train", *options, model, examples, out)
 
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
-        """The words of nnet3-compute-prob."""
+        """The words of the nnet3-compute-prob command for a model and examples."""
         return ("nnet3-compute-prob", *options, model, examples)
 
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
-        """The words of nnet3-combine."""
+        """The words of the nnet3-combine command that writes the model `out`."""
         return ("nnet3-combine", *options, *models, examples, out)
 
 
 def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:
-    """Options of nnet3-copy-egs for examples of several tasks: names of outputs, and weights."""
+    """The options of nnet3-copy-egs that rename outputs and weight examples of several tasks."""
     found = []
     for option, name in (("outputs", "output"), ("weights", "weight")):
         path = f"{egs}/{prefix}{name}{suffix}.ark"

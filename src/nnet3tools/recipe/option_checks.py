@@ -11,7 +11,7 @@ from nnet3tools.training.minibatch_rules import MinibatchRules
 
 
 def check_minibatch_size(name: str, rule: str) -> None:
-    """OptionError unless the value of --trainer.<name> is a rule of minibatch sizes."""
+    """OptionError unless `rule`, the value of --trainer.`name`, is a minibatch-size rule."""
     try:
         MinibatchRules(rule)
     except OptionError as error:

@@ -9,7 +9,7 @@ from nnet3tools.cli.options import option, option_group
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """--feat.*."""
+    """The options --feat.* of the training programs."""
 
     online_ivector_dir: str = option("", "Directory of online iVectors")
     cmvn_opts: str = option("", "Options of apply-cmvn, such as --norm-vars=true")
@@ -17,7 +17,7 @@ class FeatureOptions:
 
 @dataclass(frozen=True)
 class EgsOptions:
-    """--egs.* of every program."""
+    """The options --egs.* that all training programs have."""
 
     dir: str = option("", "Directory of existing examples (default: make examples in DIR/egs)")
     stage: int = option(0, "First stage of making examples (3: subsets, 4: all, 5: shuffle)")
@@ -31,14 +31,14 @@ class EgsOptions:
 
 @dataclass(frozen=True)
 class DnnEgsOptions(EgsOptions):
-    """--egs.* of networks that see one frame at a time."""
+    """The options --egs.* for networks that see one frame at a time."""
 
     frames_per_eg: int = option(8, "Number of output labels of an example")
 
 
 @dataclass(frozen=True)
 class ChunkEgsOptions(EgsOptions):
-    """--egs.* of networks that see chunks of frames."""
+    """The options --egs.* for networks that see chunks of frames."""
 
     chunk_width: str = option(
         "20", "Number of frames in a chunk; of a list (20,15) the first is preferred"
@@ -55,14 +55,14 @@ class ChunkEgsOptions(EgsOptions):
 
 @dataclass(frozen=True)
 class RnnEgsOptions(ChunkEgsOptions):
-    """--egs.* of recurrent networks."""
+    """The options --egs.* for recurrent networks."""
 
     chunk_left_context: int = option(40, "Frames of input to the left of a chunk besides context")
 
 
 @dataclass(frozen=True)
 class LdaOptions:
-    """--trainer.lda.*."""
+    """The options --trainer.lda.* of the training programs."""
 
     rand_prune: float = option(4.0, "Pruning of the statistics of the LDA-like transform")
     max_lda_jobs: int = option(10, "Most jobs (one for each archive) for these statistics")
@@ -70,7 +70,7 @@ class LdaOptions:
 
 @dataclass(frozen=True)
 class OptimizationOptions:
-    """--trainer.optimization.* of every program."""
+    """The options --trainer.optimization.* that all training programs have."""
 
     proportional_shrink: float = option(
         0.0, "Each iteration scales parameters by 1 - this * learning rate"
@@ -103,14 +103,14 @@ class OptimizationOptions:
 
 @dataclass(frozen=True)
 class DnnOptimizationOptions(OptimizationOptions):
-    """--trainer.optimization.* of networks that see one frame at a time."""
+    """The options --trainer.optimization.* for networks that see one frame at a time."""
 
     minibatch_size: str = option("512", "Minibatch size (--minibatch-size of nnet3-merge-egs)")
 
 
 @dataclass(frozen=True)
 class ChunkOptimizationOptions(OptimizationOptions):
-    """--trainer.optimization.* of networks that see chunks of frames."""
+    """The options --trainer.optimization.* for networks that see chunks of frames."""
 
     shrink_value: float = option(
         1.0, "Scale of parameters in iterations with saturated nonlinearities"
@@ -122,7 +122,7 @@ class ChunkOptimizationOptions(OptimizationOptions):
 
 @dataclass(frozen=True)
 class RnnOptimizationOptions(ChunkOptimizationOptions):
-    """--trainer.optimization.* of recurrent networks."""
+    """The options --trainer.optimization.* for recurrent networks."""
 
     momentum: float = option(0.5, "Momentum")
     shrink_value: float = option(
@@ -132,7 +132,7 @@ class RnnOptimizationOptions(ChunkOptimizationOptions):
 
 @dataclass(frozen=True)
 class TrainerOptions:
-    """--trainer.* of every program."""
+    """The options --trainer.* that all training programs have."""
 
     srand: int = option(0, "Seed of random numbers")
     num_epochs: float = option(8.0, "Passes over the data")
@@ -157,14 +157,14 @@ class TrainerOptions:
 
 @dataclass(frozen=True)
 class DnnTrainerOptions(TrainerOptions):
-    """--trainer.* of networks that see one frame at a time."""
+    """The options --trainer.* for networks that see one frame at a time."""
 
     optimization: DnnOptimizationOptions = option_group("optimization", DnnOptimizationOptions)
 
 
 @dataclass(frozen=True)
 class RnnOnlyOptions:
-    """--trainer.rnn.*."""
+    """The options --trainer.rnn.* for recurrent networks."""
 
     num_chunk_per_minibatch: str = option(
         "100", "Chunks in a minibatch: a number, or rules for sizes"
@@ -173,7 +173,7 @@ class RnnOnlyOptions:
 
 @dataclass(frozen=True)
 class RnnTrainerOptions(TrainerOptions):
-    """--trainer.* of recurrent networks."""
+    """The options --trainer.* for recurrent networks."""
 
     samples_per_iter: int = option(20000, "Number of examples (chunks) in an archive")
     deriv_truncate_margin: int = option(
@@ -185,7 +185,7 @@ class RnnTrainerOptions(TrainerOptions):
 
 @dataclass(frozen=True)
 class CleanupOptions:
-    """--cleanup.*."""
+    """The options --cleanup.*: which files training removes."""
 
     remove_egs: bool = option(True, "Remove the examples at the end")
     preserve_model_interval: int = option(100, "Models of multiples of this are kept")
@@ -193,7 +193,7 @@ class CleanupOptions:
 
 @dataclass(frozen=True)
 class ReportingOptions:
-    """--reporting.*."""
+    """The options --reporting.* of the training programs."""
 
     email: str = option("", "Not used: see --exit-stage and the exit status")
     interval: float = option(0.1, "Not used")
@@ -201,7 +201,7 @@ class ReportingOptions:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How jobs are run; these options do not change any result."""
+    """Options of how a training program runs its jobs; they do not change any result."""
 
     stage: int = option(
         -1000, "First stage to run (default: continue after the last finished step)"
@@ -232,7 +232,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """Options of every training program."""
+    """The options that all training programs have."""
 
     run: RunOptions = option_group("", RunOptions)
     feat: FeatureOptions = option_group("feat", FeatureOptions)
@@ -241,14 +241,14 @@ class CommonOptions:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """--image.*."""
+    """The options --image.* of the training programs."""
 
     augmentation_opts: str = option("", "Options of nnet3-egs-augment-image")
 
 
 @dataclass(frozen=True)
 class RawTargetOptions:
-    """Targets of models without a transition model."""
+    """Options of the targets for models without a transition model."""
 
     targets_scp: str = option("", "Targets: matrices, or vectors of integers if not dense")
     use_dense_targets: bool = option(True, "Targets are matrices")
@@ -258,7 +258,7 @@ class RawTargetOptions:
 
 @dataclass(frozen=True)
 class AlignmentOptions:
-    """Targets of acoustic models."""
+    """Options of the alignments that are the targets of acoustic models."""
 
     ali_dir: str = option("", "Directory of alignments (required)")
     lang: str = option("", "Language directory; not used, as in Kaldi")
@@ -266,7 +266,7 @@ class AlignmentOptions:
 
 @dataclass(frozen=True)
 class DnnOptions(CommonOptions):
-    """Feed-forward networks."""
+    """Options of training feed-forward networks."""
 
     egs: DnnEgsOptions = option_group("egs", DnnEgsOptions)
     trainer: DnnTrainerOptions = option_group("trainer", DnnTrainerOptions)
@@ -274,7 +274,7 @@ class DnnOptions(CommonOptions):
 
 @dataclass(frozen=True)
 class RnnOptions(CommonOptions):
-    """Recurrent networks."""
+    """Options of training recurrent networks."""
 
     egs: RnnEgsOptions = option_group("egs", RnnEgsOptions)
     trainer: RnnTrainerOptions = option_group("trainer", RnnTrainerOptions)
@@ -282,7 +282,7 @@ class RnnOptions(CommonOptions):
 
 @dataclass(frozen=True)
 class RawDnnOptions(DnnOptions):
-    """nnet3-train-raw-dnn."""
+    """Options of nnet3-train-raw-dnn."""
 
     raw: RawTargetOptions = option_group("", RawTargetOptions)
     image: ImageOptions = option_group("image", ImageOptions)
@@ -290,20 +290,20 @@ class RawDnnOptions(DnnOptions):
 
 @dataclass(frozen=True)
 class AmDnnOptions(DnnOptions):
-    """nnet3-train-dnn."""
+    """Options of nnet3-train-dnn."""
 
     am: AlignmentOptions = option_group("", AlignmentOptions)
 
 
 @dataclass(frozen=True)
 class RawRnnOptions(RnnOptions):
-    """nnet3-train-raw-rnn."""
+    """Options of nnet3-train-raw-rnn."""
 
     raw: RawTargetOptions = option_group("", RawTargetOptions)
 
 
 @dataclass(frozen=True)
 class AmRnnOptions(RnnOptions):
-    """nnet3-train-rnn."""
+    """Options of nnet3-train-rnn."""
 
     am: AlignmentOptions = option_group("", AlignmentOptions)

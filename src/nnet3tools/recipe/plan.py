@@ -20,13 +20,13 @@ from nnet3tools.recipe.jobs import Job
 
 @dataclass(frozen=True)
 class WriteText:
-    """Writes a file with this text."""
+    """A step that writes `text` to the file `path`."""
 
     path: Path
     text: str
 
     def do(self) -> None:
-        """Write the file, and make its folder."""
+        """Write the file; makes its folder if needed."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.path)) as file:
             file.write(self.text.encode("utf-8", "surrogateescape"))
@@ -34,13 +34,13 @@ class WriteText:
 
 @dataclass(frozen=True)
 class Link:
-    """Makes `path` a symbolic link to `target`, and replaces an existing file."""
+    """A step that makes `path` a symbolic link to `target`; replaces an existing file."""
 
     path: Path
     target: str
 
     def do(self) -> None:
-        """Make the link under another name, then rename it."""
+        """Make the link under another name, then rename it, so that `path` always exists."""
         beside = self.path.with_name(f".{self.path.name}.new")
         beside.unlink(missing_ok=True)
         beside.symlink_to(self.target)
@@ -49,7 +49,7 @@ class Link:
 
 @dataclass(frozen=True)
 class CopyFile:
-    """Copies a file."""
+    """A step that copies a file."""
 
     source: Path
     target: Path
@@ -61,7 +61,7 @@ class CopyFile:
 
 @dataclass(frozen=True)
 class Concatenate:
-    """Writes the contents of several files to one file."""
+    """A step that writes the contents of several files to one file."""
 
     target: Path
     sources: tuple[Path, ...]
@@ -69,7 +69,7 @@ class Concatenate:
     """The error message if the result is empty; "" if it may be empty."""
 
     def do(self) -> None:
-        """Write the file; DataError if it is empty and must not be."""
+        """Write the joined file; DataError if it is empty and must not be."""
         with whole_file(str(self.target)) as out:
             for source in self.sources:
                 try:
@@ -83,7 +83,7 @@ class Concatenate:
 
 @dataclass(frozen=True)
 class Remove:
-    """Removes files; their names may contain * and ? as in a shell."""
+    """A step that removes files; their names may contain * and ? as in a shell."""
 
     patterns: tuple[str, ...]
 
@@ -97,7 +97,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs that may run in parallel; together they make the files `outputs`."""
+    """A step of jobs that may run in parallel; together they make the files `outputs`."""
 
     jobs: tuple[Job, ...]
     outputs: tuple[Path, ...] = ()
@@ -105,7 +105,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Later:
-    """Steps that are determined when their turn comes, because they depend on logs or models."""
+    """A step whose steps are determined only when it runs, since they depend on logs or models."""
 
     steps: Callable[[], list[Step]]
 
@@ -115,12 +115,12 @@ Step = Jobs | Later | WriteText | Link | CopyFile | Concatenate | Remove
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the plan that is done as a whole.
+    """A part of the training plan that is either done as a whole or repeated.
 
     `number` is Kaldi's (--stage). `background` jobs run beside the steps, and the stage ends when
     both have ended. A stage is done if `outputs` exist, no file matches a pattern in `absent`, and
-    the logs in `proof` say so. It needs `inputs`. `iteration` is the number of the training
-    iteration, or None.
+    the logs in `proof` say so. It needs the files `inputs`. `iteration` is the number of the
+    training iteration, or None.
     """
 
     number: int

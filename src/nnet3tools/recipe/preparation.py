@@ -15,13 +15,13 @@ from nnet3tools.recipe.schedules import Iterations
 
 
 class Preparation:
-    """The preparation of training on targets of frames; subclasses prepare other objectives."""
+    """Plans the stages before training on frame targets; subclasses plan for other objectives."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._e = experiment
 
     def early_copies(self) -> list[CopyFile | WriteText]:
-        """Copies of files of the alignments that decoding with an acoustic model needs."""
+        """Steps that copy the alignments' files which decoding with an acoustic model needs."""
         e = self._e
         if e.am is None:
             return []
@@ -33,11 +33,11 @@ class Preparation:
         ]
 
     def schedule_files(self, schedule: Iterations) -> list[WriteText]:
-        """Files that tell how long training will take; here none."""
+        """Steps that write the length of the schedule; here none."""
         return []
 
     def before_egs(self) -> list[Stage]:
-        """The stages before examples are made, and the stage that makes them."""
+        """The stages up to the making of examples, which is the last of them."""
         e = self._e
         shift = 0 if e.am is None else -1  # acoustic models' stages have numbers one lower
         stages = []
@@ -48,7 +48,7 @@ class Preparation:
         return stages
 
     def with_egs(self, egs: EgsDir) -> list[Stage]:
-        """The stages between the examples and model 0."""
+        """The stages between the making of examples and model 0."""
         e = self._e
         stages = []
         if e.has_init_config:
@@ -60,7 +60,7 @@ class Preparation:
 
 
 def init_stage(e: Experiment, number: int) -> Stage:
-    """The part of the network that the LDA-like transform is estimated with."""
+    """The stage that builds the part of the network which feeds the LDA-like transform."""
     words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", f"{e.dir}/init.raw")
     out = e.dir / "init.raw"
     return Stage(
@@ -69,7 +69,7 @@ def init_stage(e: Experiment, number: int) -> Stage:
 
 
 def egs_stage(e: Experiment, number: int) -> Stage:
-    """The stage that makes examples; its archives are known when its turn comes."""
+    """The stage that makes examples; its steps are determined when it runs."""
     egs = e.egs_path
     subsets = ("combine", "valid_diagnostic", "train_diagnostic")
     outputs = tuple(egs / e.names.subset(name) for name in subsets)
@@ -100,7 +100,7 @@ def egs_stage(e: Experiment, number: int) -> Stage:
 
 
 def egs_properties(e: Experiment) -> list[Step]:
-    """Copies to the experiment's directory of the example properties that decoding needs."""
+    """Steps that copy the example properties that decoding needs to the experiment's directory."""
     names = (
         "cmvn_opts",
         "splice_opts",
@@ -114,7 +114,7 @@ def egs_properties(e: Experiment) -> list[Step]:
 
 
 def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
-    """Statistics of the examples, and the LDA-like transform estimated from them."""
+    """The stage that accumulates LDA statistics and estimates the LDA-like transform."""
     options = e.options.trainer.lda
     count = min(egs.num_archives, options.max_lda_jobs)
     stats = [e.dir / f"{n}.lda_stats" for n in range(1, count + 1)]
@@ -144,7 +144,7 @@ def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
 
 
 def _prior_stage(e: Experiment) -> Stage:
-    """Scales before the softmax, from the counts of pdfs in the alignments."""
+    """The stage that writes scales for the softmax input, from the alignments' counts of pdfs."""
     assert e.am is not None
     ali, num_jobs = e.am.ali_dir, e.num_ali_jobs()
     counts = [e.dir / f"pdf_counts.{n}" for n in range(1, num_jobs + 1)]
@@ -171,7 +171,7 @@ def _prior_stage(e: Experiment) -> Stage:
 
 
 def _scales(e: Experiment) -> list[Step]:
-    """The vector of scales; counts are smoothed, and numbers printed, as in Kaldi's script."""
+    """Steps that write the vector of scales, smoothed and printed as Kaldi's script does."""
     path = e.dir / "pdf_counts"
     words = " ".join(read_lines(path)).split()
     if len(words) < 3 or (words[0], words[-1]) != ("[", "]"):
@@ -189,7 +189,7 @@ def _scales(e: Experiment) -> list[Step]:
 
 
 def first_network(e: Experiment, raw: Path, srand: int) -> Jobs:
-    """The step that adds final.config to the network that the transform was estimated with."""
+    """The step that adds final.config to init.raw, if that exists, and writes `raw`."""
     first = [f"{e.dir}/init.raw"] if e.has_init_config else []
     words = ("nnet3-init", f"--srand={srand}", *first, f"{e.dir}/configs/final.config", str(raw))
     return e.step("add_first_layer" if first else "init_model", words, out=raw)
@@ -208,7 +208,7 @@ def _first_model_stage(e: Experiment) -> Stage:
 
 
 def _acoustic_model(e: Experiment, raw: str) -> Jobs:
-    """The job that adds transitions and priors of the alignments to the network."""
+    """The job that makes model 0 from the network `raw`, transitions and priors."""
     assert e.am is not None
     ali = e.am.ali_dir
     files = " ".join(f"{ali}/ali.{n + 1}.gz" for n in range(e.num_ali_jobs()))

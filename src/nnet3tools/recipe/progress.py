@@ -22,7 +22,7 @@ _TRAINED = re.compile(
 
 
 def duration(seconds: float) -> str:
-    """A time in words: 40 s, 3 min, 2 h 5 min."""
+    """A number of seconds as text such as "40 s", "3 min" or "2 h 5 min"."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
 
 
 def _last(path: str, pattern: re.Pattern[str], group: int) -> str:
-    """The group `group` of the last match of a pattern in a log; "" if there is none."""
+    """The group `group` of the last match of a pattern in the file `path`; "" if there is none."""
     try:
         with open(path, errors="replace") as file:
             found = [match[group] for line in file if (match := pattern.search(line))]
@@ -41,7 +41,7 @@ def _last(path: str, pattern: re.Pattern[str], group: int) -> str:
 
 @dataclass
 class Progress:
-    """Reports progress; `log_of` gives the path of a log by its name."""
+    """Logs the progress of training; `log_of` gives the path of a log by its name."""
 
     log_of: Callable[[str], str]
     num_epochs: float
@@ -54,7 +54,7 @@ class Progress:
     _at_terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
 
     def begin(self, stage: Stage) -> None:
-        """Report that a stage begins."""
+        """Log that a stage begins."""
         self._began = time.monotonic()
         if stage.iteration is None or self.schedule is None:
             log.log(f"Stage {stage.number}: {stage.name}")
@@ -72,7 +72,7 @@ class Progress:
             log.log(line)
 
     def end(self, stage: Stage) -> None:
-        """Report that a stage has ended, with the objectives of an iteration's diagnostics."""
+        """Log that a stage has ended, with the objectives of an iteration's diagnostics."""
         if stage.iteration is None or self.schedule is None:
             return
         took = time.monotonic() - self._began

@@ -42,7 +42,7 @@ _FREE = (
 
 
 def _record(experiment: Experiment) -> dict[str, Any]:
-    """The program, its options that change results, and the network."""
+    """The data of experiment.json: program, network, and the options that change results."""
     options: dict[str, Any] = {}
     for spec in specs_of(type(experiment.options)):
         value: Any = experiment.options
@@ -56,7 +56,7 @@ def _record(experiment: Experiment) -> dict[str, Any]:
 
 
 def check_record(experiment: Experiment) -> None:
-    """DataError if the directory holds an experiment with other options or another network."""
+    """DataError if the directory's record is of other options or another network."""
     path = experiment.dir / _NAME
     if not path.is_file():
         return
@@ -88,7 +88,7 @@ def write_record(experiment: Experiment) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock the directory; DataError if another driver works in it."""
+    """Scope that locks a training directory; DataError if another driver works in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

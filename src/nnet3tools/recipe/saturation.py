@@ -18,7 +18,7 @@ _LSTM_UNITS = {
 
 
 def saturation(model: str) -> float:
-    """The saturation of a model file."""
+    """The mean saturation of the nonlinearities of the model in a file."""
     from nnet3tools.cli.network_info import network_info
     from nnet3tools.nnet.model_file import read_nnet
 
@@ -29,9 +29,9 @@ def saturation(model: str) -> float:
 
 
 def saturation_of_info(text: str) -> float:
-    """The mean over all units of 1 - (mean derivative / largest possible one); 0 if there are none.
+    """The mean over all units of 1 - (mean derivative / its maximum), from nnet3-info's text.
 
-    `text` is the output of nnet3-info.
+    It is 0 if there are no units with such statistics.
     """
     found: list[float] = []
     for line in text.splitlines():

@@ -11,7 +11,7 @@ from nnet3tools.errors import OptionError, TextError
 
 @dataclass(frozen=True)
 class Iterations:
-    """The number of iterations, and the jobs and learning rate of each.
+    """The training schedule: the number of iterations, and jobs and learning rate of each.
 
     The examples are in `num_archives` archives. Training makes `num_epochs` passes over them, and
     each pass uses an archive `frames_per_eg` times.
@@ -28,12 +28,12 @@ class Iterations:
 
     @property
     def num_archives_expanded(self) -> int:
-        """The number of archives in one pass."""
+        """The number of archives read in one pass, counting each archive once per use."""
         return self.num_archives * self.frames_per_eg
 
     @property
     def num_archives_to_process(self) -> int:
-        """The number of archives in all passes."""
+        """The number of archives read in all passes."""
         return int(self.num_epochs * self.num_archives_expanded)
 
     @property
@@ -51,11 +51,11 @@ class Iterations:
         return int(0.5 + ideal / self.num_jobs_step) * self.num_jobs_step
 
     def processed(self, iteration: int) -> int:
-        """The number of archives processed before an iteration."""
+        """The number of archives that iterations before this one have processed."""
         return sum(self.num_jobs(i) for i in range(iteration))
 
     def fraction(self, iteration: int) -> float:
-        """The fraction of the data seen before an iteration."""
+        """The fraction of all data that iterations before this one have seen."""
         return self.processed(iteration) / self.num_archives_to_process
 
     def learning_rate(self, iteration: int) -> float:
@@ -87,13 +87,13 @@ def models_to_combine(iterations: Iterations, most: int) -> list[int]:
 
 @dataclass(frozen=True)
 class DropoutFunction:
-    """The dropout of components that match a pattern: points (fraction of data, proportion)."""
+    """Dropout of components matching `pattern`: points (fraction of data seen, proportion)."""
 
     pattern: str
     points: tuple[tuple[float, float], ...]
 
     def value(self, fraction: float) -> float:
-        """The proportion, linear between points; of points at the same fraction the last counts."""
+        """The dropout at `fraction`, linear between points; of equal fractions the last counts."""
         if fraction == 0:
             return self.points[0][1]
         before = max(i for i, (x, _) in enumerate(self.points) if x <= fraction)
@@ -118,7 +118,7 @@ def parse_dropout_schedule(text: str) -> list[DropoutFunction]:
 
 
 def dropout_edits(schedule: str, fraction: float) -> str:
-    """Edits of nnet3-copy that set the dropout for a fraction of the data; "" for none."""
+    """The --edits of nnet3-copy that set the dropout at `fraction`; "" without a schedule."""
     return ";".join(
         f"set-dropout-proportion name={f.pattern} proportion={f.value(min(fraction, 1.0))}"
         for f in parse_dropout_schedule(schedule)
@@ -129,7 +129,7 @@ def dropout_edits(schedule: str, fraction: float) -> str:
 
 
 def halved_minibatch_size(rule: str) -> str:
-    """The rule with each size halved, but at least 1: 128=64:128 becomes 128=32:64."""
+    """The minibatch-size rule with each size halved, at least 1: 128=64:128 becomes 128=32:64."""
     return re.sub(r"\d+(?![\d=])", lambda size: str(max(1, int(size[0]) // 2)), rule)
 
 

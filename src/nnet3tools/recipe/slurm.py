@@ -22,7 +22,7 @@ _ENDED = re.compile(r"^# Ended \(code (\d+)", re.M)
 
 
 def batch_script(job: Job) -> str:
-    """The input of sbatch: the job, which writes its log in run.pl's form."""
+    """The text of a script for sbatch that runs a job and writes its log in run.pl's form."""
     log = shlex.quote(os.path.abspath(job.log))
     lines = [
         "#!/usr/bin/env bash",
@@ -45,7 +45,7 @@ def batch_script(job: Job) -> str:
 
 @dataclass
 class SlurmRunner:
-    """A JobRunner that submits each job with sbatch and these options; GPU jobs have more options.
+    """A JobRunner that submits each job with sbatch; GPU jobs have additional options.
 
     A job that Slurm ends (cancelled, node down) counts as failed and is tried again.
     """
@@ -86,7 +86,7 @@ class SlurmRunner:
         self._running[found.stdout.strip().split(";")[0]] = job
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The jobs that have left Slurm's queue."""
+        """The outcomes of jobs that have left Slurm's queue since the last call."""
         end = time.monotonic() + seconds
         while self._running:
             left = self._left()
@@ -98,7 +98,7 @@ class SlurmRunner:
         return []
 
     def _left(self) -> set[str]:
-        """The numbers of jobs that wait or run; all jobs if Slurm does not answer."""
+        """The numbers of jobs in Slurm's queue or running; all if Slurm does not answer."""
         words = ["squeue", "--noheader", "--format=%A %T", "--states=all"]
         found = subprocess.run(
             [*words, f"--jobs={','.join(self._running)}"],
@@ -113,7 +113,7 @@ class SlurmRunner:
         return {number for number, state in states.items() if state.strip() in active}
 
     def _outcome(self, number: str) -> Outcome:
-        """The outcome of a job, from the last line of its log."""
+        """The outcome of the job with Slurm's `number`, from the last line of its log."""
         job = self._running.pop(number)
         end = time.monotonic() + _SECONDS_FOR_FILES
         while not (ended := _ENDED.search("\n".join(last_lines(job.log)))):
@@ -124,7 +124,7 @@ class SlurmRunner:
 
     @staticmethod
     def _may_come(job: Job) -> bool:
-        """Whether the last line of the log may still come: the log has changed recently."""
+        """Whether the log changed recently, so that its last line may still arrive."""
         try:
             return time.time() - os.stat(job.log).st_mtime < _SECONDS_FOR_FILES / 4
         except OSError:
@@ -137,5 +137,5 @@ class SlurmRunner:
         self._running.clear()
 
     def close(self) -> None:
-        """Cancel all jobs."""
+        """Cancel all jobs; no more jobs follow."""
         self.cancel()

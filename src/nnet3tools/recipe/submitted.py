@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def environment_with_programs() -> dict[str, str]:
-    """The environment with our programs on PATH, for shells."""
+    """A copy of the environment with this package's programs on PATH, for shells."""
     found = shutil.which("nnet3-train")
     places = [
         Path(sys.executable).parent,
@@ -53,7 +53,7 @@ class CommandRunner:
             raise OptionError("--executor=cmd needs --cmd")
 
     def submit(self, job: Job) -> None:
-        """Start the command."""
+        """Start the command for a job."""
         is_egs = job.home.startswith("egs.") and self.egs_command
         words = shlex.split(self.egs_command if is_egs else self.command)
         gpu = ["--gpu", "1"] if job.wants_gpu else []
@@ -66,7 +66,7 @@ class CommandRunner:
         self._running[process] = job
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The jobs whose commands have ended."""
+        """The outcomes of jobs whose commands have ended since the last call."""
         end = time.monotonic() + seconds
         while True:
             ended = [process for process in self._running if process.poll() is not None]
@@ -75,7 +75,7 @@ class CommandRunner:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def cancel(self) -> None:
-        """End the commands, which end their jobs."""
+        """Terminate the running commands, which end their jobs."""
         for process in self._running:
             try:
                 os.killpg(process.pid, signal.SIGTERM)
@@ -86,5 +86,5 @@ class CommandRunner:
         self._running.clear()
 
     def close(self) -> None:
-        """End all running commands."""
+        """Terminate all running commands; no more jobs follow."""
         self.cancel()

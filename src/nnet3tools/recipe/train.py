@@ -25,14 +25,14 @@ _FROM_WHERE_IT_STOPPED = -1000
 
 
 def train(experiment: Experiment, preparation: Preparation | None = None) -> None:
-    """Train as the options say, from the last finished stage on unless --stage is given."""
+    """Run all stages of a training, from the last finished stage on unless --stage is given."""
     experiment.check()
     with locked(experiment.dir):
         _Training(experiment, preparation or Preparation(experiment)).run()
 
 
 class _Training:
-    """One run of a training program."""
+    """One run of a training program, which plans the stages and drives them."""
 
     def __init__(self, experiment: Experiment, preparation: Preparation) -> None:
         self._e, self._preparation = experiment, preparation
@@ -43,7 +43,7 @@ class _Training:
             check_record(experiment)
 
     def run(self) -> None:
-        """Run all stages."""
+        """Run all stages of the training."""
         e = self._e
         before = self._preparation.before_egs()
         if not e.options.egs.dir:
@@ -60,7 +60,7 @@ class _Training:
             self._run_all(driver, before, egs, schedule)
 
     def _needs(self, before: list[Stage]) -> bool:
-        """Whether a stage up to the making of examples has to run."""
+        """Whether any of the stages `before` (up to the making of examples) has to run."""
         if not self._resumes:
             return any(stage.number >= self._stage for stage in before)
         if self._has_model():
@@ -68,12 +68,12 @@ class _Training:
         return first_unfinished(before) < len(before)
 
     def _has_model(self) -> bool:
-        """Whether training has begun before."""
+        """Whether the directory has a model of an earlier run."""
         e = self._e
         return any(e.dir.glob(f"[0-9]*.{e.suffix}")) or e.model("final").exists()
 
     def _has_something(self) -> bool:
-        """Whether the directory has results that other options would spoil."""
+        """Whether the directory has results that a run with other options would spoil."""
         e = self._e
         results = (e.dir / "init.raw", e.dir / "egs" / "combine.egs")
         return self._has_model() or any(path.exists() for path in results)
@@ -125,7 +125,7 @@ class _Training:
             runner.close()
 
     def _make_runner(self) -> JobRunner:
-        """The job runner; --cmd without other options means commands."""
+        """The job runner that the options choose; --cmd alone means CommandRunner."""
         run, optimization = self._e.options.run, self._e.options.trainer.optimization
         executor = run.executor or ("cmd" if run.cmd else "local")
         if executor == "cmd":
@@ -151,7 +151,7 @@ class _Training:
 
 
 def _write_report(folder: Path) -> None:
-    """Write the experiment's report.html."""
+    """Write report.html of a training directory."""
     from nnet3tools.recipe.report import write_report
 
     try:

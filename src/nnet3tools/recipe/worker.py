@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def main() -> int:
-    """Run jobs until the input ends."""
+    """Run jobs that arrive as lines of JSON on standard input until it ends."""
     _die_with_parent()
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -50,7 +50,7 @@ def _job(request: dict[str, Any]) -> Job:
 
 
 def run_job(shell: Shell, job: Job) -> int:
-    """Run a job that logs in run.pl's form; the exit status."""
+    """Run a job and write its log in run.pl's form; returns the exit status."""
     began, computed = time.time(), _cpu_seconds()
     with _output_to(job.log, f"# {job.header} \n# Started at {_date()}\n#\n"):
         status = 0
@@ -76,13 +76,13 @@ def _cpu_seconds() -> float:
 
 
 def _date() -> str:
-    """The current time as date(1) prints it."""
+    """The current date and time as date(1) prints it."""
     return time.strftime("%a %b %e %H:%M:%S %Z %Y")
 
 
 @contextlib.contextmanager
 def _output_to(log: str, header: str) -> Iterator[None]:
-    """Redirect standard output and standard error to a new log file."""
+    """Scope that redirects standard output and error to a new log that begins with `header`."""
     os.makedirs(os.path.dirname(log) or ".", exist_ok=True)
     descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
     os.write(descriptor, header.encode())
@@ -110,13 +110,13 @@ def _die_with_parent() -> None:
 
 
 class _Tables:
-    """Archives on disk that have been read, if they are small and have not changed."""
+    """A cache of small archives that have been read from disk and have not changed since."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple, tuple[tuple, list]] = OrderedDict()
 
     def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-        """All entries of an archive of examples; None if it has to be read as usual."""
+        """All (key, object) pairs of an archive; None if it is too large to be cached."""
         if holder.adopt is None or not os.path.isfile(path):
             return None
         status = os.stat(path)

@@ -54,7 +54,7 @@ class Options(RecognizerOptions):
 
 @program("nnet3-decode", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> int:
-    """Recognize sound or features with a model directory; writes words, times and lattices."""
+    """Recognize sound with a model directory; writes words with times and confidences."""
     from nnet3tools.io.files import open_output
     from nnet3tools.recognizer.loading import load_recognizer
     from nnet3tools.recognizer.recognizer import text_of

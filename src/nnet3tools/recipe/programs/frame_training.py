@@ -20,7 +20,7 @@ See also: nnet3-xconfig-to-configs, docs/training.md
 def frame_training(
     name: str, network: str, targets: str, options_class: type[DnnOptions | RnnOptions]
 ) -> Main:
-    """The `main` of a training program; `targets` is the option of its example."""
+    """The `main` of the program `name`; `network` and `targets` are words of its usage."""
     script = name.removeprefix("nnet3-").replace("-", "_") + ".py"
     usage = _USAGE.format(name=name, network=network, script=script, targets=targets)
 

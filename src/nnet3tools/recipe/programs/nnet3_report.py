@@ -28,7 +28,7 @@ class Options:
 
 @program("nnet3-report", USAGE, Options, num_args=1)
 def main(options: Options, args: list[str]) -> None:
-    """Write the page."""
+    """Write the HTML report about a training directory."""
     from pathlib import Path
 
     from nnet3tools.recipe.report import write_report

@@ -16,7 +16,7 @@ _MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class Line:
-    """A curve with its name; `style` is a class of the page's style sheet."""
+    """A curve of a chart with its name; `style` is a class of the page's style sheet."""
 
     name: str
     points: Curve
@@ -32,19 +32,19 @@ class Band:
 
 
 def text_of(text: str) -> str:
-    """Text for HTML: escaped, with control characters replaced by U+FFFD."""
+    """The text as HTML: escaped, with control characters replaced by U+FFFD."""
     clean = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in text)
     return html.escape(clean)
 
 
 def readable(value: float) -> str:
-    """The number with four digits."""
+    """The number as text with four digits."""
     return f"{value:.4g}"
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """A linear map from values to positions in a chart."""
+    """A linear map from values (`low` to `high`) to positions (`start` to `end`) in a chart."""
 
     low: float
     high: float
@@ -55,7 +55,7 @@ class _Axis:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, most: int) -> list[float]:
-        """Round values on the axis, about `most` of them."""
+        """Round numbers on the axis, about `most` of them, to label it."""
         size = _round_step((self.high - self.low) / most)
         first = math.ceil(self.low / size - 1e-9)
         return [i * size for i in range(first, math.floor(self.high / size + 1e-9) + 1)]
@@ -67,7 +67,7 @@ def _round_step(least: float) -> float:
 
 
 def _axis(values: Sequence[float], start: float, end: float, zero: bool) -> _Axis:
-    """An axis that contains the values with a margin; with `zero`, it also contains zero."""
+    """An axis from position `start` to `end` for all values; with `zero`, also for zero."""
     low, high = min(values), max(values)
     low = min(low, 0.0) if zero else low
     # Values that are nearly equal get a margin in proportion to their size.
@@ -85,7 +85,7 @@ def line_chart(
     y_end: float | None = None,
     settled: float = 0.0,
 ) -> str:
-    """A chart over iterations, from 0 to `x_end`, with a legend if there are several lines.
+    """SVG text of a chart over iterations 0 to `x_end`, with a legend for several lines.
 
     The vertical scale fits the values from iteration `settled` on, because the first values may be
     outliers. With `zero` it includes zero, with `y_end` it includes `y_end`.
@@ -114,7 +114,7 @@ def line_chart(
 
 
 def _thinned(points: Curve) -> Curve:
-    """At most about 400 of the points, including the last one."""
+    """At most about 400 of the curve's points, including the last one."""
     step = -(-len(points) // _MOST_POINTS) or 1
     return [*points[:-1:step], *points[-1:]]
 
@@ -153,7 +153,7 @@ def _curve(line: Line, x: _Axis, y: _Axis) -> str:
 
 
 def spark_line(points: Curve, low: float, high: float, x_end: float, log: bool = False) -> str:
-    """A small curve without axes; its bottom stands for `low`, its top for `high`.
+    """SVG text of a small curve without axes, from `low` at the bottom to `high` at the top.
 
     With `log` the scale is logarithmic, and values up to 0 are left out.
     """

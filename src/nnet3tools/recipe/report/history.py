@@ -18,7 +18,7 @@ _MODEL_LOGS = ("progress", "full_info", "info", "init", "init_model", "add_first
 
 @dataclass(frozen=True)
 class StageTime:
-    """The time and the failures of all jobs of a stage."""
+    """The total time of all jobs of a stage, and how many failed."""
 
     stage: str
     num_jobs: int
@@ -28,7 +28,7 @@ class StageTime:
 
 @dataclass
 class History:
-    """The log files of a training directory."""
+    """The facts from all log files of a training directory."""
 
     folder: Path
     logs: list[LogFile] = field(default_factory=list)
@@ -40,13 +40,13 @@ class History:
 
     @property
     def num_iterations(self) -> int:
-        """The number of iterations whose training has begun."""
+        """The number of iterations that have begun to train."""
         return max((log.iteration or 0 for log in self.of_stage("train")), default=-1) + 1
 
     # -- curves
 
     def diagnostics(self, part: str, quantity: str) -> dict[str, Curve]:
-        """For each output, `quantity` ("objectives", "accuracies") of `part` ("train", "valid").
+        """Curves by output of `quantity` ("objectives", "accuracies") on `part` ("train", "valid").
 
         Point i is the model before iteration i; the final model follows the last iteration.
         """
@@ -63,7 +63,7 @@ class History:
         return [log for log in found if log.marks in (("final",), ("combined",))][:1]
 
     def training_objectives(self) -> dict[str, Curve]:
-        """For each output, the objective while training, averaged over the jobs of an iteration.
+        """Curves by output of the training jobs' objective, averaged over an iteration's jobs.
 
         The points are halfway between the models before and after the iteration.
         """
@@ -77,7 +77,7 @@ class History:
         }
 
     def learning_rates(self) -> tuple[Curve, Curve]:
-        """The learning rate given to the jobs, and the same divided by their number."""
+        """Two curves: the learning rate of the jobs, and the same divided by their number."""
         rates: dict[int, float] = {}
         num_jobs: dict[int, int] = {}
         for log in self.of_stage("train"):
@@ -88,7 +88,7 @@ class History:
         return [*given], [(i, rate / num_jobs[i]) for i, rate in given]
 
     def frame_rates(self) -> Curve:
-        """Frames per second of all jobs of an iteration together."""
+        """A curve of the frames per second that all jobs of an iteration process together."""
         frames: dict[int, float] = {}
         seconds: dict[int, float] = {}
         for log in self.of_stage("train"):
@@ -99,7 +99,7 @@ class History:
         return [(i, frames[i] / seconds[i]) for i in sorted(frames)]
 
     def changes(self, kind: str) -> dict[str, Curve]:
-        """For each component, in the network's order, the figure `kind` of nnet3-show-progress."""
+        """Curves by component (in the network's order) of a figure of nnet3-show-progress."""
         curves: dict[str, Curve] = {}
         for log in self.of_stage("progress"):
             for name, value in log.per_component.get(kind, {}).items():
@@ -107,7 +107,7 @@ class History:
         return curves
 
     def max_changes(self) -> tuple[dict[str, Curve], Curve]:
-        """Percent of minibatches with max-change enforced: by component, and for the whole network.
+        """Curves of the percentage of minibatches limited by max-change: by component, and overall.
 
         Jobs are averaged; a log without a figure counts as 0.
         """
@@ -131,12 +131,12 @@ class History:
     # -- models
 
     def models(self) -> list[tuple[int, NetworkFacts]]:
-        """The networks that nnet3-info printed after each iteration."""
+        """Pairs (iteration, network facts) from the logs of nnet3-info."""
         of_stage = self.of_stage("progress")
         return [(log.iteration or 0, log.network) for log in of_stage if log.network]
 
     def model(self) -> NetworkFacts:
-        """The newest network that nnet3-info printed, or else the network of the config."""
+        """The newest network that nnet3-info logged; else the network of the config files."""
         for stage in _MODEL_LOGS:
             found = {
                 x.iteration or 0: x.network for x in self.logs if x.stage == stage if x.network
@@ -154,7 +154,7 @@ class History:
     # -- time
 
     def stages(self) -> list[StageTime]:
-        """The time of each stage, longest first."""
+        """The times of the stages, longest first."""
         groups: dict[str, list[LogFile]] = {}
         for log in self.logs:
             groups.setdefault(log.stage, []).append(log)
@@ -170,7 +170,7 @@ class History:
         return sorted(times, key=lambda time: (-time.seconds, time.stage))
 
     def span(self) -> tuple[float, float] | None:
-        """The start of the first job and the end of the last job; None if logs do not tell."""
+        """Times of the first job's start and the last job's end; None if logs lack them."""
         begun = [log for log in self.logs if log.started is not None]
         if not begun:
             return None

@@ -41,7 +41,7 @@ _MAX_BYTES = 1 << 26
 
 @dataclass
 class LogFile:
-    """The facts of one log file."""
+    """The facts that a report needs from one log file."""
 
     stage: str
     """The file name without its numbers: "train", "compute_prob_valid", "get_egs"."""
@@ -73,12 +73,12 @@ class LogFile:
 
     @property
     def iteration(self) -> int | None:
-        """The first number in the file name; None if there is none."""
+        """The iteration, which is the first number in the file name; None if there is none."""
         return int(self.marks[0]) if self.marks and self.marks[0].isdigit() else None
 
 
 def read_log(path: str) -> LogFile | None:
-    """The facts of a file; None if its name is not that of a log, or it cannot be read.
+    """The facts of a log file; None if its name is not that of a log, or it cannot be read.
 
     A file that has not changed is read once in a process, because a report is written after every
     iteration.
@@ -124,7 +124,7 @@ def _take_line(out: LogFile, line: str) -> None:
 
 
 def _take_frame(out: LogFile, line: str) -> None:
-    """Add the facts of a line written by run.pl or a similar command."""
+    """Add to `out` the facts (host, times, status) of a line that run.pl writes around a job."""
     if line.startswith("# Started at "):
         out.started = _parse_date(line.removeprefix("# Started at "))
     elif found := _TIME.search(line):
@@ -160,7 +160,7 @@ def _take_max_change(out: LogFile, line: str) -> None:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, float]]:
-    """Yield the pairs of a text `name:number name:number`."""
+    """Yield the pairs (name, number) of a text `name:number name:number`."""
     for word in text.split():
         name, _, value = word.rpartition(":")
         if (number := number_or_none(value)) is not None:
@@ -168,7 +168,7 @@ def _pairs(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _parse_date(text: str) -> float | None:
-    """Seconds since 1970 of "Sun Nov 22 05:02:29 UTC 2026"; the time zone is ignored."""
+    """Seconds since 1970 of "Sun Nov 22 05:02:29 UTC 2026", its zone ignored; None if malformed."""
     words = text.split()
     try:
         month = _MONTHS.index(words[1]) + 1

@@ -27,7 +27,7 @@ PERCENTS = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node of the network."""
+    """A node of the network, as a report shows it."""
 
     kind: str
     """ "input", "output", "component" or "range"."""
@@ -53,7 +53,7 @@ class Nonlinearity:
 
 @dataclass(frozen=True)
 class ComponentFacts:
-    """A component of the network."""
+    """A component of the network, as a report shows it."""
 
     name: str
     type: str
@@ -63,7 +63,7 @@ class ComponentFacts:
 
 @dataclass(frozen=True)
 class NetworkFacts:
-    """Nodes in the order of the file, components by name, and numbers such as num-parameters."""
+    """A network as a report shows it: nodes in file order, components, and numbers by name."""
 
     nodes: tuple[NodeFacts, ...]
     components: dict[str, ComponentFacts]
@@ -71,7 +71,7 @@ class NetworkFacts:
 
 
 def read_network(lines: list[str]) -> NetworkFacts:
-    """The network that these lines describe; lines in another form are skipped."""
+    """The network that lines of nnet3-info or a config describe; skips other lines."""
     nodes: dict[str, NodeFacts] = {}
     components: dict[str, ComponentFacts] = {}
     numbers: dict[str, str] = {}
@@ -107,7 +107,7 @@ def _read_node(line: str) -> NodeFacts | None:
 
 
 def _sources(expression: Expression) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """The nodes that a descriptor names, in its order, with their time offsets."""
+    """Pairs (node, time offsets) of the nodes that a descriptor names, in its order."""
     offsets: dict[str, set[int]] = {}
     for name, offset in _leaves(expression):
         offsets.setdefault(name, set()).add(offset)
@@ -115,7 +115,7 @@ def _sources(expression: Expression) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _leaves(expression: Expression) -> Iterator[tuple[str, int]]:
-    """Yield each node name with the sum of the offsets around it."""
+    """Yield pairs (node, total time offset), one for each place where `expression` names a node."""
     waiting = [(expression, 0)]
     while waiting:
         at, offset = waiting.pop()
@@ -162,7 +162,7 @@ def _numbers(inside: str) -> tuple[float, ...]:
 
 
 def number_or_none(text: str) -> float | None:
-    """The number in a text, 0 if tiny; None if malformed or too large for a chart."""
+    """The number in a text (tiny ones as 0); None if malformed or too large for a chart."""
     try:
         value = float(text)
     except ValueError:
@@ -173,14 +173,14 @@ def number_or_none(text: str) -> float | None:
 
 
 def percentile(numbers: tuple[float, ...], percent: int) -> float:
-    """A percentile of the units' numbers, which are stored as in `Nonlinearity`."""
+    """The percentile `percent` of `numbers`, in the form that `Nonlinearity` has them."""
     if len(numbers) == len(PERCENTS):
         return numbers[PERCENTS.index(percent)]
     return numbers[(len(numbers) - 1) * percent // 100]
 
 
 def share_below(numbers: tuple[float, ...], limit: float) -> float:
-    """The approximate share of the units below `limit`, from 0 to 1."""
+    """The approximate share, 0 to 1, of units below `limit`; `numbers` as in `Nonlinearity`."""
     if len(numbers) != len(PERCENTS):
         return sum(n < limit for n in numbers) / len(numbers)
     for (p, low), (q, high) in itertools.pairwise(zip(PERCENTS, numbers, strict=True)):

@@ -40,7 +40,7 @@ class _Box:
 
 
 def network_picture(network: NetworkFacts) -> str:
-    """The picture as SVG; "" if there is nothing to show, or too many boxes to be readable."""
+    """An SVG picture of the network; "" if it has no boxes, or too many to be readable."""
     boxes = _boxes(network)
     if not 0 < len(boxes) <= _MOST_BOXES:
         return ""
@@ -68,7 +68,7 @@ def network_picture(network: NetworkFacts) -> str:
 
 
 def _boxes(network: NetworkFacts) -> list[_Box]:
-    """Chains of nodes: each node is the only reader of the node before, and reads nothing else."""
+    """The boxes of the picture, one per chain of nodes that only the next node reads."""
     nodes = {node.name: node for node in network.nodes}
     readers: dict[str, list[str]] = {}
     for node in network.nodes:
@@ -121,7 +121,7 @@ def _ranks(count: int, edges: Edges) -> list[int]:
 
 
 def _ordered_rows(ranks: list[int], edges: Edges) -> list[list[int]]:
-    """The boxes of each row, ordered by the mean position of their sources."""
+    """The boxes of each row, sorted by the mean position of the boxes that they read."""
     rows: list[list[int]] = [[] for _ in range(max(ranks) + 1)]
     for i, rank in enumerate(ranks):
         rows[rank].append(i)
@@ -174,7 +174,7 @@ def _wrapped(text: str, width: int = 30) -> list[str]:
 def _places(
     rows: list[list[int]], num_lines: list[int]
 ) -> tuple[list[tuple[float, float, float]], int, int]:
-    """Left, top and height of each box, and width and height of the picture."""
+    """(left, top, height) of each box, and width and height of the picture."""
     widest = max(len(row) for row in rows)
     width = widest * _BOX_WIDTH + (widest - 1) * _GAP_X + 2 * _GAP_X
     heights = [n * _LINE_HEIGHT + 2 * _PADDING for n in num_lines]
@@ -211,7 +211,7 @@ def _arrow(
     offsets: tuple[int, ...],
     num_rows: int,
 ) -> str:
-    """An arrow over `num_rows` rows; it bends around boxes if it leads back or passes boxes."""
+    """SVG of an arrow between boxes (left, top, height), bent if it passes rows or leads back."""
     past = num_rows > 1 and abs(source[0] - target[0]) < _BOX_WIDTH
     if num_rows <= 0:
         path, at = _bow(source, target, _BOX_WIDTH, 20)
@@ -232,7 +232,7 @@ def _arrow(
 def _bow(
     source: tuple[float, float, float], target: tuple[float, float, float], side: int, out: int
 ) -> tuple[str, tuple[float, float]]:
-    """The path between two boxes' sides, `out` beyond the outer one; the place of its label."""
+    """The path of a bent arrow, `out` beyond the outer box at `side`, and its label's position."""
     x1, x2 = source[0] + side, target[0] + side
     y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2
     bend = (max(x1, x2) if out > 0 else min(x1, x2)) + out
@@ -241,7 +241,7 @@ def _bow(
 
 
 def _offsets_text(offsets: tuple[int, ...]) -> str:
-    """The time offsets as text; "" if the only offset is 0."""
+    """The time offsets as text for a label; "" if the only offset is 0."""
     text = "" if offsets == (0,) else ", ".join(f"{t:+d}" if t else "0" for t in offsets)
     if len(text) > 24:
         return f"{offsets[0]:+d} … {offsets[-1]:+d} ({len(offsets)})"

@@ -24,7 +24,7 @@ def write_report(folder: Path) -> None:
 
 
 def report_page(folder: Path) -> str:
-    """The text of the page."""
+    """The HTML text of the report about a training directory."""
     history = read_history(folder)
     if not history.logs:
         raise DataError(

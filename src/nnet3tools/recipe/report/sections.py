@@ -31,7 +31,7 @@ _NAMES = {"objectives": "Objective per frame", "accuracies": "Accuracy per frame
 
 
 def sections(history: History) -> list[str]:
-    """All sections that have something to show, in the order of the page."""
+    """The HTML text of each section of the report, in order; empty sections are left out."""
     network = history.model()
     parts = [
         ("", _figures(history, network)),
@@ -83,7 +83,7 @@ def _of(output: str, name: str) -> str:
 
 
 def _newest(history: History, quantity: str, output: str) -> str:
-    """The values on training and validation data of the newest model."""
+    """Text with the newest model's `quantity` of an output on training and validation data."""
     parts = []
     for part in ("train", "valid"):
         curve = history.diagnostics(part, quantity).get(output, [])
@@ -231,14 +231,14 @@ def _stages(history: History) -> str:
 
 
 def _commands(history: History) -> str:
-    """The command of the training driver, if it is recorded, and of the last training job."""
+    """HTML with the training driver's command, if recorded, and the last training job's."""
     train = history.of_stage("train")
     commands = [_driver_command(history.folder), *(log.command for log in train[-1:])]
     return "".join(f"<pre>{text_of(command)}</pre>" for command in commands if command)
 
 
 def _driver_command(folder: Path) -> str:
-    """The recorded command line of the driver, with the options that change results; or ""."""
+    """The recorded command line of the driver, with options that change results; "" if none."""
     try:
         record = json.loads((folder / "experiment.json").read_text("utf-8"))
         options = [f"--{name}={value}" for name, value in record["options"].items() if value]
