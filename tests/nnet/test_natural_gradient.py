@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_copy_is_independent() -> None:
     rng = np.random.default_rng(5)
     preconditioner = OnlineNaturalGradient(rank=2)
     preconditioner.precondition(data(rng, 20, 6))
-    copy = preconditioner.copy()
+    copy = deepcopy(preconditioner)
     w = preconditioner.w.copy()
     copy.precondition(data(rng, 20, 6))
     assert np.array_equal(preconditioner.w, w)

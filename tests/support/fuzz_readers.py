@@ -33,7 +33,6 @@ from nnet3tools.io.files import classify_input, classify_output, open_input, rea
 from nnet3tools.io.foreign_features import HTK, SPHINX
 from nnet3tools.io.general_matrix import read_general_matrix
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.packed import read_packed
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader, SequentialTableReader
@@ -294,7 +293,7 @@ READERS: dict[str, FuzzReader] = {
         share=4,
     ),
     "vector": FuzzReader(_form("vector"), _object(Reader.read_vector, Writer.write_vector), 2),
-    "packed matrix": FuzzReader(_form("packed"), partial(_read_only, read_packed), 2),
+    "packed matrix": FuzzReader(_form("packed"), partial(_read_only, Reader.read_packed), 2),
     **{
         f"table of {kind}": FuzzReader(_form(f"{kind}.table"), partial(_archive, holder))
         for kind, holder in (

@@ -62,12 +62,18 @@ def keep_states(fst: Fst, keep: _Bools) -> Fst:
         return fst
     if not keep.any() or not keep[fst.start]:
         return Fst.empty()
-    numbers = np.cumsum(keep) - 1
     arcs = keep[fst.sources] & keep[fst.nextstates]
+    return _renumbered(fst, fst.finals[keep], np.cumsum(keep) - 1, arcs)
+
+
+def _renumbered(
+    fst: Fst, finals: NDArray[np.float32], numbers: NDArray[np.integer], arcs: _Bools | slice
+) -> Fst:
+    """The FST with the selected arcs in which state s has the number `numbers[s]`."""
     outputs = None if fst.olabels is fst.ilabels else fst.olabels[arcs]
     return Fst.from_arcs(
         int(numbers[fst.start]),
-        fst.finals[keep],
+        finals,
         numbers[fst.sources[arcs]],
         fst.ilabels[arcs],
         fst.weights[arcs],
@@ -83,18 +89,9 @@ def connect(fst: Fst) -> Fst:
 
 def reordered(fst: Fst, numbers: _Ints) -> Fst:
     """Renumber the states: state s becomes `numbers[s]`; `numbers` (N,) is a permutation."""
-    outputs = None if fst.olabels is fst.ilabels else fst.olabels
     finals = np.empty_like(fst.finals)
     finals[numbers] = fst.finals
-    return Fst.from_arcs(
-        int(numbers[fst.start]),
-        finals,
-        numbers[fst.sources],
-        fst.ilabels,
-        fst.weights,
-        numbers[fst.nextstates],
-        outputs,
-    )
+    return _renumbered(fst, finals, numbers, slice(None))
 
 
 def breadth_first_sorted(fst: Fst) -> Fst:

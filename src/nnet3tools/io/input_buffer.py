@@ -41,7 +41,8 @@ class InputBuffer:
         self._buffer = bytearray()
         self._at = 0
         self._base = 0  # file offset of the buffer's first byte
-        self._ended = False
+        self.ended = False
+        """Whether the end of the stream was met; unread bytes may still be in the buffer."""
 
     @property
     def offset(self) -> int:
@@ -65,16 +66,11 @@ class InputBuffer:
         except OSError as error:
             raise self.error(f"cannot go to byte {offset}: {error.strerror}") from None
         self._buffer.clear()
-        self._at, self._base, self._ended = 0, offset, False
-
-    @property
-    def ended(self) -> bool:
-        """Whether the end of the stream was met; unread bytes may still be in the buffer."""
-        return self._ended
+        self._at, self._base, self.ended = 0, offset, False
 
     def pauses(self, seconds: float) -> bool:
         """Whether the buffer is empty and neither a byte nor the end comes in `seconds`."""
-        if self._at < len(self._buffer) or self._ended:
+        if self._at < len(self._buffer) or self.ended:
             return False
         try:
             poll = select.poll()
@@ -95,7 +91,7 @@ class InputBuffer:
 
     def peek_byte(self) -> int:
         """Return the next byte without consuming it; -1 at the end of the stream."""
-        if self._at == len(self._buffer) and not self._fill():
+        if self._at == len(self._buffer) and not self.more():
             return -1
         return self._buffer[self._at]
 
@@ -109,8 +105,20 @@ class InputBuffer:
             return bytes(view[self._at : self._at + limit])
 
     def more(self) -> bool:
-        """Read more bytes into the buffer; False at the end of the stream."""
-        return self._fill()
+        """Append a block of the stream to the buffer; False at the end of the stream."""
+        if self._at:
+            del self._buffer[: self._at]
+            self._base += self._at
+            self._at = 0
+        try:
+            piece = self._read(max(_PIECE, min(len(self._buffer), _BIG_PIECE)))
+        except OSError as error:
+            raise self.error(f"cannot read: {error.strerror}") from None
+        if not piece:
+            self.ended = True
+            return False
+        self._buffer += piece
+        return True
 
     def advance(self, size: int) -> None:
         """Consume `size` bytes, which `buffered` has shown."""
@@ -126,7 +134,7 @@ class InputBuffer:
             try:
                 end = end_of(self._buffer, self._at)
             except IndexError:
-                if len(self._buffer) - self._at > _LARGEST_TAKEN or not self._fill():
+                if len(self._buffer) - self._at > _LARGEST_TAKEN or not self.more():
                     return None
                 continue
             if end is None:
@@ -140,7 +148,7 @@ class InputBuffer:
         """Consume white space."""
         while True:
             self._at = _SPACE.match(self._buffer, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._buffer) or not self._fill():
+            if self._at < len(self._buffer) or not self.more():
                 return
 
     def skip_word(self) -> None:
@@ -181,7 +189,7 @@ class InputBuffer:
                 self._at += end
                 return body
             num_brackets, searched = num_brackets + brackets.size, searched + piece.size
-            if not self._fill():
+            if not self.more():
                 raise self.error(f"expected {what}, found the end of the stream")
 
     def read_array(self, count: int, dtype: DTypeLike, what: str) -> NDArray:
@@ -189,26 +197,10 @@ class InputBuffer:
         dtype = np.dtype(dtype)
         return self._read_bytes(count * dtype.itemsize, what).view(dtype)
 
-    def _fill(self) -> bool:
-        """Append a block of the stream to the buffer; False at the end of the stream."""
-        if self._at:
-            del self._buffer[: self._at]
-            self._base += self._at
-            self._at = 0
-        try:
-            piece = self._read(max(_PIECE, min(len(self._buffer), _BIG_PIECE)))
-        except OSError as error:
-            raise self.error(f"cannot read: {error.strerror}") from None
-        if not piece:
-            self._ended = True
-            return False
-        self._buffer += piece
-        return True
-
     def _need(self, size: int, what: str) -> None:
         """Fill the buffer to at least `size` (few) bytes; DataError if the stream ends before."""
         while len(self._buffer) - self._at < size:
-            if not self._fill():
+            if not self.more():
                 left = len(self._buffer) - self._at
                 raise self.error(f"expected {what}, found the end of the stream ({left} bytes on)")
 
@@ -223,8 +215,8 @@ class InputBuffer:
             match = pattern.match(self._buffer, self._at)
             if match is not None and (closed or match.end() < len(self._buffer)):
                 return match
-            if len(self._buffer) - self._at > LOOK_AHEAD or not self._fill():
-                # Match again, because a match refers to the buffer, which _fill may have moved.
+            if len(self._buffer) - self._at > LOOK_AHEAD or not self.more():
+                # Match again, because a match refers to the buffer, which `more` may have moved.
                 if (match := pattern.match(self._buffer, self._at)) is not None:
                     return match
                 raise self.error(f"expected {what}, found {self._next_text()}")
@@ -234,7 +226,7 @@ class InputBuffer:
         searched = 0
         while (place := self._buffer.find(byte, self._at + searched)) < 0:
             searched = len(self._buffer) - self._at
-            if not self._fill():
+            if not self.more():
                 return -1
         return place
 
@@ -279,7 +271,7 @@ class InputBuffer:
         while done < len(view):
             count = file.readinto(view[done:])
             if not count:
-                self._ended = True
+                self.ended = True
                 raise self.error(
                     f"expected {what}, found the end of the stream {missing - done} bytes early"
                 )

@@ -5,18 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.io.reader import Reader
 from nnet3tools.io.text import format_floats
 from nnet3tools.io.writer import Writer
-
-
-def read_packed(reader: Reader) -> NDArray[np.float64]:
-    """Read a lower triangle (FP, DP or text) as an (N, N) matrix with zeros above the diagonal."""
-    values = reader.read_packed()
-    size = int(np.sqrt(2 * len(values)))
-    matrix = np.zeros((size, size))
-    matrix[np.tril_indices(size)] = values
-    return matrix
 
 
 def symmetric(lower: NDArray[np.float64]) -> NDArray[np.float64]:

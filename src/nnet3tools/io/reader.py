@@ -41,7 +41,7 @@ class Reader(InputBuffer):
     def peek_token(self) -> str:
         """Return the next word without consuming it; "" at the end of the stream."""
         while (match := _TOKEN.match(self._buffer, self._at)) is None:
-            if len(self._buffer) - self._at > LOOK_AHEAD or not self._fill():
+            if len(self._buffer) - self._at > LOOK_AHEAD or not self.more():
                 match = _LAST_TOKEN.match(self._buffer, self._at)
                 break
         return match.group(1).decode("utf-8", "surrogateescape") if match else ""
@@ -190,7 +190,7 @@ class Reader(InputBuffer):
         return cast(flat.reshape(rows, cols), dtype)
 
     def read_packed(self) -> NDArray[np.float64]:
-        """Read the N (N + 1) / 2 elements of a packed triangle (FP, DP or text), row by row."""
+        """Read a lower triangle (FP, DP or text) as an (N, N) matrix, 0 above the diagonal."""
         if self.binary:
             tokens = {"FP": "<f4", "DP": "<f8"}
             stored = self._stored_dtype(tokens, "a symmetric matrix (FP or DP)")
@@ -198,12 +198,15 @@ class Reader(InputBuffer):
             if size < 0:
                 raise self.error(f"expected a symmetric matrix, found one of {size} rows")
             count = size * (size + 1) // 2
-            return cast(self.read_array(count, stored, f"a triangle of {size} rows"), np.float64)
-        values = self._parse(self._open_bracket("a symmetric matrix"), np.float64)
-        size = int(np.sqrt(2 * len(values)))
-        if size * (size + 1) != 2 * len(values):
-            raise self.error(f"{len(values)} numbers are no triangle of a symmetric matrix")
-        return values
+            values = self.read_array(count, stored, f"a triangle of {size} rows")
+        else:
+            values = self._parse(self._open_bracket("a symmetric matrix"), np.float64)
+            size = int(np.sqrt(2 * len(values)))
+            if size * (size + 1) != 2 * len(values):
+                raise self.error(f"{len(values)} numbers are no triangle of a symmetric matrix")
+        matrix = np.zeros((size, size))
+        matrix[np.tril_indices(size)] = values
+        return matrix
 
     def _open_bracket(self, what: str) -> bytes:
         """Read the inside of a text vector or matrix, and a newline after it, as Kaldi does."""

@@ -128,10 +128,6 @@ class OnlineNaturalGradient(HasSettings):
             return f"alpha must not be negative, found {self.alpha:g}"
         return None
 
-    def copy(self) -> Self:
-        """Make an independent copy of the estimate with its state."""
-        return copy.deepcopy(self)
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         wait_for_side_stream()
         made = memo[id(self)] = type(self).__new__(type(self))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_input, open_output
-from nnet3tools.io.packed import read_packed, symmetric, write_packed
+from nnet3tools.io.packed import symmetric, write_packed
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
@@ -86,7 +86,7 @@ class LdaStats:
         reader.expect_token("<FIRST_ACCS>")
         first = reader.read_matrix(np.float64)
         reader.expect_token("<SECOND_ACCS>")
-        second = symmetric(read_packed(reader))
+        second = symmetric(reader.read_packed())
         reader.expect_token("</LDAACCS>")
         expected = (num_classes,), (num_classes, dim), (dim, dim)
         if (zero.shape, first.shape, second.shape) != expected:

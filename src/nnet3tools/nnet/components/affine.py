@@ -21,12 +21,12 @@ from nnet3tools.nnet.components.common import (
     matrix_of_config,
     random_normal,
 )
-from nnet3tools.nnet.components.fields import Float, Int, Obsolete
+from nnet3tools.nnet.components.fields import Int, Obsolete
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.two_sided import (
-    BOTH_ALPHAS,
-    BOTH_HISTORIES,
-    BOTH_PERIODS,
+    ALPHA,
+    NUM_SAMPLES_HISTORY,
+    UPDATE_PERIOD,
     TwoSidedNaturalGradient,
 )
 from nnet3tools.nnet.components.updatable import (
@@ -123,11 +123,9 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
     rank_in = Int("<RankIn>", "rank-in", 20, of="preconditioner_in.rank")
     rank_out = Int("<RankOut>", "rank-out", 80, of="preconditioner_out.rank")
     orthonormal_constraint = ORTHONORMAL_CONSTRAINT
-    update_period = Int("<UpdatePeriod>", "update-period", 4, of=BOTH_PERIODS)
-    num_samples_history = Float(
-        "<NumSamplesHistory>", "num-samples-history", 2000.0, of=BOTH_HISTORIES
-    )
-    alpha = Float("<Alpha>", "alpha", 4.0, of=BOTH_ALPHAS)
+    update_period = UPDATE_PERIOD
+    num_samples_history = NUM_SAMPLES_HISTORY
+    alpha = ALPHA
     max_change_per_sample = Obsolete("<MaxChangePerSample>", "read_float")
     late_is_gradient = LATE_IS_GRADIENT
     update_count = Obsolete("<UpdateCount>")

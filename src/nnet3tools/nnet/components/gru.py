@@ -22,8 +22,8 @@ from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
 from nnet3tools.nnet.components.two_sided import (
-    BOTH_ALPHAS,
-    BOTH_PERIODS,
+    ALPHA,
+    UPDATE_PERIOD,
     TwoSidedNaturalGradient,
 )
 from nnet3tools.nnet.components.updatable import UpdatableComponent
@@ -159,10 +159,10 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
     self_repair_total, count = GruNonlinearityBase.self_repair_total, GruNonlinearityBase.count
     self_repair_threshold = GruNonlinearityBase.self_repair_threshold
     self_repair_scale = GruNonlinearityBase.self_repair_scale
-    alpha = Float("<Alpha>", "alpha", 4.0, of=BOTH_ALPHAS)
+    alpha = ALPHA
     rank_in = Int("<RankInOut>", "rank-in", 20, of="preconditioner_in.rank")
     rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
-    update_period = Int("<UpdatePeriod>", "update-period", 4, of=BOTH_PERIODS)
+    update_period = UPDATE_PERIOD
 
     @property
     def input_dim(self) -> int:

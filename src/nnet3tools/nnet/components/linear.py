@@ -17,12 +17,12 @@ from nnet3tools.nnet.components.common import (
     matrix_of_config,
     random_normal,
 )
-from nnet3tools.nnet.components.fields import Flag, Float, Int
+from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.two_sided import (
-    BOTH_ALPHAS,
-    BOTH_HISTORIES,
-    BOTH_PERIODS,
+    ALPHA,
+    NUM_SAMPLES_HISTORY,
+    UPDATE_PERIOD,
     TwoSidedNaturalGradient,
 )
 from nnet3tools.nnet.components.updatable import ORTHONORMAL_CONSTRAINT, UpdatableComponent
@@ -53,11 +53,9 @@ class LinearComponent(TwoSidedNaturalGradient):
     """Stored in files, but ignored by the update, as in Kaldi."""
     rank_in = Int("<RankInOut>", "rank-in", 40, of="preconditioner_in.rank")
     rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
-    alpha = Float("<Alpha>", "alpha", 4.0, of=BOTH_ALPHAS)
-    num_samples_history = Float(
-        "<NumSamplesHistory>", "num-samples-history", 2000.0, of=BOTH_HISTORIES
-    )
-    update_period = Int("<UpdatePeriod>", "update-period", 4, of=BOTH_PERIODS)
+    alpha = ALPHA
+    num_samples_history = NUM_SAMPLES_HISTORY
+    update_period = UPDATE_PERIOD
 
     @property
     def input_matrix(self) -> Array:

@@ -31,8 +31,7 @@ from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.time_windows import at_shifts
 from nnet3tools.nnet.components.two_sided import (
-    BOTH_ALPHAS,
-    BOTH_HISTORIES,
+    NUM_SAMPLES_HISTORY,
     TwoSidedNaturalGradient,
 )
 from nnet3tools.nnet.components.updatable import UpdatableComponent
@@ -120,11 +119,11 @@ class TdnnComponent(TwoSidedNaturalGradient):
         "<OrthonormalConstraint>", "orthonormal-constraint", 0.0, show_default=False
     )
     use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
-    num_samples_history = Float(
-        "<NumSamplesHistory>", "num-samples-history", 2000.0, of=BOTH_HISTORIES
+    num_samples_history = NUM_SAMPLES_HISTORY
+    alpha_in = _Alphas(
+        "<AlphaInOut>", "alpha-in", 4.0, also="<Alpha>", of="preconditioner_in.alpha"
     )
-    alpha_in = _Alphas("<AlphaInOut>", "alpha-in", 4.0, also="<Alpha>", of=BOTH_ALPHAS[0])
-    alpha_out = Float(None, "alpha-out", 4.0, of=BOTH_ALPHAS[1])
+    alpha_out = Float(None, "alpha-out", 4.0, of="preconditioner_out.alpha")
     rank_in = Int("<RankInOut>", "rank-in", 20, of="preconditioner_in.rank")
     rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
 

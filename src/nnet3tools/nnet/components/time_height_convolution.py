@@ -42,18 +42,13 @@ from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.components.two_sided import (
-    BOTH_ALPHAS,
     TwoSidedNaturalGradient,
+    both_paths,
 )
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
-
-_BOTH_HISTORIES = (
-    "preconditioner_in.num_minibatches_history",
-    "preconditioner_out.num_minibatches_history",
-)
 
 _set_rows = tensor.element("_1 = _2")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
@@ -103,10 +98,13 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     max_memory_mb = Float("<MaxMemoryMb>", "max-memory-mb", 200.0, positive=True)
     use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
     num_minibatches_history = Float(
-        "<NumMinibatchesHistory>", "num-minibatches-history", 4.0, of=_BOTH_HISTORIES
+        "<NumMinibatchesHistory>",
+        "num-minibatches-history",
+        4.0,
+        of=both_paths("num_minibatches_history"),
     )
-    alpha_in = Float("<AlphaInOut>", "alpha-in", 4.0, of=BOTH_ALPHAS[0], key="alpha")
-    alpha_out = Float("", "alpha-out", 4.0, of=BOTH_ALPHAS[1])
+    alpha_in = Float("<AlphaInOut>", "alpha-in", 4.0, of="preconditioner_in.alpha", key="alpha")
+    alpha_out = Float("", "alpha-out", 4.0, of="preconditioner_out.alpha")
     rank_in = Int("<RankInOut>", "rank-in", 80, of="preconditioner_in.rank")
     rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
 

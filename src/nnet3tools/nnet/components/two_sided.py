@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side
 from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.components.fields import Float, Int
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient, in_columns
 from nnet3tools.tensor.registry import device_of
@@ -18,9 +19,21 @@ from nnet3tools.tensor.registry import device_of
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
-BOTH_PERIODS = ("preconditioner_in.update_period", "preconditioner_out.update_period")
-BOTH_HISTORIES = ("preconditioner_in.num_samples_history", "preconditioner_out.num_samples_history")
-BOTH_ALPHAS = ("preconditioner_in.alpha", "preconditioner_out.alpha")
+
+def both_paths(option: str) -> tuple[str, str]:
+    """The paths of an option of both estimates, for `Field`."""
+    return f"preconditioner_in.{option}", f"preconditioner_out.{option}"
+
+
+NUM_SAMPLES_HISTORY = Float(
+    "<NumSamplesHistory>",
+    "num-samples-history",
+    2000.0,
+    of=both_paths("num_samples_history"),
+)
+UPDATE_PERIOD = Int("<UpdatePeriod>", "update-period", 4, of=both_paths("update_period"))
+ALPHA = Float("<Alpha>", "alpha", 4.0, of=both_paths("alpha"))
+"""Fields with these names, which classes declare at their position in their files."""
 
 
 WORTH = 1 << 23
