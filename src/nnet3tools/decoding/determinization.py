@@ -260,7 +260,7 @@ class Determinizer:
                 heapq.heappush(self._queue, _Task(cost, number, label, ordered))
 
     def _do(self, task: _Task) -> None:
-        """Add the output arc of a task, and its target state if it is new."""
+        """Carry out a task: add its output arc, and the arc's target state if it is new."""
         state = self._states[task.state]
         subset, weight = self._normalized(task.subset)
         target, rest = self._state_of_initial(subset, state.forward_cost + _cost(weight))
@@ -286,7 +286,7 @@ def _cost(element: _Element) -> float:
 
 
 def _compare(graph: np.float32, acoustic: np.float32, other: _Element) -> int:
-    """1 if the weight is better than the other, -1 if it is worse, else 0 (Compare)."""
+    """1 if the weight (graph, acoustic) is better than `other`, -1 if it is worse, 0 if equal."""
     total, other_total = graph + acoustic, other[0] + other[1]
     if total != other_total:
         return 1 if total < other_total else -1

@@ -15,10 +15,10 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 @dataclass(frozen=True)
 class DecodingGraph:
-    """An FST whose input labels are transition ids. Its arrays are not copied.
+    """An FST with transition ids as input labels, prepared for search.
 
-    `pdfs` maps transition ids to the network's outputs. `has_epsilon` (N,) flags the states with
-    epsilon arcs, which read no frame.
+    Its arrays are not copied. `pdfs` maps transition ids to the network's outputs. `has_epsilon`
+    (N,) flags the states with epsilon arcs, which read no frame.
     """
 
     fst: Fst

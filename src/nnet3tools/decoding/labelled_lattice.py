@@ -63,7 +63,7 @@ class LabelledLattice:
     def from_lists(
         cls, arcs: Sequence[Sequence[CompactArc]], finals: Sequence[FinalWeight | None]
     ) -> LabelledLattice:
-        """A lattice from lists of each state's arcs and final weight (None if not final)."""
+        """A LabelledLattice from lists of each state's arcs and final weight; None: not final."""
         flat = [arc for of_state in arcs for arc in of_state]
         offsets = np.zeros(len(arcs) + 1, np.int64)
         np.cumsum([len(of_state) for of_state in arcs], out=offsets[1:])
@@ -81,7 +81,7 @@ class LabelledLattice:
 
     @classmethod
     def of(cls, lattice: Lattice) -> LabelledLattice:
-        """A lattice from a decoder's lattice, whose states are in topological order."""
+        """A LabelledLattice from a decoder's lattice, whose states must be in topological order."""
         fst = lattice.fst
         reads = fst.ilabels != 0
         ends = np.zeros(fst.num_arcs + fst.num_states + 1, np.int64)

@@ -160,7 +160,7 @@ def _minus(one: _Weight | FinalWeight, other: _Weight) -> _Weight:
 
 
 def _equal_states(arcs: _Arcs, finals: _Finals) -> list[int]:
-    """For each state, the state with a higher number, or itself, that it is merged into."""
+    """For each state, the equal state with a higher number that replaces it, or itself."""
     merged = list(range(len(arcs)))
     kinds: list[int] = [0] * len(arcs)
     numbers: dict[tuple, int] = {}
@@ -182,7 +182,7 @@ def _equal_states(arcs: _Arcs, finals: _Finals) -> list[int]:
 
 
 def _is_equal(arcs: _Arcs, finals: _Finals, merged: list[int], one: int, other: int) -> bool:
-    """Whether two states have arcs to the same states with equal weights up to the tolerance."""
+    """Whether two states have arcs to the same `merged` states with about equal weights."""
     final, other_final = finals[one], finals[other]
     if final is not None and other_final is not None and not _is_close(final[:2], other_final[:2]):
         return False

@@ -143,7 +143,7 @@ class _Alignment:
         self._write(number, state, (ids, ()), words)
 
     def _phone_length(self, ids: tuple[int, ...]) -> int:
-        """The number of ids of the first phone; 0 if further ids may belong to it."""
+        """The number of `ids` that belong to the first phone; 0 if further ids may belong to it."""
         end = next((place for place, i in enumerate(ids, start=1) if self._is_final[i]), 0)
         if any(self._phones[i] != self._phones[ids[0]] for i in ids[: end or None]):
             self._complain(f"phone {self._phones[ids[0]]} does not reach its final transition")

@@ -79,7 +79,8 @@ class PhoneDeterminizer:
     def _with_phones(self, lattice: LabelledLattice, first_phone: int) -> LabelledLattice:
         """The lattice with phone labels where phones begin, except on the start state's arcs.
 
-        If such an arc has a word, the phone label is on an additional arc after it. As in Kaldi.
+        As in Kaldi, an arc that has a word keeps it; the phone label is on an additional arc after
+        it.
         """
         begins, ends = lattice.strings.ends[:-1], lattice.strings.ends[1:]
         begins, ends = begins[: lattice.num_arcs], ends[: lattice.num_arcs]

@@ -67,7 +67,7 @@ def _follow_emitting(
 
 
 def _ways_on(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
-    """Extra costs of links whose targets have the extra costs `after`.
+    """Extra costs of links, given `after`, those of their targets, and the links' `detour`.
 
     They are infinite outside the beam, and at least 0 in spite of rounding.
     """
@@ -79,7 +79,7 @@ def _ways_on(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
 def _detours(
     links: Links, source_costs: _Floats, target_costs: _Floats, weights: _Floats
 ) -> _Floats:
-    """The cost of each link's path to its target minus the cost of the best path to it.
+    """The cost of each link's path to its target minus the cost of the target's best path.
 
     Costs are summed in the decoder's order, so the best link has exactly 0.
     """

@@ -28,9 +28,7 @@ class Decoded:
 
     @property
     def loglike(self) -> float:
-        """The log-likelihood of the best path; its acoustic part is multiplied by the acoustic
-        scale.
-        """
+        """Log-likelihood of the best path, its acoustic part multiplied by the acoustic scale."""
         return -sum(self.best.costs)
 
     @property
@@ -55,7 +53,7 @@ class DecodingTotals:
 
 
 class UtteranceDecoder:
-    """Decodes utterances with one model; each may have a graph of its own."""
+    """Decodes utterances with one acoustic model and the options; graphs may differ."""
 
     def __init__(
         self,

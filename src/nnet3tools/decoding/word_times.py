@@ -114,7 +114,7 @@ def _timed_posteriors(lattice: CompactLattice) -> list[tuple[int, int, int, floa
 
 
 def _confidence(arcs: Sequence[tuple[int, int, int, float]], word: SpokenWord) -> float:
-    """The sum, at most 1, of the posteriors of arcs with the same word that overlap or touch it.
+    """The sum, at most 1, of posteriors of arcs with the word that overlap or touch its frames.
 
     Determinization moves transition ids between neighbouring arcs, so their times are not exact.
     """

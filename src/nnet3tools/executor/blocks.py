@@ -87,7 +87,7 @@ class Blocks:
         self._end = max(self._end, self._block)
 
     def _next_block(self, num_outputs: int) -> Minibatch:
-        """The next block of the stream, with this number of outputs."""
+        """The next block of the stream, with `num_outputs` output rows."""
         context, begin = self._context, self._block - self._context.left
         num_inputs = (num_outputs - 1) * self._step + 1 + context.left + context.right
         end = self._block + num_outputs * self._step

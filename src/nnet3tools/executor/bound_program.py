@@ -62,7 +62,7 @@ class Segment:
 
 @dataclass
 class BoundProgram:
-    """A lowered program, which runs its segments in the order of `Segment.next`."""
+    """A program bound to memory: segments of steps, which run in the order of `Segment.next`."""
 
     computation: Computation
     nnet: Nnet
@@ -80,10 +80,11 @@ def bind_program(
     arena: Arena | None = None,
     compress_lossy: bool | None = None,
 ) -> BoundProgram:
-    """Plan the memory of a program and bind all its commands. ProgramError if it is broken.
+    """Plan a program's memory and bind all its commands.
 
-    With `compress_lossy`, by default on a GPU only, compression may lose precision. Without it
-    only lossless compression is done, as by Kaldi on a CPU.
+    ProgramError if the program is broken. With `compress_lossy`, by default on a GPU only,
+    compression may lose precision. Without it only lossless compression is done, as by Kaldi on a
+    CPU.
     """
     arena = arena or Arena()
     if compress_lossy is None:

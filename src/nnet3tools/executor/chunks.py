@@ -87,7 +87,7 @@ def chunks_of_utterance(
     options: SimpleComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Consecutive chunks, the last as short as needed (Kaldi's DecodableNnetSimple)."""
+    """Cut an utterance into chunks, the last as short as needed (Kaldi's DecodableNnetSimple)."""
     factor = options.frame_subsampling_factor
     num_outputs = -(-num_frames // factor)
     chunks = []
@@ -104,7 +104,7 @@ def chunks_of_utterance(
 
 
 def lengthened(chunk: Chunk, num_outputs: int, has_others: bool) -> Chunk:
-    """The chunk with further outputs, which are not used, up to `num_outputs`.
+    """The chunk with `num_outputs` outputs, of which those added are not used.
 
     If the utterance has no other chunks, `num_outputs` is first halved as often as the chunk's own
     outputs allow.
@@ -124,7 +124,7 @@ def chunks_for_batches(
     options: BatchComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Chunks of one length (Kaldi's NnetBatchComputer).
+    """Cut an utterance into chunks of one length (Kaldi's NnetBatchComputer).
 
     The last chunk ends with the utterance and repeats some outputs of the chunk before it. An
     utterance shorter than a chunk is padded, unless --ensure-exact-final-context is set.
@@ -160,7 +160,7 @@ def _extra_context(
 
 
 class Ivectors:
-    """One i-vector for a whole utterance, or one for each `period` frames of it."""
+    """The i-vectors of an utterance: one for all of it, or one for each `period` frames."""
 
     def __init__(self, rows: np.ndarray, period: int = 0) -> None:
         """`rows` is a vector or, with `period` > 0, a matrix of online i-vectors."""

@@ -111,7 +111,7 @@ class NnetComputer:
     # -- input and output
 
     def input_buffer(self, node_name: str) -> Array:
-        """The matrix to fill with this input before `run`."""
+        """The matrix of an input node, to be filled before `run`."""
         node = self._node(node_name)
         segment = self._segment()
         if segment is None or (found := segment.accepts.get(node)) is None:
@@ -165,12 +165,12 @@ class NnetComputer:
         return found
 
     def expected_inputs(self) -> list[str]:
-        """Nodes whose matrices the program waits for now, including matrices given already."""
+        """Names of nodes whose matrices the program now waits for, or has just been given."""
         segment = self._segment()
         return [] if segment is None else [self.nnet.node_names[n] for n in segment.accepts]
 
     def available_outputs(self) -> list[str]:
-        """Nodes whose matrices `get_output` returns now."""
+        """Names of nodes whose matrices `get_output` returns now."""
         segment = self._segment()
         return [] if segment is None else [self.nnet.node_names[n] for n in segment.provides]
 
@@ -187,7 +187,7 @@ class NnetComputer:
     # -- running
 
     def run(self) -> None:
-        """Run until the program waits for its user again: first forward, then backward.
+        """Run the program to the point where it waits again: first forward, then backward.
 
         An error gets a note that names the failed command.
         """

@@ -77,7 +77,7 @@ class LoopedComputer:
 
     @property
     def peak_bytes(self) -> int:
-        """Memory for matrices; it does not depend on the length of utterances."""
+        """Bytes of the program's matrices, which do not depend on the length of utterances."""
         return self._computer.peak_bytes
 
     def stream(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
@@ -186,9 +186,9 @@ class LoopedComputer:
 
 
 def _newest_ivector(ivectors: Ivectors, frame: int, num_rows: int) -> np.ndarray:
-    """The i-vector for a chunk whose input ends before `frame`, repeated: (num_rows, dim).
+    """The newest i-vector that a stream has when it has read the frames before `frame`.
 
-    As in Kaldi it is the newest that a stream has at that time.
+    It is repeated: (num_rows, dim).
     """
     row = 0 if ivectors.period <= 0 else min(frame // ivectors.period, len(ivectors.rows) - 1)
     return np.repeat(ivectors.rows[row : row + 1], num_rows, axis=0)

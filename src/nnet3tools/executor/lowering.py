@@ -63,7 +63,7 @@ def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
 
 
 def lower_command(binding: Binding, c: int) -> Step | None:
-    """The step of command `c`; None if it has no work.
+    """The step that runs command `c`; None if it has no work.
 
     ProgramError if its class has work but no lowering function.
     """
@@ -76,7 +76,7 @@ def lower_command(binding: Binding, c: int) -> Step | None:
 
 
 def lower_moves(binding: Binding) -> list[Step]:
-    """Steps that move matrices at the goto of a looped program, as if all at the same time."""
+    """Steps that move matrices at the goto of a looped program, as if all moved at once."""
     pairs = [(binding.block(m.source), binding.block(m.dest)) for m in binding.plan.moves]
     overwritten = {m.dest for m in binding.plan.moves}
     copies: list[tuple[Array, Array]] = [(dest, source) for source, dest in pairs]

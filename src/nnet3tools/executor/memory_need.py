@@ -18,7 +18,7 @@ _WORKSPACE = 32 << 20
 
 
 def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[str, int]:
-    """Purpose -> bytes on a GPU, largest first.
+    """Purpose -> bytes that running or training the program needs on a GPU, largest first.
 
     The bytes of natural gradient are estimated from its ranks, those of targets as one class for
     each row. The few hundred megabytes of CUDA's code and context are not included.

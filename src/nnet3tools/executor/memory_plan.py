@@ -84,7 +84,7 @@ class MemoryPlan:
 
 
 def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
-    """Ranges [begin, end) of commands at which the program waits for its user.
+    """Ranges [begin, end) of commands at which a program waits for inputs or gives outputs.
 
     A range begins and ends with AcceptInput or ProvideOutput. Between them may be commands without
     work: markers, labels and allocations. NoOperationPermanent counts as work; it is the only work

@@ -30,7 +30,7 @@ CHUNKS_TOGETHER = 64
 
 @dataclass(eq=False)
 class Utterance:
-    """An utterance whose output is being computed."""
+    """An utterance whose output is being computed: its features, and the output so far."""
 
     key: str
     features: Array
@@ -69,7 +69,7 @@ class Part:
 
     @property
     def input_end(self) -> int:
-        """The row of the program's input after this part's features."""
+        """The row of the program's input that follows this part's features."""
         rows = self.rows
         return self.first_input + (rows.stop - rows.start if isinstance(rows, slice) else len(rows))
 
@@ -211,11 +211,10 @@ class PaddedChunks(_OutputChunks):
 
 
 class ExactChunks(_OutputChunks):
-    """The chunks of nnet3-compute: the last of an utterance is shorter than the others.
+    """The chunks of nnet3-compute: the last chunk of an utterance is shorter than the others.
 
     With `may_lengthen`, the last chunk gets the length of the others, and its further outputs are
-    not used. That is allowed if no output uses input after its right context
-    (graph/time_reach.py).
+    not used. That is allowed if no output uses input after its right context (graph/time_reach.py).
     """
 
     def __init__(

@@ -128,7 +128,7 @@ class _StepSequence:
         return recorded is not None and all(step.has_run for _, step in recorded)
 
     def next_run(self) -> Steps:
-        """The steps of the next run: live, recording or replaying, as is due."""
+        """The steps to call in the next run: they run live, record or replay, as is due."""
         if self._flat is not None:
             return self._flat
         if self._recorded is None:

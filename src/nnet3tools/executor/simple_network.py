@@ -18,10 +18,10 @@ _subtract = tensor.element("_1 -= _2")
 
 
 class SimpleNetwork:
-    """A network that utterances can be computed with: its dimensions and its context."""
+    """A network for computing utterances, with its dimensions, and its context in frames."""
 
     def __init__(self, nnet: Nnet) -> None:
-        """Raise DataError for a network with other inputs or outputs."""
+        """DataError for networks with inputs other than "input", "ivector", or without "output"."""
         if not nnet.is_simple():
             raise DataError(
                 "the network must have an output node 'output', and input nodes 'input' and "
@@ -59,12 +59,12 @@ class SimpleNetwork:
 
 
 class OutputScaling:
-    """Scaled log-likelihoods: (output - log(priors)) * acoustic scale."""
+    """Turns outputs into scaled log-likelihoods: (output - log(priors)) * acoustic scale."""
 
     def __init__(
         self, priors: np.ndarray | None, scale: float, output_dim: int, like: Array | None
     ) -> None:
-        """`priors` may be None or empty, for no division. DataError if they do not fit."""
+        """`priors`: None or empty for no division. DataError if their number is wrong."""
         self._log_priors: Array | None = None
         self._scale = scale
         if priors is not None and len(priors):

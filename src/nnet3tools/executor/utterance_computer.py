@@ -68,7 +68,7 @@ class UtteranceComputer:
 
     @property
     def compiler(self) -> CachingOptimizingCompiler:
-        """The compiler, whose cache holds the programs."""
+        """The compiler, which keeps the compiled programs in a cache."""
         return self._programs.compiler
 
     def accept(
@@ -117,7 +117,7 @@ class UtteranceComputer:
         return output
 
     def close(self, log_batches: bool = False) -> None:
-        """Log times, if the options ask for it, and the number of minibatches if asked to."""
+        """Log times if the options ask for it, and with `log_batches` the number of minibatches."""
         if log_batches:
             log.log(f"Did {self._num_parts} tasks in {self._num_minibatches} minibatches")
         self._programs.close()
@@ -171,7 +171,7 @@ def computer_one_by_one(
     *,
     like: Array | None = None,
 ) -> UtteranceComputer:
-    """A computer that completes each utterance before it returns, chunk by chunk."""
+    """An UtteranceComputer that completes each utterance at once, chunk by chunk."""
     options.check()
     network = SimpleNetwork(nnet)
     plan = ExactChunks(options, network.context, may_lengthen=False, together=1)

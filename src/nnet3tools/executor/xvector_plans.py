@@ -110,13 +110,12 @@ class EvenChunks(_OneVector):
 def chunk_starts(
     num_frames: int, chunk_size: int, context: int, pad: bool = True
 ) -> NDArray[np.int32]:
-    """First frames of the chunks of an utterance.
+    """First frames of the chunks of an utterance, which have `chunk_size` frames each.
 
-    A chunk has `chunk_size` frames, `context` of which are context of the others. There are either
-    as many chunks as fit, with gaps between them, or one more, with overlaps: the number whose mean
-    has the smaller variance if frames are independent. With M frames in one chunk and N in two, the
-    variance is proportional to (M + 4 N) / (M + 2 N)^2. An utterance shorter than a chunk has one
-    chunk, or none without `pad`.
+    `context` of these frames are context only. There are either as many chunks as fit, with gaps
+    between them, or one more, with overlaps: the number whose mean has the smaller variance if
+    frames are independent. With M frames in one chunk and N in two, the variance is proportional to
+    (M + 4 N) / (M + 2 N)^2. An utterance shorter than a chunk has one chunk, or none without `pad`.
     """
     if num_frames <= chunk_size:
         return np.zeros(1 if pad or num_frames == chunk_size else 0, np.int32)
@@ -133,6 +132,6 @@ def chunk_starts(
 
 
 def _even_parts(total: int, count: int) -> NDArray[np.int32]:
-    """`count` integers with this sum that differ by at most 1, the smaller ones first."""
+    """`count` integers with the sum `total` that differ by at most 1, the smaller ones first."""
     small, rest = divmod(total, count)
     return np.repeat(np.array([small, small + 1], np.int32), [count - rest, rest])

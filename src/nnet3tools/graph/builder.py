@@ -282,7 +282,7 @@ class GraphBuilder:
     # -- deciding: which cindexes can be computed
 
     def _decide(self) -> None:
-        """Update the status of undecided cindexes in nodes whose sources have changed."""
+        """Decide which waiting cindexes are computable, in nodes whose sources have changed."""
         for node in reversed(self.plan.from_outputs):
             if node in self._dirty:
                 self._dirty.discard(node)

@@ -17,7 +17,7 @@ Graph = Sequence[Sequence[int]]
 
 
 def consumers(nnet: Nnet) -> list[list[int]]:
-    """For each node, the nodes that read its value, in increasing order."""
+    """For each node of the network, the nodes that read its value, in increasing order."""
     graph: list[list[int]] = [[] for _ in range(nnet.num_nodes)]
     for node in range(nnet.num_nodes):
         for source in nnet.node_inputs(node):
@@ -26,7 +26,7 @@ def consumers(nnet: Nnet) -> list[list[int]]:
 
 
 def _depth_first(graph: Graph, start: int, seen: list[bool]) -> Iterator[int]:
-    """The unseen nodes reachable from `start`, each after its successors (postorder)."""
+    """Yield the unseen nodes reachable from `start`, each after its successors; set `seen`."""
     seen[start] = True
     path = [(start, iter(graph[start]))]
     while path:
@@ -60,7 +60,7 @@ def top_sort(graph: Graph) -> list[int]:
 
 
 def find_sccs(graph: Graph) -> list[list[int]]:
-    """Strongly connected components by Tarjan's algorithm, each after its successors."""
+    """Strongly connected components of a graph (Tarjan's algorithm), each after its successors."""
     index: list[int] = [-1] * len(graph)
     low: list[int] = [0] * len(graph)
     on_stack = [False] * len(graph)

@@ -242,7 +242,7 @@ def _needs_all(part: SumDescriptor) -> bool:
 
 
 def _time_shift(leaf: Forwarding) -> tuple[int, int] | None:
-    """(node, time offset) of a leaf that reads one node with an offset; None for other leaves."""
+    """(node, time offset) of a descriptor's leaf that reads a node with an offset; else None."""
     frames = 0
     while isinstance(leaf, Offset) and leaf.x == 0:
         frames += leaf.t
@@ -251,7 +251,7 @@ def _time_shift(leaf: Forwarding) -> tuple[int, int] | None:
 
 
 def _node_at_time_0(leaf: Forwarding) -> int | None:
-    """The node that a leaf reads at time 0 for all rows; None for other leaves."""
+    """The node that a descriptor's leaf reads at time 0 for all rows; None for other leaves."""
     match leaf:
         case ReplaceIndex(NodeTerm(node), "t", 0):
             return node

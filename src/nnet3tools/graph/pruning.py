@@ -111,7 +111,7 @@ class _Finder:
         return np.where(used, rows, np.int32(-1))
 
     def _follow(self, new: IntArray) -> None:
-        """Mark everything that the cindexes `new` depend on, directly or not, as required.
+        """Mark all cindexes as required that the cindexes `new` depend on, directly or indirectly.
 
         A recurrence needs a round for each frame or more, so a round must be cheap: it works on
         ids, without a loop over nodes.

@@ -133,7 +133,7 @@ class QueueSearch:
         return NOT_COMPUTABLE
 
     def _can(self, cindex: int, available: tuple[bool, ...]) -> bool:
-        """Whether a cindex can be computed from its dependencies flagged as available."""
+        """Whether a cindex is computable if its dependencies are, where `available` flags them."""
         node = self.nodes[cindex]
         rule, case = self.plan.rules[node], (node, available)
         if isinstance(rule, DescriptorRule) and (remembered := self.answers.get(case)) is not None:

@@ -122,7 +122,7 @@ class ComputationRequest:
         return next((spec for spec in self.outputs if spec.name == name), None)
 
     def summary(self) -> str:
-        """One line for logs, such as "input 20 rows, output 10 rows + derivative, model"."""
+        """The request in one line for logs: "input 20 rows, output 10 rows + derivative, model"."""
         parts = [
             f"{spec.name} {len(spec.indexes)} rows{' + derivative' if spec.has_deriv else ''}"
             for _, spec in self._specs()

@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class SearchFacts:
-    """The cindexes of a GraphBuilder before prune(), and the cindexes that Kaldi finds besides."""
+    """Nodes and dependencies of cindexes: those of a GraphBuilder, and others that Kaldi finds."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         store = builder.store

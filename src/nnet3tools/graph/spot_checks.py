@@ -49,7 +49,7 @@ def _sizes(builder: GraphBuilder, request: ComputationRequest) -> Iterable[int]:
 
 
 def _draw_check(num_cindexes: int) -> None:
-    """Draw as ComputationGraphBuilder::Check: two numbers for each cindex that it visits."""
+    """Draw two numbers for each cindex that Kaldi's ComputationGraphBuilder::Check visits."""
     cindex, largest_step = 0, num_cindexes // 100
     while cindex < num_cindexes:
         tensor.random.rand_int(0, cindex)

@@ -41,7 +41,7 @@ class Step:
 
 @dataclass
 class Steps:
-    """All steps of a computation, and the place of each cindex in them."""
+    """The steps of a computation, and for each cindex the step and row in which it is."""
 
     steps: list[Step]
     step_of: IntArray
@@ -157,13 +157,13 @@ class _Builder:
     def _add_ordered(
         self, node: int, ids: IntArray, indexes: IndexArray, ordered: IndexArray
     ) -> None:
-        """Add a step with these rows in the order that a component's reorder_indexes chose."""
+        """Add a step with rows `ids` in the order `ordered`, which reorder_indexes has chosen."""
         if not np.array_equal(ordered, indexes):
             ids = self.graph.find(node, ordered)
         self._add(node, ids, ordered)
 
     def _add_dim_ranges(self, node: int, ids: IntArray) -> None:
-        """Add a dim-range step for each step of the source that holds some of these rows."""
+        """Add a dim-range step for each step of the node's source that has some rows of `ids`."""
         rows = self._simple_rows[node]
         input_ids = rows.input_ids[rows.of(ids)]
         first = int(self.step_of[input_ids[0]])

@@ -97,7 +97,7 @@ class _Explorer:
         self._wanted = _keys_by_node(plan, request.outputs)
 
     def explored(self) -> StrictGraph:
-        """The graph, by a visit to each node.
+        """Visit all nodes; return the graph.
 
         _NotStrictError if a dependency is optional or missing.
         """
@@ -177,6 +177,6 @@ def _keys_by_node(plan: NetworkPlan, specs: list[IoSpecification]) -> dict[int, 
 
 
 def _contains(keys: KeyArray, some: KeyArray) -> bool:
-    """Whether all of `some` are in `keys`; both are sorted."""
+    """Whether the sorted array `keys` contains all elements of the sorted array `some`."""
     places = keys.searchsorted(some)
     return int(places[-1]) < len(keys) and all_true(keys[places] == some)

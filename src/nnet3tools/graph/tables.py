@@ -60,7 +60,7 @@ def present_ids(rows: IntArray) -> IntArray:
 
 
 def join_rows(batches: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
-    """Several pairs (ids, rows of dependencies) joined to one; narrower rows are padded."""
+    """Pairs (ids, rows of dependencies) joined to one pair; narrower rows are padded with -1."""
     width = max(rows.shape[1] for _, rows in batches)
     ids = np.concatenate([ids for ids, _ in batches])
     padded = [
@@ -199,7 +199,7 @@ class DependencyRows:
         self.size = 0
 
     def append(self, rows: IntArray) -> None:
-        """Add rows (N, width); they may be wider or narrower than those before."""
+        """Add rows of ids (N, width); the width may differ from that of earlier rows."""
         if self.size == 0:
             self._rows, self.size = rows, len(rows)
             return

@@ -128,11 +128,11 @@ def aggregate(
     formula: str | Expr, reduce: str | Expr = "sum", axis: int | None = 0,
     start: float | None = None,
 ) -> Aggregate:  # fmt: skip
-    """A reducing operator: axis 0 gives (D,), axis 1 (N,) or (N, 1), None a float.
+    """An operator that reduces: axis 0 gives (D,), axis 1 (N,) or (N, 1), axis None a float.
 
-    `reduce` is a name of REDUCTIONS or an associative formula of two placeholders, for example
-    "_1 + _2 - _1 * _2". The formula combines neighbours in order and need not commute. It is
-    computed in float32, or in float64 if operands are float64 or integers. `start`, if given, is
-    the value before the first element, and the result if there are no elements.
+    `reduce` is a name of REDUCTIONS or an associative formula of two placeholders, for example "_1
+    + _2 - _1 * _2". The formula combines neighbours in order and need not commute. It is computed
+    in float32, or in float64 if operands are float64 or integers. `start`, if given, is the value
+    before the first element, and the result if there are no elements.
     """
     return Aggregate(formula, _as_reduction(reduce, start), axis)

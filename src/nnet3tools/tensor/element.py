@@ -59,7 +59,7 @@ class Element:
         return self._assignments
 
     def bind(self, *operands: Any) -> Callable[[], None]:
-        """A callable that does the assignments to these operands.
+        """A callable that computes the formula's assignments for these operands.
 
         It keeps arrays by reference and numbers by value.
         """

@@ -118,11 +118,11 @@ def gru_nonlinearity_backprop(
     in_deriv: Array | None = None,
     repair: Array | None = None,
 ) -> Step:
-    """Derivatives of `gru_nonlinearity`: sets argument_deriv (rows, C), adds to in_deriv (as x).
+    """Bind the derivative of a GRU cell: set argument_deriv (rows, C), add to in_deriv (as x).
 
-    argument_deriv is the derivative at a. The derivative by w_h follows from it: argument_deriv'
-    (r s'), or the column sums of argument_deriv c'. `repair` (C,)
-    pulls saturated cells back: -repair * h is added at a. The outputs must not overlap the other
+    argument_deriv is the derivative at a, the argument of tanh. The derivative by w_h follows from
+    it: argument_deriv' (r s'), or the column sums of argument_deriv c'. `repair` (C,) pulls
+    saturated cells back: -repair * h is added at a. The outputs must not overlap the other
     operands.
     """
     columns = gru_columns(w_h)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RunState(enum.Enum):
-    """How a step runs."""
+    """How a step runs: its Python code, with or without recording it, or a recording."""
 
     LIVE = "live"
     """Its Python code runs, and nothing is recorded."""
@@ -128,7 +128,7 @@ class KernelPolicy:
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
     def count_first_run(self) -> None:
-        """Count a program that runs for the first time in this arena."""
+        """Count that a further program runs for the first time in this arena."""
         self._num_first_runs += 1
 
     def begin_run(self, will_replay: bool) -> None:

@@ -63,9 +63,9 @@ def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: b
 def diff_normalize_per_row(
     in_deriv: Array, in_value: Array, out_deriv: Array, target_rms: float, add_log_stddev: bool
 ) -> Step:
-    """Add the derivative of normalize_per_row to in_deriv (N, D).
+    """Add the derivative of normalize_per_row by its input to in_deriv (N, D).
 
-    If in_deriv is (the first D columns of) out_deriv itself, the result replaces it.
+    If in_deriv is (the first D columns of) out_deriv itself, the derivative replaces it.
     """
     dim = in_value.shape[1]
     e, log = out_deriv[:, :dim], (out_deriv[:, dim:], float(dim)) if add_log_stddev else ()

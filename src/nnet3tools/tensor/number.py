@@ -59,7 +59,7 @@ class Number:
         return int(float(self))
 
     def mapped(self, formula: Element, *others: Any) -> Any:
-        """A new Number: the formula assigns _1 from this number (_2) and `others` (_3, ...)."""
+        """A new Number that `formula` assigns to _1, with this number as _2, `others` as _3, ..."""
         result = empty(1, like=self.array)
         values = (o.array if isinstance(o, Number) else float(o) for o in others)
         formula(result, self.array, *values)

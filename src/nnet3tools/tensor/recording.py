@@ -77,7 +77,7 @@ def dispatch(
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Record nothing in the `with` block: its work is part of a decision or action."""
+    """Do not record the work in the `with` block, which is part of a decision or action."""
     before = set_recorders(None, None)
     try:
         yield
@@ -115,7 +115,7 @@ def act(action: Action) -> None:
 
 
 def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None:
-    """Call `make`, if `is_missing()`, before the first work that needs its result.
+    """If `is_missing()`, call `make`, now and in replays: it makes an object that later work needs.
 
     `template` is any array of the device. On the host a run that makes something can be recorded
     all the same. `make` must not invalidate recordings (settings.begin_settings).

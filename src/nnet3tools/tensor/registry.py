@@ -139,7 +139,7 @@ class Operator(Generic[P, R]):
         return self.binder(args[0])(*args, **kwargs)()
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
-        """A callable that does the work for these operands.
+        """A callable that runs the operator on these operands.
 
         It keeps arrays by reference, numbers and index arrays by value.
         """

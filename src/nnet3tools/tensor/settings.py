@@ -27,9 +27,9 @@ class HasSettings:
 
 
 def begin_settings(thing: object, **values: object) -> None:
-    """Set attributes without invalidating recordings.
+    """Set attributes of `thing` without invalidating recordings.
 
-    Only for attributes that recorded steps check for and make, if missing, before they use them.
+    This is for attributes that recorded steps check for and make, if missing, before they use them.
     """
     thing.__dict__.update(values)
 

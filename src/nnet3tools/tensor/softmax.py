@@ -34,9 +34,9 @@ def log_softmax(out: Array, x: Array) -> Step:
 def softmax_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, add: bool = False
 ) -> Step:
-    """Set each row of in_deriv to y * (e - sum(y * e)), with y = out_value, e = out_deriv.
+    """Bind: each row of in_deriv = y * (e - sum(y * e)), with y = out_value, e = out_deriv.
 
-    With `add`, add the value to in_deriv. in_deriv may be one of the other operands.
+    With `add`, this is added to in_deriv. in_deriv may be one of the other operands.
     """
     return _softmax_backprop[add].bind(in_deriv, out_value, out_deriv)
 
@@ -45,8 +45,8 @@ def softmax_backprop(
 def log_softmax_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, add: bool = False
 ) -> Step:
-    """Set each row of in_deriv to e - exp(y) * sum(e), with y = out_value, e = out_deriv.
+    """Bind: each row of in_deriv = e - exp(y) * sum(e), with y = out_value, e = out_deriv.
 
-    With `add`, add the value to in_deriv. in_deriv may be one of the other operands.
+    With `add`, this is added to in_deriv. in_deriv may be one of the other operands.
     """
     return _log_softmax_backprop[add].bind(in_deriv, out_value, out_deriv)

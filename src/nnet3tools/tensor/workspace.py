@@ -37,7 +37,7 @@ class GrowingBytes:
         return int(self._bytes.size)
 
     def can_hold(self, num_bytes: int) -> bool:
-        """Whether `first` can return so many bytes without allocating new memory."""
+        """Whether `first(num_bytes)` can do without allocating new memory."""
         return num_bytes <= (self.size if self._region is None else self._region.room)
 
     def first(self, num_bytes: int) -> Any:
@@ -78,7 +78,7 @@ class Workspace:
         return self._memory.can_hold(_AMPLE)
 
     def another(self) -> Workspace:
-        """A new Workspace on the same device, for work that runs concurrently with recordings."""
+        """A new, empty Workspace on the same device, for work that runs concurrently."""
         return Workspace(self._like)
 
     def reserve(self, num_bytes: int) -> None:

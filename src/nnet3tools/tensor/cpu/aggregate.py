@@ -32,7 +32,7 @@ def aggregate_jobs(
     expr: Expr, reduce: Reduction, axis: int, out: np.ndarray, ins: Sequence[Any],
     alpha: Any, beta: float,
 ) -> list[Job] | None:  # fmt: skip
-    """Jobs for out = beta * out + alpha * the reduction; None if NumPy has to do it."""
+    """Jobs for out = beta * out + alpha * the reduction of `expr`; None if NumPy has to do it."""
     if reduce not in _NAMES or out.dtype.kind != "f" or not can_walk([out, *ins, alpha]):
         return None
     if any(isinstance(a, np.ndarray) and overlap(out, a) for a in ins):
@@ -156,7 +156,7 @@ def _differs(
 def _assignments(
     expr: Expr, name: str, types: tuple[Type, ...], num_ins: int, has_beta: bool
 ) -> Assignments:
-    """The formula out = beta * out + factors * reduction of operands (out, ins, beta, factors)."""
+    """out = beta * out + factors * reduction `name`; operands are (out, ins, beta, factors)."""
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in range(1, num_ins + 1)}
     value = expr.substitute(moved)
     known = {i + 1: t for i, t in enumerate(types)}

@@ -22,7 +22,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def cache_folder() -> Path | None:
-    """The cache folder, created if necessary; None if it cannot be trusted."""
+    """The folder for compiled kernels, created if necessary; None if it cannot be trusted."""
     folder = _wanted()
     if folder is None:
         return None
@@ -82,7 +82,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a library ends with its digest; loading a damaged one would end the process."""
+    """Whether a library in the cache is complete: its file ends with the digest of the rest."""
     try:
         data = path.read_bytes()
     except OSError:

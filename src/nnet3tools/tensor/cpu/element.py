@@ -92,7 +92,7 @@ def can_walk(operands: Sequence[Any]) -> bool:
 
 
 def element_jobs(assignments: Assignments, operands: Sequence[Any]) -> list[Job] | None:
-    """The jobs that do assignments to these operands; None if NumPy has to do them."""
+    """Jobs that compute the assignments for these operands; None if NumPy has to do it."""
     key = assignments, *map(layout, operands)
     plan = plan_of(key, lambda: _plan(assignments, operands))
     if plan is False or not _targets_are_separate(operands, assignments.targets):

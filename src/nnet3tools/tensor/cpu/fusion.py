@@ -76,7 +76,7 @@ def _are_independent(a: Formula, b: Formula) -> bool:
 
 
 def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
-    """Whether a target of `writer` overlaps an operand of `other` partially, or in given `kinds`.
+    """Whether a target of `writer` overlaps an operand of `other` partially, or in one of `kinds`.
 
     A number that is looked up once counts as a partial overlap.
     """

@@ -26,7 +26,7 @@ class Kernel:
 
     @functools.cached_property
     def name(self) -> str:
-        """The function's name, a digest of its body."""
+        """The kernel's function name, a digest of its body."""
         return "k_" + hashlib.sha256(self.body.encode()).hexdigest()[:24]
 
     @property
@@ -79,7 +79,7 @@ _KERNEL = re.compile(
 
 @functools.cache
 def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]:
-    """The kernels of a C file by name; `element_type` is the type T that its functions work on.
+    """Function name -> kernel of a .c file; `element_type` is the type T that functions work on.
 
     A kernel is `void NAME(const STRUCT *arguments, i64 begin, i64 end)`. In a file for several
     types NAME and STRUCT stand in TYPED(), which adds the type to them.

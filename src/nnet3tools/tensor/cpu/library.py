@@ -183,7 +183,7 @@ def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
 
 
 def _kept_source(name: str, folder: Path | None) -> Path:
-    """Where the source of a library is kept: beside it, or in a new folder if none is trusted."""
+    """The path for a library's kept source: in `folder`, or in a new folder if that is None."""
     if folder is None:
         import tempfile
 

@@ -77,9 +77,10 @@ class Cublas:
         self.use(stream)
 
     def use(self, stream: int) -> None:
-        """Send later products to a stream. Each stream has a workspace, as products may overlap.
+        """Send later products to this stream.
 
-        All workspaces have one size: cuBLAS's choice of a kernel, and so rounding, depends on it.
+        Each stream has a workspace, as products may overlap. All workspaces have one size: cuBLAS's
+        choice of a kernel, and so rounding, depends on it.
         """
         if stream not in self._workspaces:
             self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
@@ -141,7 +142,7 @@ class Cublas:
         return run_with_device_factors if on_device else run
 
     def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
-        """Pointers to alpha and beta, both on the host or both on the device."""
+        """(pointer to alpha, pointer to beta), both on the host or both on the device."""
         if isinstance(alpha, float):
             scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
             return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))

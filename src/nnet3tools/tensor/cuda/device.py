@@ -47,7 +47,7 @@ class Device(Protocol):
     """The bytes of shared memory that a block may have."""
 
     def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Kernel:
-        """The kernel `name` of a CUDA C++ source. It is compiled once and cached on disk.
+        """The kernel `name` of a CUDA C++ source, which is compiled once and cached on disk.
 
         Each block gets `shared_bytes` of shared memory in addition to what the source declares.
         """
@@ -88,7 +88,7 @@ class Device(Protocol):
         """Let later work of the main stream begin after an event."""
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
-        """A view of an array with other shape and strides (bytes)."""
+        """A view of an array with another shape and other strides, which are in bytes."""
 
     def memory(self) -> tuple[int, int]:
         """Free bytes and total bytes of device memory."""
@@ -97,7 +97,7 @@ class Device(Protocol):
         """Do independent steps. In a captured graph they may run in any order, or concurrently."""
 
     def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-        """Record the work instead of doing it; what comes back does it all in one launch.
+        """Record `work` instead of doing it, and return a callable that does it in one launch.
 
         With `on_side_stream` a launch goes to the side stream, after all work given to the main
         stream so far, and is registered in tensor/side_stream.py.

@@ -112,9 +112,10 @@ def _fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence
 
 
 def with_device_numbers(operands: Sequence[Any], before: list[Step]) -> list[Any]:
-    """Operands with Numbers replaced by arrays of one element of the other arrays' float type.
+    """The operands, with each Number replaced by an array of one element.
 
-    `before` gets the steps that make these arrays.
+    The element has the float type of the other arrays. `before` gets the steps that make these
+    arrays.
     """
     types = {o.dtype for o in operands if is_array(o) and o.dtype.kind == "f"}
     wanted = np.dtype(np.float64 if np.dtype(np.float64) in types else np.float32)
@@ -122,7 +123,7 @@ def with_device_numbers(operands: Sequence[Any], before: list[Step]) -> list[Any
 
 
 def as_typed_number(number: Number, dtype: Any, before: list[Step]) -> Any:
-    """A Number on the device as an array (1,) of a type; `before` gets the step that makes it."""
+    """A Number as a device array (1,) of `dtype`; `before` gets the step that converts it."""
     if number.array.dtype == dtype:
         return number.array
     made = get_device().empty((1,), dtype)

@@ -17,7 +17,7 @@ _BLOCKS_A_PROCESSOR = 16
 
 
 def grid_for(items: int, rows: int, processors: int) -> tuple[Dim, Dim]:
-    """Grid and block for `items` along x and `rows` along y; kernels loop over both in strides."""
+    """(grid, block) of a kernel that loops over `items` along x and `rows` along y."""
     width = min(THREADS, max(32, 1 << (max(items, 1) - 1).bit_length()))
     height = min(THREADS // width, max(rows, 1))
     blocks_x = max(1, math.ceil(items / width))

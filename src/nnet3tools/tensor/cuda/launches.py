@@ -79,7 +79,7 @@ class LibraryCall:
 
 
 def launches_of(work: Callable[[], Any]) -> list[Launch | LibraryCall]:
-    """Call `work` and return all that it launches, in order; nothing reaches the device."""
+    """All that `work()` launches, in order, collected by calling it; nothing reaches the device."""
     global _collected
     before, _collected = _collected, []
     try:

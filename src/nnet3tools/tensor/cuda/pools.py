@@ -15,10 +15,9 @@ def use_none() -> None:
 
 
 def reserve(proportion: float) -> None:
-    """Let the pool allocate this proportion of the device's memory now.
+    """Make CuPy's pool allocate this proportion of the device's memory; UserError if not free.
 
-    UserError if so much is not free. The pool keeps blocks by stream: the device's main stream must
-    be the current one.
+    The pool keeps blocks by stream: the device's main stream must be the current one.
     """
     import cupy
 
@@ -35,7 +34,7 @@ def reserve(proportion: float) -> None:
 
 
 class SharedLimit:
-    """CUPY_GPU_MEMORY_LIMIT for several pools together: CuPy by itself applies it to each.
+    """Applies CUPY_GPU_MEMORY_LIMIT to the sum of several pools; CuPy applies it to each pool.
 
     Each pool may grow into what the others leave of the limit. Only one grows at a time, and
     `share` is called before another does.
@@ -46,7 +45,7 @@ class SharedLimit:
         self._pools, self.limit = pools, int(pools[0].get_limit())
 
     def share(self) -> None:
-        """Set each pool's limit to the memory that the others do not hold."""
+        """Set the limit of each pool to the common limit minus the memory of the other pools."""
         if self.limit == 0:
             return
         held = [int(pool.total_bytes()) for pool in self._pools]
@@ -55,5 +54,5 @@ class SharedLimit:
             pool.set_limit(size=max(1, self.limit - sum(held) + own))
 
     def free_bytes(self) -> int:
-        """Bytes that the pools may still give out, with the unused memory that they keep."""
+        """Bytes of the common limit that are left, with unused memory that the pools keep."""
         return self.limit - sum(int(pool.used_bytes()) for pool in self._pools)

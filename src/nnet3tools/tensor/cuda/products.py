@@ -24,7 +24,7 @@ _fill = element("_1 = _2")
 
 
 class _Matrix(NamedTuple):
-    """A stack of matrices as BLAS takes it: row pitch and step between matrices, in elements."""
+    """A stack of matrices for BLAS: row pitch and step from matrix to matrix, in elements."""
 
     array: Array
     pitch: int

@@ -194,7 +194,7 @@ class _Rows:
         self, stage: int, roots: Sequence[Instruction], last: Sequence[str],
         clauses: Sequence[str] = (), begin: str = "0", by_parts: bool = False,
     ) -> list[str]:  # fmt: skip
-        """Lines of a loop over a row, or a part of it, that computes `roots`, then does `last`."""
+        """Lines of a loop over a row, or a part of it: compute the values `roots`, then `last`."""
         if not last:
             return []
         inner = []

@@ -50,7 +50,7 @@ CUDA = Dialect(
 def kernel_source(
     prefix: str, parameters: Sequence[str], lines: Sequence[str], comment: str = ""
 ) -> Source:
-    """Source and name of a kernel; the name is its prefix and a digest of its text."""
+    """Source and name of a CUDA kernel with these parameters and lines; the name has a digest."""
     text = "\n".join([f"({', '.join(parameters)}) {{", *indented(lines), "}", ""])
     name = f"{prefix}_{hashlib.sha1(text.encode()).hexdigest()[:16]}"
     head = f"// {comment}\n" if comment and "\\" not in comment else ""

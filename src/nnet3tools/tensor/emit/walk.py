@@ -104,7 +104,7 @@ def _access(stride: int, innermost: bool) -> Access:
 def merged_strides(
     arrays: Sequence[Any], full: tuple[int, ...], kept_axes: int = 0
 ) -> tuple[list[int], list[list[int]]]:
-    """Sizes and strides for walking arrays broadcast to `full`, with as few axes as possible.
+    """(sizes, strides) for walking arrays broadcast to the shape `full`, with the fewest axes.
 
     The last `kept_axes` axes are not merged with others.
     """

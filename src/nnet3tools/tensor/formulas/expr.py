@@ -36,10 +36,10 @@ def _intern(cls: type, key: tuple, **fields: Any) -> Any:
 
 
 class Expr:
-    """A node of an expression. Python's operators on nodes build larger expressions.
+    """A node of an expression tree. Python's operators on nodes build larger expressions. `&`, `
 
-    `&`, `|`, `~` are and, or, not. `<`, `<=`, `>`, `>=` compare elementwise, but `==` compares the
-    trees (equal trees are the same object): elementwise equality is `formulas.eq`.
+    `, `~` are and, or, not. `<`, `<=`, `>`, `>=` compare elementwise, but `==` compares the trees
+    (equal trees are the same object): elementwise equality is `formulas.eq`.
     """
 
     __slots__ = ("__weakref__", "arguments")
@@ -59,7 +59,7 @@ class Expr:
         raise NotImplementedError
 
     def text(self) -> str:
-        """The formula as text; `parse` reads it back to the same object."""
+        """The expression as formula text; `parse` returns the same object for this text."""
         done: dict[Expr, Text] = {}
         for node in self.walk():
             done[node] = node._text([done[a] for a in node.arguments])
@@ -71,7 +71,7 @@ class Expr:
 
     @property
     def digest(self) -> str:
-        """A hash of the text, the same in every process."""
+        """A hash of the expression's text, which does not differ between processes."""
         import hashlib  # 2 ms, for OpenSSL
 
         return hashlib.sha1(self.text().encode()).hexdigest()
@@ -276,7 +276,7 @@ class Cast(Expr):
         return self.to
 
     def rebuild(self, arguments: Sequence[Expr]) -> Expr:
-        """The same cast of another argument."""
+        """A conversion of another argument to the same type."""
         return Cast(arguments[0], self.to)
 
 

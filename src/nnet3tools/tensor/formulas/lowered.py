@@ -90,7 +90,7 @@ class Lowering:
         return self._lower(simplify(expr), operands)
 
     def cast(self, given: Instruction, to: Type) -> Instruction:
-        """The instruction that converts a value to a type, or the value if it has the type."""
+        """The instruction that converts `given` to a type; `given` itself if it has that type."""
         if given.type is to:
             return given
         if given.kind is Kind.CONSTANT:

@@ -88,7 +88,7 @@ def _body(text: str) -> list[ast.stmt]:
 
 
 def _placeholder(name: str) -> Placeholder | None:
-    """The placeholder that a name such as `_2` stands for, if any."""
+    """The placeholder that a name such as `_2` stands for; None for other names."""
     if name[0] == "_" and name[1:].isdigit() and name[1] != "0":
         return Placeholder(int(name[1:]))
     return None

@@ -107,12 +107,13 @@ def passes(
     varies_within_row: Callable[[int], bool],
     varies_along_rows: Callable[[int], bool],
 ) -> list[Pass]:
-    """The passes that compute the `roots` of lowered `instructions`.
+    """The passes over rows that compute the `roots` of lowered `instructions`.
 
-    The two functions say of an array operand's number (from 0) whether it differs within a row, and
-    whether it differs from row to row. Roots that differ from row to row are stored by the last
-    pass, the others after its `columns`. ProgramError if a formula reduces columns of a value
-    that is the same for all rows, or rows of a value that follows from column reductions alone.
+    `varies_within_row(number)` says whether the array operand with this number (from 0) differs
+    within a row, `varies_along_rows(number)` whether it differs from row to row. Roots that differ
+    from row to row are stored by the last pass, the others after its `columns`. ProgramError if a
+    formula reduces columns of a value that is the same for all rows, or rows of a value that
+    follows from column reductions alone.
     """
     needed = used(instructions, roots)
     within = varying(needed, varies_within_row)
@@ -149,7 +150,7 @@ def _below(
     roots: Sequence[Instruction],
     known: Collection[Instruction],
 ) -> list[Instruction]:
-    """The values that `roots` need, in order, with the `known` values where the need ends."""
+    """The values needed to compute `roots`, in order, down to and including `known` values."""
     needed = set(roots)
     for v in reversed(instructions):
         if v in needed and v not in known:

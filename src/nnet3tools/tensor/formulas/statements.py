@@ -54,7 +54,7 @@ class Assignments:
 
     @property
     def digest(self) -> str:
-        """A hash of the text, the same in every process."""
+        """A hash of the assignments' text, which does not differ between processes."""
         import hashlib  # 2 ms, for OpenSSL
 
         return hashlib.sha1(self.text().encode()).hexdigest()

@@ -53,7 +53,7 @@ _BY_DTYPE = {np.dtype(t.value): t for t in _RANK}
 
 
 class Rule(enum.Enum):
-    """How the type of a function's value follows from the types of its arguments."""
+    """The way in which the types of a function's arguments decide the type of its value."""
 
     ARITHMETIC = "the promoted type, int32 for bool"
     FLOAT = "the promoted type, float32 for integers and bool"

@@ -151,7 +151,7 @@ class Gemm(NamedTuple):
 def gemm(
     out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
 ) -> Gemm | None:
-    """The product out = op(a) op(b) of these matrices for BLAS, or None if it cannot take them.
+    """The arguments of BLAS's gemm for out = op(a) op(b); None if BLAS cannot take the matrices.
 
     The caller has checked shapes, that nothing is empty, and that all have one type.
     """

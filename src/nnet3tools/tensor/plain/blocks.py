@@ -156,7 +156,7 @@ class BlockPlan:
     def _quotients(
         self, instructions: Sequence[Instruction], roots: Sequence[Instruction]
     ) -> tuple[list[Instruction], list[Instruction]]:
-        """Roots and instructions with x / y in place of x * (1 / y), over whole operands.
+        """Roots and instructions in which x * (1 / y), over whole operands, is replaced by x / y.
 
         That saves a pass where the reciprocal has no other use, as in `sigmoid(x) * y`.
         """

@@ -28,7 +28,7 @@ def _type(operand: Any) -> Type:
 
 
 def is_number(operand: Any) -> bool:
-    """Whether the operand is a Number (tensor/number.py): its value is read at each run."""
+    """Whether the operand is a Number (tensor/number.py), whose value is read at each run."""
     return getattr(operand, "is_host_number", False)
 
 

@@ -62,10 +62,7 @@ def bind_prod(
 
 
 def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether a product is large enough for two threads, and not symmetric.
-
-    BLAS computes only half of a symmetric product.
-    """
+    """Whether two threads share a product: not for small and symmetric ones (BLAS does half)."""
     if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
         return False
     return out.size * left.shape[1] >= SHARED

@@ -82,7 +82,7 @@ class _Helper:
         threading.Thread(target=self._work, name="nnet3-tensor", daemon=True).start()
 
     def start(self, works: Iterator[_Work]) -> _Result:
-        """Do work from the iterator, from which other threads may take work, until it is empty.
+        """Make the helper do work from the iterator until it is empty; other threads may take work.
 
         The queue returned gets the exception that the work has raised, or None.
         """

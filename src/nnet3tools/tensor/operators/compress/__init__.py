@@ -38,7 +38,7 @@ def compress(out: Array, src: Array, value_range: float, truncate: bool = True) 
 
 @operator()
 def decompress(out: Array, src: Array, value_range: float) -> None:
-    """Set out to the values that `compress` with this value_range stored in src."""
+    """Set out to the values that `compress`, called with the same value_range, stored in src."""
     if value_range == 0.0:
         np.copyto(out, src)
         return

@@ -77,14 +77,17 @@ def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> flo
 
 
 def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
-    """Diagonal of E: 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / D tr(D)."""
+    """The diagonal of natural gradient's matrix E, (R,), from D, rho and alpha.
+
+    It is 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / dim * sum of d.
+    """
     beta = rho * (1.0 + alpha) + alpha * d.sum() / dim
     return 1.0 / (beta / d + 1.0)
 
 
 @operator(writes=("products",))
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """For each estimate set products (2, R, R) to J J^T and W J^T; j and w are lists of (R, D)."""
+    """For each estimate, set products[0] to J J^T and products[1] to W J^T, with J, W (R, D)."""
     for (k, l), one, other in zip(products, j, w, strict=True):  # noqa: E741
         prod(k, one, one, trans_b=True)
         prod(l, other, one, trans_b=True)

@@ -163,7 +163,7 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 @implements("fisher_products", "cupy")
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """The products in float32 for every --gpu-math; terms are added in a fixed order."""
+    """CUDA version of the operator: float32 for every --gpu-math, terms added in a fixed order."""
     all_of_them = _Products()
     for out, one, other in zip(products, j, w, strict=True):
         all_of_them.add(_address(out), one, one)
@@ -176,7 +176,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """The new W in float32, by columns, which do not depend on each other."""
+    """CUDA version of the operator: in float32, by columns, which do not depend on each other."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
@@ -201,7 +201,7 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """The update as one kernel; the matrix of eigenvectors is in shared memory if it fits there."""
+    """CUDA version of the operator, one kernel; eigenvectors are in shared memory if they fit."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
     columns, lanes = -(-rank // 4) * 4, _lanes(rank)
@@ -255,7 +255,7 @@ def check_finite(numbers: Array) -> None:
 
 @implements("residual_norm", "cupy")
 def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """The residual norm of device arrays, computed on the host, as only a CPU needs it."""
+    """CUDA version of `residual_norm`, computed on the host, as only a CPU needs it."""
     return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
 
 
@@ -263,7 +263,7 @@ def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """Two kernels, products of rows and the correction; mostly they find nothing to do."""
+    """CUDA version of the operator: products of rows, then the correction, if it is needed."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
         ("grams", *counts, *map(pointer, w)),

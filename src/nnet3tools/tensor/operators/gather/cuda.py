@@ -17,7 +17,7 @@ _functions = cuda_functions(__file__)
 
 
 def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
-    """Further operands of a kernel: `count`, the size of src's axis; `outside`, NaN or the like."""
+    """Operands of kernels: `count`, the size of src's axis; `outside`, the value beyond it."""
     floats = out.dtype.kind == "f"
     outside = np.nan if floats or out.dtype.kind == "b" else np.iinfo(out.dtype).max
     return {"count": src.shape[axis], "outside": outside}

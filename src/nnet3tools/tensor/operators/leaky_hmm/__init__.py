@@ -90,7 +90,7 @@ class Hmm:
 
     @property
     def num_states(self) -> int:
-        """The number of states."""
+        """The number of states of the HMM, S."""
         return len(self.initial)
 
     def plan(self, device: str, make: Callable[[Hmm], Any]) -> Any:

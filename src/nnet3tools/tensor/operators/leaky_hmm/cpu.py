@@ -23,7 +23,7 @@ _kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Arcs sorted by destination and pdf, which makes groups, and by source; prepared once."""
+    """The arcs of an HMM for the C kernel: by destination and pdf (groups), and by source."""
 
     arrays: dict[str, np.ndarray]
     """By the name of the kernel's argument."""

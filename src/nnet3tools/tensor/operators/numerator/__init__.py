@@ -65,10 +65,11 @@ class Paths:
 
 @dataclass(frozen=True, eq=False)
 class PackedPaths:
-    """Paths of at most `num_parts` acceptors with at most `num_states` states in all, on a GPU.
+    """A Paths object packed into two arrays on a GPU, by packed_paths.py.
 
-    packed_paths.py makes `ints` (int32) and `costs` (float64). Their sizes are rounded up, so a
-    graph that was captured for one minibatch serves others.
+    There are at most `num_parts` acceptors, with at most `num_states` states in all. The sizes of
+    `ints` (int32) and `costs` (float64) are rounded up, so a graph that was captured for one
+    minibatch serves others.
     """
 
     ints: Array

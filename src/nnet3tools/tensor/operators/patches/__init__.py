@@ -24,7 +24,7 @@ def gather_patches(out: Array, frames: Array, pieces: Array) -> None:
 
 @operator(writes=("frames",))
 def add_patches(frames: Array, patches: Array, pieces: Array) -> None:
-    """Add each place of patches (R, H, K, F) to the height of frames that it was gathered from."""
+    """Add each element of patches (R, H, K, F) to the element of frames it was gathered from."""
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         target = frames[:, first : first + (end - begin - 1) * step + 1 : step]
         np.add(target, patches[:, begin:end, k], out=target)

@@ -50,10 +50,7 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 
 
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
-    """(matrix of out, matrix of src to be transposed) for each plane.
-
-    None if a plain copy is as fast.
-    """
+    """For each plane of two axes (matrix of out, matrix of src, transposed); None: copy plainly."""
     if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
         return None
     along = [i for i, n in enumerate(out.shape) if n > 1]

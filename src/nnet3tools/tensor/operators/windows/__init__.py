@@ -59,7 +59,7 @@ def add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float 
 
 
 def _windows(b: np.ndarray, num_rows: int, width: int, shift: int) -> np.ndarray:
-    """View (num_rows, heads, width, D) of the rows r, r + shift, ... of b."""
+    """A view (num_rows, heads, width, D) of b: for row r the rows r, r + shift, r + 2 shift, ..."""
     row, head, column = b.strides
     shape = (num_rows, b.shape[1], width, b.shape[2])
     if num_rows + (width - 1) * shift > len(b):

@@ -14,7 +14,7 @@ _add_product = element("_1 += _2 * _3 * _4")
 
 
 def _windows(b: Array, num_rows: int, width: int, shift: int) -> Array:
-    """View (num_rows, heads, width, D) of the rows r, r + shift, ... of b."""
+    """A view (num_rows, heads, width, D) of b: for row r the rows r, r + shift, r + 2 shift, ..."""
     row, head, column = b.strides
     shape = (num_rows, b.shape[1], width, b.shape[2])
     return get_device().strided(b, shape, (row, head, shift * row, column))
