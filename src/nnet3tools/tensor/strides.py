@@ -10,6 +10,11 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 
 
+def is_array(operand: Any) -> bool:
+    """Whether an operand is an array of any device, not a number."""
+    return hasattr(operand, "strides") and not isinstance(operand, np.generic)
+
+
 def element_strides(array: Any) -> tuple[int, ...]:
     """An array's strides in elements; ProgramError if they are not whole numbers."""
     size = array.dtype.itemsize

@@ -16,16 +16,17 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
 from nnet3tools.tensor.cuda.device import get_device
-from nnet3tools.tensor.cuda.element import with_device_numbers
+from nnet3tools.tensor.cuda.element import signature, with_device_numbers
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.cuda.operands import arguments, operand_types
+from nnet3tools.tensor.cuda.operands import arguments
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.emit import cuda_reduce as emitted
 from nnet3tools.tensor.emit.cuda_reduce import Reducer, fold_reducer
-from nnet3tools.tensor.emit.walk import is_array, walk_of
+from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.number import Measured, Number
-from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, merge_axes
+from nnet3tools.tensor.plain.operands import operand_types
+from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, is_array, merge_axes
 
 _REDUCERS = {
     "sum": "nn_Sum", "mean": "nn_Sum", "max": "nn_Max", "min": "nn_Min", "prod": "nn_Prod",
@@ -181,7 +182,7 @@ class AggregateKernel:
         if 0 in full:
             return self._of_nothing(out, factor, beta)
         strides = broadcast_strides(target, full) if self._axis is not None else (0,) * len(full)
-        key = (id(get_device()), out.dtype, strides, full, *map(_signature, ins))
+        key = (id(get_device()), out.dtype, strides, full, *map(signature, ins))
         if (plan := self._plans.get(key)) is None:
             if len(self._plans) >= 512:
                 self._plans.clear()
@@ -193,12 +194,6 @@ class AggregateKernel:
         if beta == 0.0:
             return _fill.bind(out, value)
         return element("_1 = _1 * _2 + _3").bind(out, beta, value)
-
-
-def _signature(operand: Any) -> Any:
-    if is_array(operand):
-        return operand.dtype, operand.shape, operand.strides
-    return operand.__class__
 
 
 AGGREGATE_BACKENDS["cupy"] = AggregateKernel

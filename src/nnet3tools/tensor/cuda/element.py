@@ -17,14 +17,15 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import get_device, pointer
 from nnet3tools.tensor.cuda.launch import Step, grid_for, in_turn
 from nnet3tools.tensor.cuda.launches import Launch
-from nnet3tools.tensor.cuda.operands import arguments, operand_types, overlap
+from nnet3tools.tensor.cuda.operands import arguments, overlap
 from nnet3tools.tensor.cuda.reducing import bind_columns, bind_rows
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
 from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
-from nnet3tools.tensor.emit.walk import Access, Walk, is_array, merged_strides, walk_of
+from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments, Placeholder, assign
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.strides import broadcast_shape
+from nnet3tools.tensor.plain.operands import operand_types
+from nnet3tools.tensor.strides import broadcast_shape, is_array
 
 _MAX_PLANS = 512
 
@@ -59,13 +60,13 @@ class ElementKernel:
         if self._assignments.reduces_rows:
             return bind_rows(self._assignments, operands)
         device = get_device()
-        key = (id(device), *map(_signature, operands))
+        key = (id(device), *map(signature, operands))
         if (plan := self._plans.get(key)) is None:
             if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
             plan = self._plans[key] = self._plan(operands)
         if plan is None:
-            return _nothing
+            return in_turn([])
         kernel, found, grid, block, walk, sizes, strides, space = plan
         args = arguments([*sizes, *walk.arguments(operands, strides)])
         arrays = [o for o in operands if is_array(o)]
@@ -131,14 +132,10 @@ def as_typed_number(number: Number, dtype: Any, before: list[Step]) -> Any:
     return made
 
 
-def _signature(operand: Any) -> Any:
+def signature(operand: Any) -> Any:
     if is_array(operand):
         return operand.dtype, operand.shape, operand.strides, pointer(operand) % 16
     return operand.__class__
-
-
-def _nothing() -> None:
-    pass
 
 
 @functools.cache

@@ -27,7 +27,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
-from nnet3tools.tensor.cuda.launch import THREADS, Step, block_of, grid_for
+from nnet3tools.tensor.cuda.launch import THREADS, Step, block_of, grid_for, in_turn
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.emit.body import loop
 from nnet3tools.tensor.emit.cuda import Source, coordinates, kernel_source
@@ -92,7 +92,7 @@ class CudaFunction:
         named = space if isinstance(space, Mapping) else dict(zip(self.indexes, space, strict=True))
         sizes = tuple(named.values())
         if 0 in sizes:
-            return _nothing
+            return in_turn([])
         arrays = {name: operands[name] for name in self.arrays}
         types = dict(_NUMBERS)
         for name, kind in self.arrays.items():
@@ -125,10 +125,6 @@ class CudaFunction:
             device.kernel(*found), *found, grid, block, [*args, *numbers.values()],
             [*arrays.values(), *reads], written, **options,
         )  # fmt: skip
-
-
-def _nothing() -> None:
-    pass
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Operands of kernels on CUDA: element types, arguments, shared memory."""
+"""Operands of kernels on CUDA: arguments, the memory that they share, views."""
 
 from __future__ import annotations
 
@@ -9,23 +9,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import pointer
-from nnet3tools.tensor.emit.walk import is_array
-from nnet3tools.tensor.formulas import Type, type_of_dtype
-
-
-def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
-    """The Type of each operand, weak for plain numbers."""
-    return tuple(map(_type, operands))
-
-
-def _type(operand: Any) -> Type:
-    if is_array(operand):
-        return type_of_dtype(operand.dtype)
-    if isinstance(operand, (bool, np.bool_, int, np.integer)):
-        return Type.WEAK_INT
-    if isinstance(operand, (float, np.floating)):
-        return Type.WEAK_FLOAT
-    raise ProgramError(f"a formula's operand must be an array or a number, not {operand!r}")
+from nnet3tools.tensor.strides import is_array
 
 
 def arguments(values: Sequence[Any]) -> list[Any]:

@@ -21,12 +21,13 @@ from nnet3tools.tensor.cuda.launch import (
     slices_of,
 )
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.cuda.operands import arguments, operand_types
+from nnet3tools.tensor.cuda.operands import arguments
 from nnet3tools.tensor.emit.cuda_columns import column_kernels
 from nnet3tools.tensor.emit.cuda_rows import row_kernel
-from nnet3tools.tensor.emit.walk import Walk, is_array, merged_strides, walk_of
+from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.strides import broadcast_shape
+from nnet3tools.tensor.plain.operands import operand_types
+from nnet3tools.tensor.strides import broadcast_shape, is_array
 
 _MOST_BLOCKS = 1 << 20
 

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from nnet3tools.tensor.formulas import Type
-from nnet3tools.tensor.strides import broadcast_strides, merge_axes
+from nnet3tools.tensor.strides import broadcast_strides, is_array, merge_axes
 
 
 class Access(enum.Enum):
@@ -63,11 +61,6 @@ class Walk:
                 steps = zip(next(walked), accesses, strict=True)
                 values += [s for s, access in steps if access is Access.STRIDED]
         return values
-
-
-def is_array(operand: Any) -> bool:
-    """Whether an operand is an array of any device, not a number."""
-    return hasattr(operand, "strides") and not isinstance(operand, np.generic)
 
 
 def walk_of(

@@ -10,6 +10,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Type, type_of_dtype
 from nnet3tools.tensor.plain.addresses import address
+from nnet3tools.tensor.strides import is_array
 
 
 def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
@@ -18,7 +19,7 @@ def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
 
 
 def _type(operand: Any) -> Type:
-    if isinstance(operand, np.ndarray):
+    if is_array(operand):
         return type_of_dtype(operand.dtype)
     if isinstance(operand, (bool, np.bool_, int, np.integer)):
         return Type.WEAK_INT

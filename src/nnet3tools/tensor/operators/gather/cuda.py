@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.cuda.device import Array
+from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launch import Step
@@ -23,22 +23,26 @@ def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
     return {"count": src.shape[axis], "outside": outside}
 
 
+def _repeated(indexes: Any, shape: tuple[int, ...]) -> Array:
+    """A view of a vector of indexes for every line along the last of four axes of a shape."""
+    at = uploaded(indexes)
+    return get_device().strided(at, (*shape[:3], len(at)), (0, 0, 0, at.strides[0]))
+
+
 @implements("take", "cupy", binder=True)
 def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """Bind the operator `take`, a thread for each element of out; indexes beyond src give NaN."""
     to, of = last_axis(out, axis), last_axis(src, axis)
-    return _functions["take"].on_grid(
-        to.shape, out=to, src=of, at=uploaded(indexes), **_bounds(out, src, axis)
-    )
+    at, bounds = _repeated(indexes, to.shape), _bounds(out, src, axis)
+    return _functions["gather"].on_grid(to.shape, out=to, src=of, at=at, **bounds)
 
 
 @implements("add_taken", "cupy", binder=True)
 def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """Bind the operator `add_taken`, with a thread for each element of out."""
     to, of = last_axis(out, axis), last_axis(src, axis)
-    return _functions["add_taken"].on_grid(
-        to.shape, out=to, src=of, at=uploaded(indexes), count=len(indexes)
-    )
+    at = _repeated(indexes, to.shape)
+    return _functions["add_gathered"].on_grid(to.shape, out=to, src=of, at=at, count=at.shape[3])
 
 
 @implements("gather", "cupy", binder=True)
