@@ -62,7 +62,7 @@ class PhoneDeterminizer:
         return made.connected(), complete
 
     def _run(self, lattice: LabelledLattice) -> tuple[LabelledLattice, bool]:
-        """(determinized lattice, whether complete); with a smaller beam if memory runs out."""
+        """(determinized lattice, whether complete); uses a smaller beam if memory runs out."""
         beam = self._beam
         for attempt in range(_MOST_TRIES):
             made, reached = determinized(lattice, beam, self._options.delta, self._options.max_mem)

@@ -40,7 +40,7 @@ _NO_COSTS = np.zeros(0, np.float32)
 def _follow_epsilon(
     frame: Frame, extra: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """(tokens' extra costs by way of epsilon links, too; mask of epsilon links within the beam)."""
+    """(this frame's extra costs relative to the best path, mask of the epsilon links to keep)."""
     links = frame.epsilon
     if not len(links.arcs):
         return extra, np.zeros(0, bool)
@@ -57,7 +57,7 @@ def _follow_epsilon(
 def _follow_emitting(
     frame: Frame, extra: _Floats, costs_before: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """(extra costs of the previous frame's tokens, mask of the emitting links within the beam)."""
+    """(previous frame's extra costs relative to the best path, mask of emitting links to keep)."""
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
     ways = _ways_on(extra[links.targets], detour, beam)

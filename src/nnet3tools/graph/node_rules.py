@@ -232,7 +232,7 @@ class DescriptorRule(NodeRule):
 
 
 def _needs_all(part: SumDescriptor) -> bool:
-    """Whether a descriptor's part has neither IfDefined nor Failover; Const has no dependencies."""
+    """Whether a row needs all leaves of a descriptor's part: no IfDefined, no Failover in it."""
     match part:
         case Joined(operator, terms):
             return operator == "Sum" and all(map(_needs_all, terms))

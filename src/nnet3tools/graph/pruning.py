@@ -101,7 +101,7 @@ class _Finder:
         return ids, as_slice(ids)
 
     def _used(self, node: int, places: slice | IntArray) -> IntArray:
-        """The dependencies of a node's computable cindexes, -1 for those that they do not use."""
+        """The dependencies of a node's cindexes `places`, -1 for those that they do not use."""
         store, rule = self._store, self._plan.rules[node]
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:
@@ -134,7 +134,7 @@ class _Finder:
 def _renumber(
     graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _UsedRows
 ) -> None:
-    """Append the cindexes to keep to the graph, node by node, in the order of keys."""
+    """Append the cindexes that `keep` flags, from id `start` on, to the graph, by node and key."""
     # The additional last entry maps id -1 to -1.
     new_of = np.full(store.size + 1, -1, np.int32)
     new_of[:start] = np.arange(start)

@@ -47,7 +47,7 @@ class Element:
 
     @property
     def assignments(self) -> Assignments:
-        """The assignments of the formula; text is read at the first use."""
+        """The assignments of the formula; formula text is parsed at the first use."""
         if self._assignments is None:
             if isinstance(self.formula, str):
                 names = {n: Placeholder(i) for i, n in enumerate(self.operands, 1)}

@@ -49,7 +49,7 @@ class Number:
         return self.array.__class__ is np.ndarray
 
     def value(self) -> float:
-        """The value now, read without declaring that the host reads it (`not_capturable`)."""
+        """The present value as a float; a recorder does not notice that the host reads it."""
         return float(self.array[0])
 
     def __float__(self) -> float:

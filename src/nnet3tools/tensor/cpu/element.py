@@ -146,7 +146,7 @@ def column_plan(
     assignments: Assignments, operands: Sequence[Any], sizes: Sequence[int],
     strides: Sequence[Sequence[int]], rows: int,
 ) -> Plan:  # fmt: skip
-    """The Plan of a column-reducing formula; `rows` as in emit.c_columns.column_kernel."""
+    """The Plan of a column-reducing formula; `rows` rows are added up in the values' own type."""
     single = -2 if sizes[-2] == 1 else 0
     walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
@@ -177,7 +177,7 @@ def _target_fits(
 
 
 def _targets_are_separate(operands: Sequence[Any], targets: Sequence[int]) -> bool:
-    """Whether no target shares memory with an operand other than element for element."""
+    """Whether each target shares no memory with an operand, or exactly the same elements."""
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
     for n in targets:
         target = operands[n - 1]

@@ -129,7 +129,7 @@ class CudaFunction:
 
 @functools.cache
 def _pointwise(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> set[str]:
-    """Names of the arrays that a body accesses at the point of the space only."""
+    """Names of arrays that a function's body accesses only at its own point of the space."""
     own = r"\s*,\s*".join(space)
     return {
         name

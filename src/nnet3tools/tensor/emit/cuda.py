@@ -72,7 +72,8 @@ def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[
 def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source:
     """A kernel for a formula without reductions: a thread for each element, or for four of a row.
 
-    Parameters are the sizes of the axes, the number of rows if there are several axes, the walk's.
+    Parameters are the sizes of the axes, the number of rows if there are several axes, and
+    Walk.arguments.
     """
     body = Body.of_walk(walk, CUDA)
     pairs = [(t.number - 1, body.lower(value)) for t, value in assignments.items]

@@ -22,7 +22,7 @@ _REDUCERS = {"row_sum": "nn_Sum", "row_mean": "nn_Sum", "row_max": "nn_Max", "ro
 def row_kernel(assignments: Assignments, walk: Walk) -> Source:
     """A kernel for a formula that reduces rows, the innermost axis of the walk.
 
-    Parameters are the sizes of the axes, the number of rows, the walk's.
+    Parameters are the sizes of the axes, the number of rows, and Walk.arguments.
     """
     body = Body.of_walk(walk, CUDA)
     pairs = [(t.number - 1, body.lower(value)) for t, value in assignments.items]

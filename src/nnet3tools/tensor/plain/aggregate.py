@@ -151,7 +151,7 @@ class _Aggregate:
 
 
 class _LogSumExp:
-    """Calling it binds operands to log(sum(exp(x))): first the maximum, then the sum below it."""
+    """Calling it binds operands to log(sum(exp(x))): the maximum, then the sum relative to it."""
 
     def __init__(self, expr: Expr, axis: int | None) -> None:
         self._axis = axis

@@ -65,7 +65,7 @@ def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> 
 
 
 def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> float:
-    """The squared norm of X - H W, computed by subtraction in blocks of rows."""
+    """Squared norm of X - H W by subtraction in blocks of rows; X has the columns of `parts`."""
     total, begin = 0.0, 0
     for part in parts:
         end = begin + part.shape[1]
@@ -184,9 +184,10 @@ def _fisher_step(
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """Make the rows of R = E^-1/2 W orthonormal again, in place, where roundoff may have broken it.
+    """Make the rows of natural gradient's R = E^-1/2 W orthonormal where roundoff broke it.
 
-    R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger) directions. W is R x D.
+    W (R x D) changes in place: R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger)
+    directions.
     """
     for one in zip(w, d, numbers, alpha, strict=True):
         _orthonormalize(*one)

@@ -65,7 +65,7 @@ class _Sorted:
         return np.concatenate([getattr(frame, name)[order] for frame, order in pairs])
 
     def arrays(self, prefix: str, **columns: str) -> dict[str, NDArray]:
-        """The arrays ranges, offsets, keys and the arcs' `columns`, by names with a prefix."""
+        """The arrays ranges, offsets, keys and arcs' attributes `columns`, by prefixed names."""
         own = {"ranges": self.ranges, "offsets": self.offsets, "keys": self.keys}
         others = {name: self.column(column) for name, column in columns.items()}
         return {f"{prefix}_{name}": array for name, array in {**own, **others}.items()}

@@ -42,7 +42,7 @@ def _tile(put: Callable[..., None], scratch: np.ndarray, out: np.ndarray, src: n
 
 
 def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
-    """Whether copying along out's axis q, before p, evicts lines of src that are needed again."""
+    """Whether a plain copy, along out's axis q first, evicts lines of src before all is read."""
     faster = [n for n, step in zip(out.shape, out.strides, strict=True)
               if abs(step) < abs(out.strides[p])]  # fmt: skip
     places = _WAY_BYTES // max(_LINE, math.gcd(src.strides[q], _WAY_BYTES))
