@@ -13,19 +13,27 @@ T = TypeVar("T")
 
 
 def option(
-    default: T, text: str, name: str = "", infinite: bool = False, aliases: tuple[str, ...] = ()
+    default: T,
+    text: str,
+    name: str = "",
+    infinite: bool = False,
+    aliases: tuple[str, ...] = (),
+    shown: Any = None,
 ) -> T:
     """A dataclass field for one option with this default and help text.
 
     The option's name is the field's name with dashes, unless `name` is given; `aliases` are further
     full names. A field whose type is a tuple of strings is an option that may be repeated. With
-    `infinite`, infinity and NaN are accepted as values of a number.
+    `infinite`, infinity and NaN are accepted as values of a number. `shown` is the default in
+    --help if `default` is None, which means that the user has not given the option.
     """
     metadata: dict[str, Any] = {"help": text, "aliases": aliases}
     if name:
         metadata["name"] = name
     if infinite:
         metadata["kind"] = "any float"
+    if shown is not None:
+        metadata["shown"] = shown
     declared: Any = field(default=default, metadata=metadata)
     return declared
 

@@ -371,7 +371,7 @@ def test_termination_removes_what_is_unfinished(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class GpuOptions:
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
 
 
 def device(*words: str) -> int:

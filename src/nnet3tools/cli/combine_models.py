@@ -39,9 +39,9 @@ class CombineOptions:
         "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents while "
         "evaluating objectives.",
     )
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
 
     def prepare(self, nnet: Nnet) -> None:
         """Set the test modes in which `nnet` is evaluated."""

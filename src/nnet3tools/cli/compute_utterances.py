@@ -81,7 +81,7 @@ def compute_all(
 
 
 def compute_utterances(
-    options: UtteranceOptions, device_options: tuple[str, str, str], args: list[str]
+    options: UtteranceOptions, device_options: tuple[str | None, str, str | None], args: list[str]
 ) -> int:
     """Compute the outputs of a table of features and write them; returns the exit status.
 

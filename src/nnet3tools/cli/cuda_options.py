@@ -13,10 +13,6 @@ _LEAST, _MOST = 0.05, 0.99
 """Smallest and largest proportion of a GPU's memory that Kaldi's allocator accepts."""
 
 
-class _Default(float):
-    """A default number that differs in type from the same number on the command line."""
-
-
 @dataclass(frozen=True)
 class CudaDeviceOptions:
     """Kaldi's CuDevice options, which are other names for two values of --gpu-math."""
@@ -59,10 +55,11 @@ class CudaAllocatorOptions:
         "True if you want to use the caching allocator.  Set this to false only if you want to use "
         "compute-sanitizer or cuda-gdb; it will be slower.",
     )
-    cuda_memory_proportion: float = option(
-        _Default(0.5),
+    cuda_memory_proportion: float | None = option(
+        None,
         "Proportion of the GPU device memory that the allocator should allocate at the start; "
         "nothing is allocated ahead unless this is given.",
+        shown=0.5,
     )
 
     def apply(self, device: Any) -> None:
@@ -73,7 +70,7 @@ class CudaAllocatorOptions:
 
         if not self.cuda_cache_memory:
             pools.use_none()
-        elif not isinstance(self.cuda_memory_proportion, _Default):
+        elif self.cuda_memory_proportion is not None:
             if not _LEAST <= self.cuda_memory_proportion < _MOST:
                 raise OptionError(
                     f"--cuda-memory-proportion={self.cuda_memory_proportion:g}: expected at least "

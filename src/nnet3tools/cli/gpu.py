@@ -32,10 +32,6 @@ _LEAST_BYTES = 128 << 20
 """Free memory below which a GPU is not tried; the libraries alone need more."""
 
 
-class _DefaultChoice(str):
-    """A default text that differs in type from the same text on the command line."""
-
-
 class _MathWithFallback(str):
     """A value of --gpu-math that devices too old for it may ignore."""
 
@@ -45,11 +41,13 @@ def math_if_possible(gpu_math: str) -> str:
     return _MathWithFallback(gpu_math)
 
 
-def use_gpu_option(default: str) -> str:
-    """The field `use_gpu: str = use_gpu_option("yes")` with Kaldi's default for the program."""
-    return option(
-        _DefaultChoice(default), "yes|no|optional|wait, only has effect if there is a GPU"
-    )
+def use_gpu_option(default: str) -> str | None:
+    """The field `use_gpu: str | None = use_gpu_option("yes")` with Kaldi's default.
+
+    The value is None if the default is "yes" and the user has not given the option.
+    """
+    text = "yes|no|optional|wait, only has effect if there is a GPU"
+    return option(None if default == "yes" else default, text, shown=default)
 
 
 def gpu_math_option() -> str:
@@ -61,34 +59,38 @@ def gpu_math_option() -> str:
     )
 
 
-def cpu_kernels_option() -> str:
-    """The field `cpu_kernels: str = cpu_kernels_option()` of every program that computes."""
+def cpu_kernels_option() -> str | None:
+    """The field `cpu_kernels: str | None = cpu_kernels_option()` of every program that computes."""
     return option(
-        _DefaultChoice("native"),
+        None,
         "How a CPU computes: native|numpy. Native kernels are made by the machine's C compiler at "
         "their first use and kept; where there is none, or with numpy, NumPy does the work.",
+        shown="native",
     )
 
 
-def choose_cpu_kernels(cpu_kernels: str) -> None:
-    """Select the CPU kernels by the option's value; OptionError if it is unknown."""
-    if not isinstance(cpu_kernels, _DefaultChoice):
+def choose_cpu_kernels(cpu_kernels: str | None) -> None:
+    """Select the CPU kernels if the option was given; OptionError if its value is unknown."""
+    if cpu_kernels is not None:
         from nnet3tools.tensor.cpu.choice import choose  # imported late because it imports NumPy
 
         choose(cpu_kernels)
 
 
 def choose_device(
-    use_gpu: str, gpu_math: str = "fp32", cpu_kernels: str = _DefaultChoice("native")
+    use_gpu: str | None, gpu_math: str = "fp32", cpu_kernels: str | None = None
 ) -> Any:
     """Choose the device; returns an empty array on it, to be passed as `like`.
 
     If the user gave `yes` or `wait`, a GPU is required (else UserError); if all are in use, `yes`
-    tries again after 20 seconds, `wait` until one is free. `optional`, and the program's default,
-    fall back to the CPU with a warning. `gpu_math` is the precision of float32 products on a GPU:
-    fp32, tf32, fp16 or bf16. `cpu_kernels` is native or numpy.
+    tries again after 20 seconds, `wait` until one is free. `optional` falls back to the CPU with a
+    warning. None, a program's default, tries like `yes` and then falls back.
+    `gpu_math` is the precision of float32 products on a GPU: fp32, tf32, fp16 or bf16.
+    `cpu_kernels` is native, numpy or None (not given).
     """
     choose_cpu_kernels(cpu_kernels)
+    falls_back = use_gpu in (None, "optional")
+    use_gpu = use_gpu if use_gpu is not None else "yes"
     if use_gpu not in _CHOICES:
         raise OptionError(f"--use-gpu={use_gpu}: expected {'|'.join(_CHOICES)}")
     if gpu_math not in _MATH:
@@ -98,7 +100,7 @@ def choose_device(
     try:
         array = _open_when_free(use_gpu)
     except NoGpuError as error:
-        if use_gpu == "optional" or isinstance(use_gpu, _DefaultChoice):
+        if falls_back:
             log.warning(f"no usable GPU ({error}); computing on the CPU")
             return _host()
         raise UserError(f"--use-gpu={use_gpu}: no usable GPU ({error})") from None

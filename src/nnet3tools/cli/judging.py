@@ -23,9 +23,9 @@ class JudgingOptions:
     dropout_test_mode: bool = option(
         True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
     )
-    use_gpu: str = use_gpu_option("no")  # Kaldi's programs only use the CPU
+    use_gpu: str | None = use_gpu_option("no")  # Kaldi's programs only use the CPU
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
 
     def device(self) -> Array | None:
         """An empty array on the device that the options choose."""

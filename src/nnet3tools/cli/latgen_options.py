@@ -20,7 +20,7 @@ class LatgenOptions:
     allow_partial: bool = option(
         False, "If true, produce output even if end state was not reached."
     )
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
 
     def check(self) -> None:
         """OptionError if an option's value is out of its range."""

@@ -51,9 +51,9 @@ class Options:
     model_derivative: str = option(
         "", "With --output-derivs: wxfilename for the model derivative, as a network."
     )
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     compute: ComputeOptions = option_group("computation", ComputeOptions)
     utterances: UtteranceOptions = option_group("", UtteranceOptions)

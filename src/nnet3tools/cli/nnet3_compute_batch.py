@@ -30,9 +30,9 @@ class Options:
     batch: BatchComputationOptions = option_group("", BatchComputationOptions)
     inputs: InputOptions = option_group("", InputOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 

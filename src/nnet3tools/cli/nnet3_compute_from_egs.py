@@ -32,9 +32,9 @@ class OutputOptions:
 
     binary: bool = option(True, "Accepted for compatibility; the wspecifier decides")
     apply_exp: bool = option(False, "If true, apply exp function to output")
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
 
 
 @dataclass(frozen=True)

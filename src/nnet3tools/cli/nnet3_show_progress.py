@@ -30,9 +30,9 @@ class Options:
     """Options of nnet3-show-progress."""
 
     num_segments: int = option(1, "Number of line segments used for computing derivatives")
-    use_gpu: str = use_gpu_option("no")
+    use_gpu: str | None = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     compute_prob: ComputeProbOptions = option_group("", ComputeProbOptions)
 
 

@@ -42,9 +42,9 @@ class Options:
 
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     compiler: CompilerOptions = option_group("", CompilerOptions)
-    use_gpu: str = use_gpu_option("no")
+    use_gpu: str | None = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     chunk_size: int = option(
         -1,

@@ -51,9 +51,9 @@ class Options:
     computation: ComputeOptions = option_group("", ComputeOptions)
     optimization: OptimizeOptions = option_group("", OptimizeOptions)
     compiler: CompilerOptions = option_group("", CompilerOptions)
-    use_gpu: str = use_gpu_option("no")
+    use_gpu: str | None = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 

@@ -59,7 +59,8 @@ def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Ite
         name = prefix + item.metadata.get("name", item.name.replace("_", "-"))
         kind = item.metadata.get("kind") or _kind(types[item.name], name)
         for known in (name, *item.metadata.get("aliases", ())):
-            yield OptionSpec(known, here, kind, _default_of(item), item.metadata.get("help", ""))
+            default = item.metadata.get("shown", _default_of(item))
+            yield OptionSpec(known, here, kind, default, item.metadata.get("help", ""))
 
 
 def _kind(hint: Any, name: str) -> str:

@@ -27,9 +27,9 @@ class TrainingRunOptions:
 
     srand: int = option(0, "Seed for random number generator")
     binary: bool = option(True, "Write output in binary mode")
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
 
     @property

@@ -31,9 +31,9 @@ e.g.:
 class Options:
     """Options of nnet3-chain-add-post-to-egs."""
 
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     type: str = option("raw", "raw|den, what type of posts to append.")
     clip_threshold: float = option(0.0, "Threshold to clip posterior values")
     apply_exp: bool = option(True, "Apply exp to the posteriors.")

@@ -37,9 +37,9 @@ class Options:
 
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     inputs: IvectorOptions = option_group("", IvectorOptions)
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     leaky_hmm_coefficient: float = option(
         0.1,
         "'Leaky HMM' coefficient: smaller values will tend to lead to more confident posteriors.  "

@@ -46,9 +46,9 @@ class Options:
         "Wspecifier for table of vectors containing the acoustic log-likelihoods per frame for "
         "each utterance. E.g. ark:foo/per_frame_logprobs.1.ark",
     )
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 

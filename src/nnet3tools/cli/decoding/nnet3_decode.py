@@ -43,7 +43,7 @@ class Options(RecognizerOptions):
 
     format: str = option("text", "What is written: text (key and words), ctm or json")
     output: str = option("-", "Where to write it (wxfilename)")
-    cpu_kernels: str = cpu_kernels_option()
+    cpu_kernels: str | None = cpu_kernels_option()
 
     def check(self) -> None:
         """OptionError if a value is unknown or options contradict each other."""

@@ -36,7 +36,7 @@ class Options(LatgenOptions):
     num_threads: int = option(
         1, "For Kaldi's scripts: graphs are searched by one thread here, whatever is said"
     )
-    use_gpu: str = use_gpu_option("yes")
+    use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
