@@ -98,7 +98,7 @@ def _check_segments(requests: Sequence[ComputationRequest]) -> None:
 
 
 class _Emitter:
-    """Writes the commands of one program."""
+    """Writes the commands of one unoptimized program, given the steps."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class _Emitter:
         self._descriptors = DescriptorCompiler(infos, computation)
 
     def emit(self) -> None:
-        """Write all commands."""
+        """Write all commands of the program."""
         computation, infos = self._computation, self._infos
         whole = computation.whole_submatrices()
         given, kept = self._matrices_of_user()
@@ -142,7 +142,7 @@ class _Emitter:
                 commands.append(DeallocMatrix(submatrix))
 
     def _matrices_of_user(self) -> tuple[set[int], set[int]]:
-        """Matrices that the user supplies, and matrices that the user takes at the end."""
+        """The matrices that the user supplies, and the matrices that the user gets."""
         given, kept = set(), set()
         matrix_of = self._computation.matrix_of
         for info in self._infos:
@@ -162,7 +162,7 @@ class _Emitter:
         return spec is not None and spec.has_deriv
 
     def _precompute(self, number: int, info: StepInfo) -> None:
-        """Precomputed indexes of a component that is not simple."""
+        """Add the precomputed indexes of a step, if any, to the program and to `info`."""
         component = info.facts.component
         if component is None or _facts_of(info).simple:
             return
@@ -235,7 +235,7 @@ class _Emitter:
 
 
 def _facts_of(info: StepInfo) -> ComponentFacts:
-    """Facts about the component of a component step."""
+    """The facts about the component of a component step."""
     assert info.facts.of_component is not None
     return info.facts.of_component
 
@@ -246,7 +246,7 @@ def _ends_with_n1(indexes: IndexArray) -> bool:
 
 
 def _add_debug_info(infos: Sequence[StepInfo], computation: Computation) -> None:
-    """Store for each matrix the cindexes of its rows."""
+    """Store in `computation` the cindexes of each matrix's rows."""
     none = MatrixDebugInfo(False, np.empty(0, np.int32), np.empty((0, 3), np.int32))
     debug: list[DebugInfo] = [none] * len(computation.matrices)
     for info in infos:

@@ -35,7 +35,7 @@ from nnet3tools.program.computation import Computation
 
 
 class _PerStep(NamedTuple):
-    """One number for each step; the last entry, for step -1, is -1."""
+    """One number for each step, as a list and as an array; the last entry is -1, for step -1."""
 
     numbers: list[int]
     array: IntArray
@@ -47,7 +47,7 @@ class _PerStep(NamedTuple):
 
 
 class DescriptorCompiler:
-    """Makes the commands of descriptor steps; index lists go into the program's tables."""
+    """Makes the commands of descriptor steps; adds their index lists to the program."""
 
     def __init__(self, infos: Sequence[StepInfo], computation: Computation) -> None:
         self._computation = computation
@@ -83,7 +83,7 @@ class DescriptorCompiler:
     def _columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> Iterable[Column | int]:
-        """Split a sum over locations of `nodes` (None: of all nodes) into columns.
+        """The columns of a sum over locations of `nodes` (None: of all nodes).
 
         A column that equals a whole submatrix, row for row, is returned as the submatrix's number.
         """
@@ -98,7 +98,7 @@ class DescriptorCompiler:
     def _simple_columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> list[Column | int] | None:
-        """The columns of a sum in which each term comes from a single step, as almost always.
+        """The columns of a sum if each of its terms comes from a single step, as almost always.
 
         None for all other sums, which need split_locations.
         """
@@ -125,7 +125,7 @@ class DescriptorCompiler:
         ]
 
     def _rows(self, submatrix: int, constant: Constants) -> int:
-        """The submatrix of the rows to which a constant is added."""
+        """The part of a submatrix, as a submatrix, with the rows to which a constant is added."""
         if constant.num_rows == self._num_rows(submatrix):
             return submatrix
         return self._computation.new_submatrix(submatrix, constant.first_row, constant.num_rows)
@@ -162,7 +162,7 @@ class DescriptorCompiler:
 
 
 def _is_identity(rows: IntArray, num_rows: int) -> bool:
-    """Whether rows is 0, 1 ... num_rows - 1."""
+    """Whether `rows` is 0, 1, ... num_rows - 1."""
     return (
         len(rows) == num_rows and rows[0] == 0 and rows[-1] == num_rows - 1 and is_increasing(rows)
     )

@@ -11,13 +11,13 @@ _EXCHANGE = (AcceptInput, ProvideOutput)
 
 
 def segments(commands: list[Command]) -> list[tuple[int, int]]:
-    """(begin, end) of each range of commands between NoOperationMarkers."""
+    """(begin, end) of each segment: the ranges of commands between NoOperationMarkers."""
     marks = [i for i, command in enumerate(commands) if isinstance(command, NoOperationMarker)]
     return list(zip([0, *(m + 1 for m in marks)], [*marks, len(commands)], strict=True))
 
 
 def consolidate_io(computation: Computation) -> None:
-    """Move AcceptInput to the start and ProvideOutput to the end of each segment (in place)."""
+    """Move, in place, AcceptInput to the start and ProvideOutput to the end of each segment."""
     commands = computation.commands
     exchanging = [i for i, c in enumerate(commands) if isinstance(c, _EXCHANGE)]
     reordered: list[Command] = []

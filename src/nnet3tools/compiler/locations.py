@@ -19,7 +19,7 @@ from nnet3tools.nnet.indexes import BoolArray, IntArray
 
 
 class Column(NamedTuple):
-    """One location for each row of the output."""
+    """One location (submatrix and row, or none) for each row of an output."""
 
     submatrix: int
     """The submatrix of all locations; 0 if there are several submatrices."""
@@ -53,7 +53,7 @@ def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray
 
 
 def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
-    """Split a sum of rows, (rows, terms), into columns; the padding must be at the end of rows."""
+    """Split a sum of rows, (rows, terms), into columns; a row's padding must be at its end."""
     columns = list[Column]()
     while len(submatrices) and submatrices.shape[1]:
         if (last := _columns_as_they_are(submatrices, rows)) is not None:
@@ -68,7 +68,7 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
 
 
 def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
-    """The columns of a sum whose columns each have one submatrix; None for all other sums.
+    """The columns of a sum if each column has one submatrix; None for all other sums.
 
     They are reversed for the reason given in DescriptorCompiler._simple_columns.
     """
@@ -87,7 +87,7 @@ def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] 
 def _take_frequent(
     submatrices: IntArray, rows: IntArray, frequent: list[int]
 ) -> tuple[list[Column], IntArray]:
-    """One column for each submatrix in `frequent`, and the submatrices of the remaining terms."""
+    """A column for each submatrix in `frequent`, and the submatrices of the remaining terms."""
     columns = []
     left = submatrices.copy()
     for submatrix in frequent:
@@ -104,7 +104,7 @@ def _take_frequent(
 
 
 def _frequent_submatrices(submatrices: IntArray, cutoff: int) -> list[int]:
-    """Submatrices that occur more often than the cutoff, in reverse order of first occurrence."""
+    """Submatrices that occur more than `cutoff` times, in reverse order of first occurrence."""
     flat = submatrices.ravel()
     flat = flat[flat >= 0]
     values, first, counts = np.unique(flat, return_index=True, return_counts=True)
@@ -120,7 +120,7 @@ def _column(submatrices: IntArray, rows: IntArray) -> Column:
 
 
 def reversible_columns(column: Column) -> list[Column]:
-    """Split a column for the backward direction, so that the rows of a part can be added together.
+    """The column split so that the backward direction can add the rows of each part together.
 
     In a part with one submatrix, rows with the same location are neighbours, not counting rows
     without location. In a part with several submatrices, no location is repeated.
@@ -135,7 +135,7 @@ def reversible_columns(column: Column) -> list[Column]:
 
 
 def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
-    """One column for each value in `number`; rows without location have number -1."""
+    """One column per value of `number` (None: one column); rows without location have -1."""
     if number is None:
         return [column]
     return [
@@ -171,7 +171,7 @@ def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
 
 
 def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
-    """For each value, the number of equal values before it (-1 if negative); None if all differ."""
+    """For each value, how many equal values precede it (-1 if negative); None if all differ."""
     if _no_repeats(values, values >= 0):
         return None
     order = np.argsort(values, kind="stable")
@@ -185,7 +185,7 @@ def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
 
 
 def _no_repeats(values: NDArray[np.integer], present: BoolArray) -> bool:
-    """Whether no value, apart from negative values, occurs twice."""
+    """Whether no value where `present`, apart from negative values, occurs twice."""
     if not all_true(present):
         values = values[present]
     if is_increasing(values):

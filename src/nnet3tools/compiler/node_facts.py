@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """One of the parts that a descriptor appends."""
+    """Facts about one of the parts that a descriptor appends."""
 
     dim: int
     first_leaf: int
@@ -34,7 +34,7 @@ class PartFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Facts about one node."""
+    """Facts about one node of a network that the compiler needs."""
 
     dim: int
     stride_type: StrideType
@@ -44,7 +44,7 @@ class NodeFacts:
 
 
 class FactsOfNodes(dict[int, NodeFacts]):
-    """Facts by node, computed at first use, because most requests need a part of the nodes."""
+    """The NodeFacts by node, computed at first use: most requests need a part of the nodes."""
 
     def __init__(self, nnet: Nnet) -> None:
         super().__init__()

@@ -35,9 +35,10 @@ SEVERAL = -2
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """The terms that each row of one part of a descriptor sums: (rows, terms) arrays, -1 for none.
+    """The locations of the terms that each row of a descriptor's part sums.
 
-    The terms of a row are in the order of their cindexes, the padding last.
+    The arrays are (rows, terms), -1 for none. The terms of a row are in the order of their
+    cindexes, the padding last.
     """
 
     steps: IntArray
@@ -49,7 +50,7 @@ class Locations:
 
 
 class ScaledTerms(NamedTuple):
-    """The terms of one part of a descriptor that have one factor."""
+    """The terms in one part of a descriptor that are multiplied by the same factor `alpha`."""
 
     alpha: float
     nodes: frozenset[int] | None
@@ -58,7 +59,7 @@ class ScaledTerms(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """A constant in some rows of one part of a descriptor."""
+    """A constant that is added to consecutive rows of one part of a descriptor."""
 
     value: float
     first_row: int
@@ -67,7 +68,7 @@ class Constants(NamedTuple):
 
 @dataclass(slots=True)
 class StepInfo:
-    """A step with its submatrices; 0 stands for none."""
+    """A compiler step with its value and derivative submatrices; 0 stands for none."""
 
     step: Step
     facts: NodeFacts
@@ -92,7 +93,7 @@ def create_step_infos(
     facts: FactsOfNodes,
     computation: Computation,
 ) -> list[StepInfo]:
-    """Declare the matrices of all steps in `computation`."""
+    """The StepInfo of each step; declares the matrices of all steps in `computation`."""
     infos = [StepInfo(step, facts[step.node]) for step in steps.steps]
     _find_locations(graph, steps, infos)
     any_derivs = False
@@ -112,7 +113,7 @@ def create_step_infos(
 
 
 def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepInfo]) -> None:
-    """Fill in the locations of descriptor steps, node by node."""
+    """Fill in the terms and constants of descriptor steps in `infos`, node by node."""
     of_node: dict[tuple[int, int], list[StepInfo]] = {}
     for info in infos:
         if info.facts.parts and len(info.step.ids):
@@ -139,10 +140,10 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
 def _by_scale(
     part: PartFacts, terms: IntArray, members: Sequence[StepInfo]
 ) -> Iterator[tuple[list[tuple[float, frozenset[int] | None]], IntArray]]:
-    """The part's terms for each scale.
+    """Pairs ([(scale, nodes), ...], terms): the part's terms for each scale.
 
-    All entries have the same terms and differ in nodes; if one node has several scales, each entry
-    has the terms of its scale only.
+    If each node has one scale, one pair has all terms, and its scales name their nodes. If not,
+    each pair has one scale and only the terms with this scale.
     """
     if (nodes_of_scale := part.nodes_of_scale) is not None:
         one = len(nodes_of_scale) == 1
@@ -158,7 +159,7 @@ def _by_scale(
 def _constants(
     part: PartFacts, terms: IntArray, ends: NDArray[np.int64]
 ) -> Iterator[list[Constants]]:
-    """For consecutive ranges of rows, which end at `ends`: the constants other than zero."""
+    """The nonzero constants in each of the consecutive ranges of rows that end at `ends`."""
     starts = np.concatenate([[0], ends[:-1]]).tolist()
     if part.constant is not None:
         for start, end in zip(starts, ends.tolist(), strict=True):
@@ -179,7 +180,7 @@ def _constants(
 def _split_by_step(
     steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
 ) -> Iterator[Locations]:
-    """For consecutive ranges of rows, which end at `ends`: their locations."""
+    """The locations in each of the consecutive ranges of rows that end at `ends`."""
     if len(ends) == 1:  # most nodes
         yield _of_one_step(steps, rows, step_sizes)
         return
@@ -197,7 +198,7 @@ def _split_by_step(
 
 
 def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64]) -> Locations:
-    """The locations of rows of one step."""
+    """The locations of all rows, which belong to one step."""
     first = steps[0]
     one_step = np.logical_and.reduce(steps == first, axis=0)
     in_order = np.logical_and.reduce(rows == np.arange(len(rows))[:, None], axis=0)
@@ -206,7 +207,7 @@ def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64])
 
 
 def _in_order(terms: IntArray) -> IntArray:
-    """Sort each row by increasing id, which is the order of cindexes, with -1 last."""
+    """A copy of the terms, each row sorted by id (the order of cindexes), with -1 last."""
     if terms.shape[1] < 2:
         return terms
     # Mostly the same order sorts all rows.
@@ -218,7 +219,7 @@ def _in_order(terms: IntArray) -> IntArray:
 
 
 def _dependencies(number: int, info: StepInfo) -> set[int]:
-    """The steps that a step takes its values from."""
+    """The steps from which step `number` takes its values."""
     if info.step.is_input:
         return set()
     if info.facts.component is not None:
@@ -235,7 +236,7 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
 
 
 def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:
-    """Whether the request or a parameter update needs a step's derivative directly."""
+    """Whether the request, or a parameter update, needs the derivative of a step itself."""
     node = info.step.node
     if info.step.is_input:
         spec = request.find_input(nnet.node_names[node])

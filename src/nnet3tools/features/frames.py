@@ -25,12 +25,12 @@ def splice(features: Features, left: int, right: int) -> Features:
 
 
 def subsample(features: Features, n: int, offset: int = 0) -> Features:
-    """Every n-th frame, from frame `offset` on. For negative n, each frame -n times."""
+    """Every n-th frame, from frame `offset` on; for negative n, each frame -n times."""
     return features[offset::n] if n > 0 else features.repeat(-n, axis=0)
 
 
 def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Features | None:
-    """The matrices side by side, cut to the number of rows of the shortest.
+    """The matrices in `parts` side by side, cut to the number of rows of the shortest.
 
     None, after a warning, if the lengths differ by more than `tolerance` frames or one is 0.
     """

@@ -54,7 +54,7 @@ def online_cmvn(
 
 
 def _window_sums(features: Features, window: int, with_squares: bool, first: int) -> Stats:
-    """CMVN statistics over the window of each frame from `first` on, (frames, 2, D + 1).
+    """The CMVN statistics over the window of each frame from `first` on, (frames, 2, D + 1).
 
     Without `with_squares` the sums of squares are 0.
     """
@@ -70,7 +70,7 @@ def _window_sums(features: Features, window: int, with_squares: bool, first: int
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
-    """Add `other`, scaled to the number of frames that each window lacks, `most` at most."""
+    """Add `other` to `stats`, in place, scaled to the frames (up to `most`) a window lacks."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
         stats += (lacking / other[0, -1])[:, None, None] * other

@@ -38,7 +38,7 @@ class OnlineCmvnOptions:
     )
 
     def check(self) -> None:
-        """Raise OptionError for values that contradict each other."""
+        """OptionError if options contradict each other."""
         if not 0 <= self.global_frames <= self.speaker_frames <= self.cmn_window:
             raise OptionError(
                 "expected --global-frames <= --speaker-frames <= --cmn-window, found "

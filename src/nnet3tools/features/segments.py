@@ -12,7 +12,7 @@ from nnet3tools.io.wave import Wave
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a recording."""
+    """A part of a recording: name, recording, start, end and channel."""
 
     name: str
     recording: str
@@ -25,7 +25,7 @@ class Segment:
 
 
 def parse_segment(line: str) -> Segment:
-    """The segment of a line `segment recording start end [channel]`. DataError if malformed."""
+    """The segment in a line `segment recording start end [channel]`; DataError if malformed."""
     words = line.split()
     if len(words) not in (4, 5):
         raise DataError(f"Invalid line in segments file: {line}")
@@ -53,7 +53,7 @@ def _number(word: str) -> float | None:
 
 
 def cut_segment(wave: Wave, segment: Segment, min_length: float, max_overshoot: float) -> Wave:
-    """The samples of a segment. DataError if it is outside the recording or too short.
+    """The sound of a segment; DataError if it is outside the recording `wave` or too short.
 
     `min_length` is in seconds. An end up to `max_overshoot` seconds after the recording's end is
     moved to it.

@@ -36,9 +36,10 @@ def normalize(
     norm_vars: bool,
     max_warnings: int,
 ) -> NDArray[np.float32]:
-    """Features minus the mean and, with `norm_vars`, divided by the deviation of their windows.
+    """The features minus the mean and, with `norm_vars`, divided by the deviation of windows.
 
-    Variances near zero are floored, with at most `max_warnings` warnings (-1: no limit).
+    Frame i has the window `begins[i]` to `ends[i]` - 1. Variances near zero are floored, with at
+    most `max_warnings` warnings (-1: no limit).
     """
     wide, counts = features.astype(np.float64), (ends - begins)[:, None]
     mean = _window_sums(wide, begins, ends) / counts

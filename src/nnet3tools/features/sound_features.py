@@ -40,10 +40,10 @@ _OWN_FIELDS = (
 
 
 class SoundFeatures:
-    """Computes MFCC for MfccOptions, and filter-bank energies for FbankOptions."""
+    """Computes features of sound: MFCC for MfccOptions, filter-bank energies for FbankOptions."""
 
     def __init__(self, options: MfccOptions | FbankOptions) -> None:
-        """Raise OptionError for bad options, DataError if kaldi-native-fbank is not installed."""
+        """OptionError for invalid options, DataError if kaldi-native-fbank is not installed."""
         options.frame.check()
         options.mel.check(options.frame)
         if (
@@ -107,21 +107,21 @@ class SoundFeatures:
                 done = ready
 
     def _accept(self, extractor: Any, wave: NDArray[np.float32]) -> None:
-        """Pass samples to the package, which takes a sequence of Python numbers.
+        """Pass samples to the extractor, which takes a sequence of Python numbers.
 
         A memoryview takes a third of the time of a list.
         """
         extractor.accept_waveform(self._frame.sample_frequency, wave.data)
 
     def _frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
-        """Copies of frames [begin, end). The package gives one at a time and reuses its memory."""
+        """Copies of the extractor's frames `begin` to `end` - 1, since it reuses its memory."""
         found = np.empty((end - begin, self.dim), np.float32)
         for row, frame in enumerate(range(begin, end)):
             found[row] = extractor.get_frame(frame)
         return found
 
     def check_rate(self, rate: int) -> None:
-        """Raise DataError if this sampling rate is not the options' and resampling is forbidden."""
+        """DataError if `rate` is not the options' sampling rate and resampling is forbidden."""
         if rate != self._frame.sample_frequency:
             self._check_rates(rate, self._frame.sample_frequency)
 
@@ -142,7 +142,7 @@ class SoundFeatures:
 
 
 def _engine_options(settings: Any, options: MfccOptions | FbankOptions) -> Any:
-    """Copy the values of our options into the package's `settings`, and return it."""
+    """The `settings` of kaldi-native-fbank with the values of `options`, changed in place."""
     for theirs, ours in _FRAME_FIELDS.items():
         setattr(settings.frame_opts, theirs, getattr(options.frame, ours))
     settings.frame_opts.window_type = options.frame.window_type

@@ -56,17 +56,17 @@ class FrameOptions:
 
     @property
     def window_size(self) -> int:
-        """Number of samples in a window."""
+        """The number of samples in a window."""
         return int(self.sample_frequency * 0.001 * self.frame_length)
 
     @property
     def padded_size(self) -> int:
-        """Number of samples in a window padded for the Fourier transform."""
+        """The number of samples in a window padded for the Fourier transform."""
         size = self.window_size
         return 1 << (size - 1).bit_length() if self.round_to_power_of_two else size
 
     def check(self) -> None:
-        """Raise OptionError for values with which no features can be computed."""
+        """OptionError if no features can be computed with these values."""
         if self.window_type not in _WINDOWS:
             known = ", ".join(_WINDOWS)
             raise OptionError(f"--window-type={self.window_type}: expected one of {known}")
@@ -97,7 +97,7 @@ class MelOptions:
     debug_mel: bool = option(False, "Print out debugging information for mel bin computation")
 
     def check(self, frame: FrameOptions) -> None:
-        """Raise OptionError if the bins do not fit between 0 and half the sampling rate."""
+        """OptionError if the bins do not fit between 0 and half the sampling rate."""
         nyquist = 0.5 * frame.sample_frequency
         low = self.low_freq
         high = self.high_freq if self.high_freq > 0.0 else nyquist + self.high_freq
@@ -114,7 +114,7 @@ class MelOptions:
             )
 
     def _has_empty_bin(self, low: float, high: float, frame: FrameOptions) -> bool:
-        """Whether a mel filter contains no frequency of the Fourier transform."""
+        """Whether a mel filter between `low` and `high` contains no frequency of the transform."""
         import numpy as np
 
         def mel(frequency: Any) -> Any:

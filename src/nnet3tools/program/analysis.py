@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 class AccessTable(NamedTuple):
-    """Accesses to items (variables or matrices), sorted by item, then by command."""
+    """The accesses of commands to items (variables or matrices), by item and then command."""
 
     offsets: Ints
     """(items + 1,) position of the first access to each item."""
@@ -33,19 +33,19 @@ class AccessTable(NamedTuple):
     """AccessType of each access, as an integer."""
 
     def of(self, thing: int) -> tuple[Ints, Ints]:
-        """(commands, types) of one variable or matrix."""
+        """The commands that access item number `thing`, and the types of their accesses."""
         part = slice(self.offsets[thing], self.offsets[thing + 1])
         return self.commands[part], self.types[part]
 
     def first(self, default: int) -> Ints:
-        """First command that accesses each item, `default` if there is none."""
+        """The first command that accesses each item; `default` if there is none."""
         used = self.offsets[1:] > self.offsets[:-1]
         out = np.full(len(used), default)
         out[used] = self.commands[self.offsets[:-1][used]]
         return out
 
     def last(self, default: int) -> Ints:
-        """Last command that accesses each item, `default` if there is none."""
+        """The last command that accesses each item; `default` if there is none."""
         used = self.offsets[1:] > self.offsets[:-1]
         out = np.full(len(used), default)
         out[used] = self.commands[self.offsets[1:][used] - 1]
@@ -55,7 +55,7 @@ class AccessTable(NamedTuple):
 def _access_table(
     things: Ints, commands: Ints, types: Ints, num_things: int, num_commands: int
 ) -> AccessTable:
-    """Sort accesses by item and command, and join accesses of one command to one item."""
+    """A table from accesses in any order; accesses of a command to the same item are joined."""
     keys = things * (num_commands + 1) + commands
     order = np.argsort(keys)
     keys, types = keys[order], types[order]
@@ -72,7 +72,7 @@ _NOTHING: Ints = np.empty((2, 0), np.int64)
 
 
 class _Touches(NamedTuple):
-    """Every access of a program to a submatrix, in any order."""
+    """All accesses of commands to submatrices in one program, in any order."""
 
     commands: Ints
     submatrices: Ints
@@ -85,7 +85,7 @@ def _touches(
     components: ComponentTable,
     groups: dict[type[Command], CommandGroup],
 ) -> _Touches:
-    """All accesses of a program."""
+    """All accesses of a program's commands, which `groups` has by class."""
     commands, submatrices, kinds = [_NOTHING[0]], [_NOTHING[0]], [_NOTHING[0]]
     for cls, group in groups.items():
         for accesses in cls.accesses_of(group, computation, components):
@@ -101,7 +101,7 @@ def _touches(
 
 
 class Lifetimes(NamedTuple):
-    """The commands that begin and end the lives of a program's matrices."""
+    """The commands at which the life of each of a program's matrices begins and ends."""
 
     is_input: NDArray[np.bool_]
     """(matrices,) whether the user supplies the matrix."""
@@ -116,7 +116,8 @@ class Lifetimes(NamedTuple):
 class Analysis:
     """Facts about one program for the checker and the passes, each computed at first use.
 
-    A changed program needs a new Analysis. `components` is the network's table, if there is one.
+    A changed program needs a new Analysis. `components` is the network's table of facts about
+    components, if there is one.
     """
 
     def __init__(
@@ -134,13 +135,13 @@ class Analysis:
 
     @cached_property
     def touches(self) -> NDArray[np.bool_]:
-        """(commands,) whether the command reads or writes a matrix."""
+        """(commands,) whether each command reads or writes a matrix."""
         num_commands = len(self.computation.commands)
         return np.bincount(self._touches.commands, minlength=num_commands) > 0
 
     @cached_property
     def variable_accesses(self) -> AccessTable:
-        """The accesses to variables."""
+        """The accesses of all commands to variables."""
         commands, submatrices, kinds = self._touches
         owner, variable = self.variables.of_submatrices(submatrices)
         return _access_table(
@@ -153,7 +154,7 @@ class Analysis:
 
     @cached_property
     def matrix_accesses(self) -> AccessTable:
-        """The accesses to matrices."""
+        """The accesses of all commands to matrices."""
         commands, submatrices, kinds = self._touches
         # A write to a part keeps the rest, so for the matrix it is a read and a write.
         partial = ~self.variables.is_whole[submatrices] & (kinds == int(AccessType.WRITE))
@@ -195,31 +196,31 @@ class Analysis:
 
     @property
     def is_input(self) -> NDArray[np.bool_]:
-        """As in `lifetimes`."""
+        """(matrices,) whether the user supplies the matrix."""
         return self.lifetimes.is_input
 
     @property
     def is_output(self) -> NDArray[np.bool_]:
-        """As in `lifetimes`."""
+        """(matrices,) whether the user gets the matrix."""
         return self.lifetimes.is_output
 
     @property
     def allocate_command(self) -> Ints:
-        """As in `lifetimes`."""
+        """(matrices,) the command that allocates (or first accepts) the matrix."""
         return self.lifetimes.allocate_command
 
     @property
     def deallocate_command(self) -> Ints:
-        """As in `lifetimes`."""
+        """(matrices,) the command that frees the matrix; -1 for none."""
         return self.lifetimes.deallocate_command
 
     def _matrices_of(self, group: CommandGroup, operand: str) -> Ints:
-        """(2, n): commands, and the matrix that their operand is a part of."""
+        """(2, n): each command of a group, and the matrix that contains its operand `operand`."""
         matrices = self.variables.matrix_of_submatrix[group.column(operand)]
         return np.stack([group.positions, matrices])
 
     def _positions(self, parts: list[Ints], what: str) -> Ints:
-        """(matrices,) the command listed for each matrix, -1 if none."""
+        """(matrices,) the command of each matrix in `parts`, -1 for none; ProgramError for two."""
         commands, matrices = np.concatenate(parts, axis=1)
         out = np.full(len(self.computation.matrices), -1)
         out[matrices] = commands
@@ -236,7 +237,7 @@ class Analysis:
 
 
 class Analyst:
-    """Analyzes the programs of one network, and keeps the latest analysis.
+    """Analyzes the programs of one network, and caches the latest analysis.
 
     The next pass, or the checker, mostly needs the analysis of the same program. A program must not
     be changed after it has been analyzed.

@@ -50,8 +50,8 @@ def check_computation(
     """Raise ProgramError, naming a command, if the program has a fault.
 
     With a request, its inputs and outputs are compared, too. `check_rewrite` forbids writing a
-    variable after it was read, which holds before optimization only. `analyst` shares the analysis
-    with passes.
+    variable after it was read, which holds before optimization only. `check_unused` forbids
+    variables that no command uses. `analyst` shares the analysis with passes.
     """
     looped = bool(computation.commands) and isinstance(computation.commands[-1], GotoLabel)
     analyst = analyst or Analyst(nnet)
@@ -75,7 +75,7 @@ def check_computation(
 
 
 def _without_carry(computation: Computation) -> Computation:
-    """A looped program whose swaps before the goto are replaced by deallocations.
+    """A copy of a looped program with swaps before the goto replaced by deallocations.
 
     The swaps pass matrices to the next round, and would count as second allocations.
     """
@@ -88,10 +88,10 @@ def _without_carry(computation: Computation) -> Computation:
 
 
 class Checker(OrderChecker):
-    """Checks of one program; each raises ProgramError at the first fault."""
+    """Checks the lifetimes and accesses of one program; methods raise ProgramError at a fault."""
 
     def check_loop(self) -> None:
-        """The matrices alive at the end of a loop's round are those at its beginning, and outputs.
+        """ProgramError unless a loop's round ends with the matrices it began with, and outputs.
 
         Outputs stay until the next round allocates them again.
         """
@@ -120,14 +120,14 @@ class Checker(OrderChecker):
             self.fail(f"m{matrix} is alive {when}", len(commands) - 1)
 
     def check_lifetimes(self) -> None:
-        """No matrix is allocated, or freed, twice."""
+        """Raise ProgramError if a matrix is allocated, or freed, twice."""
         try:
             _ = self.analysis.lifetimes
         except ProgramError as error:
             raise ProgramError(f"broken program: {error}") from None
 
     def check_memory(self, all_freed: bool) -> None:
-        """Every matrix is allocated, then used, then freed unless the user gets it.
+        """ProgramError unless each matrix is allocated, used, then freed or given to the user.
 
         In a loop (not `all_freed`) matrices from before the loop may stay.
         """
@@ -151,7 +151,7 @@ class Checker(OrderChecker):
                 self.fail(f"m{m} {message}", command if 0 <= command < num_commands else None)
 
     def check_undefined(self, check_unused: bool) -> None:
-        """No variable is read before it is written; if asked for, none is unused."""
+        """ProgramError if a variable is read before a write or, with `check_unused`, is unused."""
         accesses, variables = self.analysis.variable_accesses, self.analysis.variables
         offsets = accesses.offsets
         used = offsets[1:] > offsets[:-1]
@@ -173,7 +173,7 @@ class Checker(OrderChecker):
                 self.fail(f"{self._describe(variable)} is never used")
 
     def check_lost(self) -> None:
-        """No computed or given value is overwritten before it is read.
+        """Raise ProgramError if a computed or given value is overwritten before it is read.
 
         Exceptions are zeros, and rows that are decompressed with other rows of their matrix.
         """
@@ -191,7 +191,7 @@ class Checker(OrderChecker):
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
     def check_rewrite(self) -> None:
-        """No variable is written after a command has only read it."""
+        """Raise ProgramError if a variable is written after a command has only read it."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)
@@ -205,7 +205,7 @@ class Checker(OrderChecker):
             self.fail(f"{name} is modified after being read", int(accesses.commands[access]))
 
     def check_compression(self) -> None:
-        """No command accesses a matrix between compression and decompression."""
+        """Raise ProgramError if a command accesses a matrix that is compressed at that time."""
         commands = self.computation.commands
         for c in np.flatnonzero(self.are(*_COMPRESSION)).tolist():
             command = commands[c]
@@ -226,7 +226,7 @@ class Checker(OrderChecker):
                 self._check_sign_only(c, touching[place + 2 :].tolist())
 
     def _check_sign_only(self, c: int, later: list[int]) -> None:
-        """Only a backprop that needs signs only may read a matrix of which only signs are kept."""
+        """ProgramError if a command in `later` needs more than the signs that command `c` keeps."""
         commands = self.computation.commands
         for c_later in later:
             user = commands[c_later]

@@ -80,13 +80,13 @@ class Command:
     def accesses_of(
         cls, group: CommandGroup, computation: Computation, components: ComponentTable
     ) -> Iterator[Accesses]:
-        """Reads and writes of all commands of this class in a program (allocation is neither)."""
+        """The reads and writes (not allocations) by all commands of this class in a program."""
         everyone = np.arange(len(group))
         for name, access in cls.ACCESS.items():
             yield Accesses(everyone, group.column(name), access)
 
     def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
-        """The submatrices this one command reads and writes."""
+        """The reads and writes of submatrices by this command."""
         cls = type(self)
         accesses = cls.accesses_of(CommandGroup(cls, [0], [self]), computation, components)
         return [
@@ -97,37 +97,37 @@ class Command:
         ]
 
     def flops(self, computation: Computation, nnet: Nnet) -> int:
-        """Number of floating-point operations; moving numbers counts as none."""
+        """The number of floating-point operations; moving numbers counts as none."""
         return 0
 
     def submatrices(self) -> list[int]:
-        """The submatrices among its operands, including 0, but not those in index lists."""
+        """The submatrices among the operands, including 0, but not those in index lists."""
         return [getattr(self, name) for name in operand_names(type(self), "Submatrix")]
 
     def problem(self, tables: Tables) -> str:
-        """A fault in sizes or aliasing of its operands; "" if there is none.
+        """A text about a fault in the sizes or aliasing of the operands; "" if there is none.
 
-        It may only be called if all operands are in range.
+        All operands must be in range.
         """
         return ""
 
     # -- making another of it
 
     def replace(self, **changes: Any) -> Self:
-        """The same command with some operands changed."""
+        """A copy of the command with some operands changed."""
         values = {name: getattr(self, name) for name in self.OPERANDS}
         values["stale"] = self.stale
         values.update(changes)
         return type(self)(**values)
 
     def turned_into(self, cls: type[Command]) -> Command:
-        """A command of another class with the same operands."""
+        """A command of the class `cls` with the operands of this command."""
         if cls.OPERANDS != self.OPERANDS:
             raise ProgramError(f"{self.NAME} and {cls.NAME} have not the same operands")
         return cls(*self._values(), stale=self.stale)
 
     def map_operands(self, kind: str, new: Callable[[int], int] | Sequence[int]) -> Self:
-        """The same command with each operand of one kind renumbered, by a function or a table."""
+        """The command with operands of kind `kind` renumbered by `new`, a function or a table."""
         names = operand_names(type(self), kind)
         if not names:
             return self
@@ -137,14 +137,14 @@ class Command:
         return self if changed == old else self.replace(**dict(zip(names, changed, strict=True)))
 
     def map_submatrices(self, new: Callable[[int], int] | Sequence[int]) -> Self:
-        """The same command with its submatrices renumbered; 0 (none) stays 0."""
+        """The command with submatrices renumbered by `new`; 0 (none) stays 0."""
         renumber = new if callable(new) else new.__getitem__
         return self.map_operands("Submatrix", lambda s: renumber(s) if s > 0 else s)
 
     # -- files and text
 
     def to_args(self) -> tuple[float, list[int]]:
-        """Kaldi's (alpha, [arg1 .. arg7])."""
+        """The operands as Kaldi's file has them: (alpha, [arg1 .. arg7])."""
         args = [int(getattr(self, name)) for name in self.ARGS]
         args.extend(self.stale)
         args.extend([-1] * (_NUM_ARGS - len(args)))
@@ -152,7 +152,7 @@ class Command:
 
     @classmethod
     def from_args(cls, alpha: float, args: Iterable[int]) -> Self:
-        """The command with Kaldi's (alpha, arg1 ..)."""
+        """A command of this class from alpha and arg1, arg2, ... of Kaldi's file."""
         given = list(args)
         own = len(cls.ARGS)
         given.extend([-1] * (own - len(given)))
@@ -196,7 +196,7 @@ C = TypeVar("C", bound=Command)
 
 @dataclass_transform(frozen_default=True)
 def command(kind: int) -> Callable[[type[C]], type[C]]:
-    """Class decorator that makes a frozen dataclass and registers it under Kaldi's number."""
+    """Class decorator: makes a frozen dataclass and registers it under Kaldi's number `kind`."""
 
     def decorate(cls: type[C]) -> type[C]:
         # comparing and printing are Command's: made for each class, they are most of the import
@@ -218,7 +218,7 @@ _fields_cache: dict[tuple[type[Command], str], tuple[str, ...]] = {}
 
 
 def operand_names(cls: type[Command], kind: str) -> tuple[str, ...]:
-    """Names of a command's operands of one kind."""
+    """The names of the operands of one kind ("Submatrix", "Indexes", ...) of a command class."""
     key = (cls, kind)
     if (names := _fields_cache.get(key)) is None:
         names = tuple(name for name, operand in cls.OPERANDS.items() if operand == kind)

@@ -30,7 +30,7 @@ READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRI
 
 @command(4)
 class Propagate(Command):
-    """Run a component forward; `memo` > 0 keeps what it returns for the Backprop of that number."""
+    """A command that runs a component forward; Backprop gets its memo number `memo` (0: none)."""
 
     component: Component
     precomputed: Precomputed
@@ -85,9 +85,9 @@ class Propagate(Command):
 
 @command(5)
 class Backprop(Command):
-    """Run a component backward and update its parameters (or their gradient).
+    """A command that runs a component backward and updates its parameters (or their gradient).
 
-    0 stands for values that are not needed and for an input derivative that is not needed.
+    Submatrix 0 stands for values, or an input derivative, that are not needed.
     """
 
     component: Component
@@ -179,7 +179,7 @@ class Backprop(Command):
 
 @command(6)
 class BackpropNoModelUpdate(Backprop):
-    """As Backprop, but the parameters are left alone."""
+    """A Backprop command that does not update the component's parameters."""
 
     UPDATES: ClassVar[bool] = False
 

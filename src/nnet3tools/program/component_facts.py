@@ -42,7 +42,7 @@ _COLUMN = {name: column for column, name in enumerate(ComponentFacts._fields[3:]
 
 
 def component_facts(component: Component) -> ComponentFacts:
-    """The facts of a component as it is now."""
+    """The present properties and dimensions of a component."""
     flags = int(component.properties)
     return ComponentFacts(
         component.type_name,
@@ -53,7 +53,7 @@ def component_facts(component: Component) -> ComponentFacts:
 
 
 class ComponentTable:
-    """The facts of a network's components as they were when first asked for."""
+    """The facts of a network's components, as they were when first asked for."""
 
     def __init__(self, nnet: Nnet) -> None:
         self._nnet = nnet
@@ -68,7 +68,7 @@ class ComponentTable:
         return facts
 
     def column(self, fact: str, indexes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """One fact that is true or false of many components, (N,)."""
+        """(N,) the flag `fact`, such as "updatable", of the components `indexes`."""
         if len(self._known) == 0:
             size = len(self._nnet.component_names)
             self._known = np.zeros(size, np.bool_)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class StrideType(enum.IntEnum):
-    """Whether a matrix's rows may be padded (Kaldi's MatrixStrideType)."""
+    """Whether the rows of a matrix may be padded in memory (Kaldi's MatrixStrideType)."""
 
     DEFAULT = 0
     EQUAL_NUM_COLS = 1
 
 
 class MatrixInfo(NamedTuple):
-    """Size of one matrix of the program."""
+    """The size of one matrix of a program."""
 
     num_rows: int
     num_cols: int
@@ -49,16 +49,16 @@ class SubMatrixInfo(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return self.num_rows * self.num_cols
 
 
 class DebugInfo(Protocol):
-    """Which cindex each row of a matrix is about, as `MatrixDebugInfo` or made when asked for."""
+    """The cindex of each row of a matrix: MatrixDebugInfo, or computed when it is asked for."""
 
     @property
     def is_deriv(self) -> bool:
-        """True for a derivative, False for a value."""
+        """Whether the matrix is a derivative, not a value."""
 
     @property
     def nodes(self) -> IntArray:
@@ -70,7 +70,7 @@ class DebugInfo(Protocol):
 
 
 class MatrixDebugInfo(NamedTuple):
-    """Which cindex each row of a matrix is about."""
+    """The cindex (node and index) of each row of one matrix."""
 
     is_deriv: bool
     """True for a derivative, False for a value."""
@@ -81,10 +81,10 @@ class MatrixDebugInfo(NamedTuple):
 
 
 class PrecomputedInfo(NamedTuple):
-    """Precomputed indexes of one step of a non-simple component.
+    """The precomputed indexes of one step of a non-simple component.
 
-    `input_indexes` and `output_indexes`, (N, 3), are kept only where shortcut compilation will
-    need them to expand the program; they are empty otherwise.
+    `input_indexes` and `output_indexes`, (N, 3), are kept only where shortcut compilation will need
+    them to expand the program; they are empty otherwise.
     """
 
     data: PrecomputedIndexes | None
@@ -98,7 +98,7 @@ def _no_indexes() -> IndexArray:
 
 @dataclass(slots=True)
 class Computation:
-    """A program. The row-index arrays are never changed in place: replace the list's entry."""
+    """A program. The arrays of row indexes are never changed in place, only replaced."""
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
     submatrices: list[SubMatrixInfo] = field(default_factory=lambda: [SubMatrixInfo(0, 0, 0, 0, 0)])
@@ -122,7 +122,7 @@ class Computation:
     a tenth of their time."""
 
     def copy(self) -> Computation:
-        """A copy whose tables and commands can be changed without changing this program."""
+        """A copy of the program whose tables and commands can be changed separately."""
         return Computation(
             list(self.matrices),
             list(self.submatrices),
@@ -141,9 +141,9 @@ class Computation:
     def new_matrix(
         self, num_rows: int, num_cols: int, stride_type: StrideType = StrideType.DEFAULT
     ) -> int:
-        """Declare a matrix; returns the submatrix that is the whole of it.
+        """Declare a matrix; returns the number of the submatrix that is the whole of it.
 
-        Where the program has debug information, the caller appends the new matrix's own.
+        If the program has debug information, the caller appends the new matrix's own.
         """
         if num_rows <= 0 or num_cols <= 0:
             raise ProgramError(f"matrix of size {num_rows} x {num_cols} declared")
@@ -159,7 +159,7 @@ class Computation:
         col_offset: int = 0,
         num_cols: int = -1,
     ) -> int:
-        """Declare a block of submatrix `base`, offsets relative to it; -1 means "all the rest"."""
+        """Declare a block of submatrix `base`, offsets relative to it; a size of -1 is the rest."""
         info = self.submatrices[base]
         if num_rows == -1:
             num_rows = info.num_rows - row_offset
@@ -188,17 +188,17 @@ class Computation:
         return len(self.submatrices) - 1
 
     def new_indexes(self, rows: IntArray) -> int:
-        """Add row indexes for CopyRows or AddRows; returns their number."""
+        """Add row indexes for CopyRows or AddRows; returns the list's number."""
         self.indexes.append(np.asarray(rows, np.int32))
         return len(self.indexes) - 1
 
     def new_indexes_multi(self, pairs: IntArray) -> int:
-        """Add (submatrix, row) pairs for a Multi command; returns their number."""
+        """Add (submatrix, row) pairs for a Multi command; returns the list's number."""
         self.indexes_multi.append(np.asarray(pairs, np.int32).reshape(-1, 2))
         return len(self.indexes_multi) - 1
 
     def new_indexes_ranges(self, ranges: IntArray) -> int:
-        """Add (begin, end) row ranges for AddRowRanges; returns their number."""
+        """Add (begin, end) row ranges for AddRowRanges; returns the list's number."""
         self.indexes_ranges.append(np.asarray(ranges, np.int32).reshape(-1, 2))
         return len(self.indexes_ranges) - 1
 
@@ -214,12 +214,12 @@ class Computation:
         return self._table[1].copy()
 
     def set_submatrices(self, table: NDArray[np.int64]) -> None:
-        """Have the submatrices of a table as `submatrix_table` gives it."""
+        """Replace all submatrices by a table in the form of `submatrix_table`."""
         self.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
         self._table = list(self.submatrices), table.copy()
 
     def matrix_sizes(self) -> NDArray[np.int64]:
-        """(matrices, 2): rows and columns."""
+        """(matrices, 2): rows and columns of each matrix."""
         numbers = itertools.chain.from_iterable(map(itemgetter(0, 1), self.matrices))
         return np.fromiter(numbers, np.int64, 2 * len(self.matrices)).reshape(-1, 2)
 
@@ -235,14 +235,14 @@ class Computation:
         )
 
     def are_whole_matrices(self) -> NDArray[np.bool_]:
-        """(submatrices,) `is_whole_matrix` of each."""
+        """(submatrices,) whether each submatrix is all of its matrix."""
         table, sizes = self.submatrix_table(), self.matrix_sizes()
         at_start = (table[:, 1] == 0) & (table[:, 3] == 0)
         whole: NDArray[np.bool_] = at_start & (table[:, 2::2] == sizes[table[:, 0]]).all(axis=1)
         return whole
 
     def whole_submatrices(self) -> list[int]:
-        """For each matrix a submatrix that is the whole of it (0 for matrix 0)."""
+        """For each matrix, a submatrix that is the whole of it (0 for matrix 0)."""
         whole = [0] * len(self.matrices)
         for s in range(1, len(self.submatrices)):
             if self.is_whole_matrix(s):
@@ -252,5 +252,5 @@ class Computation:
         return whole
 
     def matrix_of(self, submatrix: int) -> int:
-        """The matrix a submatrix lies in."""
+        """The number of the matrix that contains a submatrix."""
         return self.submatrices[submatrix].matrix_index

@@ -26,7 +26,7 @@ READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRI
 
 
 class CompressionType(enum.IntEnum):
-    """Kaldi's CuCompressedMatrixType."""
+    """The formats of compressed matrices (Kaldi's CuCompressedMatrixType)."""
 
     INT8 = 1
     UINT8 = 2
@@ -39,7 +39,7 @@ class CompressionType(enum.IntEnum):
 
 @command(0)
 class AllocMatrix(Command):
-    """Give a matrix its memory, contents undefined."""
+    """A command that gives a matrix its memory, with undefined contents."""
 
     HAS_WORK = False
     submatrix: Submatrix
@@ -51,7 +51,7 @@ class AllocMatrix(Command):
 
 @command(1)
 class DeallocMatrix(Command):
-    """Free a matrix's memory."""
+    """A command that frees the memory of a matrix."""
 
     HAS_WORK = False
     submatrix: Submatrix
@@ -63,7 +63,7 @@ class DeallocMatrix(Command):
 
 @command(2)
 class SwapMatrix(Command):
-    """Matrix `a`, which has no memory, takes over the memory and contents of matrix `b`."""
+    """A command that moves the memory and contents of matrix `b` to matrix `a`, which has none."""
 
     HAS_WORK = False
     a: Submatrix
@@ -82,7 +82,7 @@ class SwapMatrix(Command):
 
 @command(3)
 class SetConst(Command):
-    """Set every element of a submatrix to `value`."""
+    """A command that sets every element of a submatrix to `value`."""
 
     submatrix: Submatrix
     value: Alpha = 0.0
@@ -96,7 +96,7 @@ class SetConst(Command):
 
 @command(16)
 class CompressMatrix(Command):
-    """Store a matrix in a smaller format until DecompressMatrix.
+    """A command that stores a matrix in a smaller format until DecompressMatrix.
 
     `range` is the largest magnitude that can be stored (0: signs only). `truncate`: larger values
     may occur and are limited to the range.
@@ -133,7 +133,7 @@ class CompressMatrix(Command):
 
 @command(17)
 class DecompressMatrix(Command):
-    """Restore a compressed matrix."""
+    """A command that restores a compressed matrix."""
 
     submatrix: Submatrix
 
@@ -150,7 +150,7 @@ class DecompressMatrix(Command):
 
 @command(18)
 class AcceptInput(Command):
-    """Get a matrix from the user: features, or the derivative at an output."""
+    """A command that gets a matrix from the user: features, or the derivative at an output."""
 
     HAS_WORK = False
     submatrix: Submatrix
@@ -174,7 +174,7 @@ class AcceptInput(Command):
 
 @command(19)
 class ProvideOutput(Command):
-    """Give a matrix to the user: an output, or the derivative at an input."""
+    """A command that gives a matrix to the user: an output, or the derivative at an input."""
 
     HAS_WORK = False
     submatrix: Submatrix
@@ -191,7 +191,7 @@ class ProvideOutput(Command):
 
 @command(20)
 class NoOperation(Command):
-    """No work; passes put it in place of a command and remove it at their end."""
+    """A command without work, which a pass puts in place of another and removes at its end."""
 
     HAS_WORK = False
     TEXT = "[no-op]"
@@ -199,7 +199,7 @@ class NoOperation(Command):
 
 @command(21)
 class NoOperationPermanent(Command):
-    """No work, but it is not removed, because a forward or backward block must not be empty."""
+    """A command without work that stays, as a forward or backward block must not be empty."""
 
     HAS_WORK = False
     TEXT = "[no-op-permanent]"
@@ -207,7 +207,7 @@ class NoOperationPermanent(Command):
 
 @command(22)
 class NoOperationMarker(Command):
-    """End of a segment, such as the forward commands."""
+    """A command that marks the end of a segment, such as the forward commands."""
 
     HAS_WORK = False
     TEXT = "# computation segment separator [e.g., begin backward commands]"
@@ -215,7 +215,7 @@ class NoOperationMarker(Command):
 
 @command(23)
 class NoOperationLabel(Command):
-    """The target of GotoLabel."""
+    """A command that marks the place to which GotoLabel jumps."""
 
     HAS_WORK = False
     TEXT = "[label for goto statement]"
@@ -223,7 +223,7 @@ class NoOperationLabel(Command):
 
 @command(24)
 class GotoLabel(Command):
-    """Continue at the NoOperationLabel at `label`; the last command of a looped program."""
+    """The last command of a looped program, which jumps to the NoOperationLabel at `label`."""
 
     HAS_WORK = False
     TEXT = "goto c{label}"

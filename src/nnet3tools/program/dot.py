@@ -17,7 +17,7 @@ _HEAD = '  graph [rankdir=TB, ranksep=0.25, nodesep=0.2];\n  node [fontname="Hel
 
 
 def program_dot(computation: Computation, nnet: Nnet) -> str:
-    """Matrices (boxes) and the commands (ellipses) that read and write them.
+    """A Graphviz text: matrices (boxes) and the commands (ellipses) that read and write them.
 
     Commands that only give or take memory are left out.
     """
@@ -45,7 +45,7 @@ def program_dot(computation: Computation, nnet: Nnet) -> str:
 
 
 def network_dot(nnet: Nnet) -> str:
-    """Nodes of the network; arrows go from each node to those whose descriptors name it."""
+    """A Graphviz text: the network's nodes, with arrows to nodes whose descriptors name them."""
     lines = []
     for node, name in enumerate(nnet.node_names):
         if nnet.is_component_input(node):

@@ -31,7 +31,7 @@ _BY_NAME = {cls.NAME: cls for cls in COMMANDS.values()}
 
 
 def choose(reader: Reader, *tokens: str) -> str:
-    """Consume and return the next token, which must be one of these."""
+    """Consume and return the next token, which must be one of `tokens`."""
     found = reader.peek_token()
     if found not in tokens:
         raise reader.error(f"expected {' or '.join(tokens)}, found {quoted(found)}")
@@ -42,7 +42,7 @@ def choose(reader: Reader, *tokens: str) -> str:
 
 
 def read_matrix(reader: Reader) -> MatrixInfo:
-    """Read <MatrixInfo>."""
+    """Read a <MatrixInfo> entry: the size of a matrix."""
     reader.expect_token("<MatrixInfo>")
     reader.expect_token("<NumRows>")
     num_rows = reader.read_int32()
@@ -56,7 +56,7 @@ def read_matrix(reader: Reader) -> MatrixInfo:
 
 
 def write_matrix(writer: Writer, info: MatrixInfo) -> None:
-    """Write <MatrixInfo>."""
+    """Write a <MatrixInfo> entry: the size of a matrix."""
     writer.write_token("<MatrixInfo>")
     writer.write_newline()
     writer.write_token("<NumRows>")
@@ -71,7 +71,7 @@ def write_matrix(writer: Writer, info: MatrixInfo) -> None:
 
 
 def read_debug_info(reader: Reader) -> MatrixDebugInfo:
-    """Read <MatrixDebugInfo>."""
+    """Read a <MatrixDebugInfo> entry: the cindexes of a matrix's rows."""
     reader.expect_token("<MatrixDebugInfo>")
     reader.expect_token("<IsDeriv>")
     is_deriv = reader.read_bool()
@@ -82,7 +82,7 @@ def read_debug_info(reader: Reader) -> MatrixDebugInfo:
 
 
 def write_debug_info(writer: Writer, info: DebugInfo) -> None:
-    """Write <MatrixDebugInfo>."""
+    """Write a <MatrixDebugInfo> entry: the cindexes of a matrix's rows."""
     writer.write_token("<MatrixDebugInfo>")
     writer.write_newline()
     writer.write_token("<IsDeriv>")
@@ -99,7 +99,7 @@ _SUBMATRIX_TOKENS = ("<MatrixIndex>", "<RowOffset>", "<NumRows>", "<ColOffset>",
 
 
 def read_submatrix(reader: Reader) -> SubMatrixInfo:
-    """Read <SubMatrixInfo>."""
+    """Read a <SubMatrixInfo> entry: the place of a submatrix in its matrix."""
     reader.expect_token("<SubMatrixInfo>")
     values = []
     for token in _SUBMATRIX_TOKENS:
@@ -110,7 +110,7 @@ def read_submatrix(reader: Reader) -> SubMatrixInfo:
 
 
 def write_submatrix(writer: Writer, info: SubMatrixInfo) -> None:
-    """Write <SubMatrixInfo>."""
+    """Write a <SubMatrixInfo> entry: the place of a submatrix in its matrix."""
     writer.write_token("<SubMatrixInfo>")
     writer.write_newline()
     for token, value in zip(_SUBMATRIX_TOKENS, info, strict=True):
@@ -129,7 +129,7 @@ def _no_indexes() -> np.ndarray:
 
 
 def read_precomputed_list(reader: Reader) -> list[PrecomputedInfo]:
-    """Read the whole table of precomputed indexes, its count included."""
+    """Read the whole table of precomputed indexes, including its count."""
     reader.expect_token("<NumComponentPrecomputedIndexes>")
     size = reader.read_size()
     none = PrecomputedInfo(None, _no_indexes(), _no_indexes())
@@ -160,7 +160,7 @@ def write_precomputed(writer: Writer, info: PrecomputedInfo) -> None:
 
 
 def read_command(reader: Reader) -> Command:
-    """Read <Cmd>."""
+    """Read a <Cmd> entry: one command."""
     reader.expect_token("<Cmd>")
     cls: type[Command] | None
     if reader.binary:
@@ -182,7 +182,7 @@ def read_command(reader: Reader) -> Command:
 
 
 def write_command(writer: Writer, command: Command) -> None:
-    """Write <Cmd>."""
+    """Write a <Cmd> entry: one command."""
     writer.write_token("<Cmd>")
     alpha, args = command.to_args()
     if writer.binary:

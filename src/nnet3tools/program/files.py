@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def load_computation(rxfilename: str) -> Computation:
-    """Read a program from a file, pipe or offset; DataError if it is not a whole valid one."""
+    """The program in a file, pipe or at an offset; DataError if it is not complete and valid."""
     with open_input(rxfilename) as reader:
         return read_computation(reader)
 
@@ -46,7 +46,7 @@ def save_computation(wxfilename: str, computation: Computation, binary: bool = T
 
 
 def read_computation(reader: Reader) -> Computation:
-    """Read a program, from `<NnetComputation>` to `</NnetComputation>`."""
+    """The program read from `<NnetComputation>` to `</NnetComputation>`."""
     reader.expect_token("<NnetComputation>")
     version = 1
     if choose(reader, "<Version>", "<NumMatrices>") == "<Version>":
@@ -153,9 +153,9 @@ def _read_int_pairs(reader: Reader) -> np.ndarray:
 
 
 def _check_tables(reader: Reader, computation: Computation) -> None:
-    """DataError unless the reserved first entries are there and submatrices lie in matrices.
+    """DataError unless reserved first entries exist and submatrices lie in matrices.
 
-    The checker sees to the rest; this is what the printer and the checker themselves rely on.
+    The printer and the checker rely on this; the checker tests everything else.
     """
     sub = computation.submatrix_table()
     mat = computation.matrix_sizes()

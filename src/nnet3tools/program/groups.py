@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 class CommandGroup:
-    """The commands of one class, in the order of the program."""
+    """All commands of one class in a program, in order, with their operands as arrays."""
 
     __slots__ = ("_columns", "cls", "commands", "positions")
 
@@ -40,14 +40,14 @@ class CommandGroup:
         return len(self.commands)
 
     def column(self, name: str) -> Ints:
-        """(commands,) the values of an integer operand."""
+        """(commands,) the values of the integer operand `name`."""
         if (found := self._columns.get(name)) is None:
             values = map(attrgetter(name), self.commands)
             found = self._columns[name] = np.fromiter(values, np.int64, len(self.commands))
         return found
 
     def alphas(self) -> NDArray[np.float64]:
-        """(commands,) the values of the operand that is not an integer."""
+        """(commands,) the values of the real-valued operand (alpha)."""
         if self.cls.ALPHA is None:
             raise ProgramError(f"{self.cls.NAME} has no alpha")
         values = map(attrgetter(self.cls.ALPHA), self.commands)

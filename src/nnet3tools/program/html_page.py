@@ -29,7 +29,7 @@ def html_page(
     places: list[list[int]] | None = None,
     arena_bytes: int = 0,
 ) -> str:
-    """The page as text; `places` is described in `page_data`."""
+    """The HTML page about a program, as text; arguments are those of `page_data`."""
     folder = resources.files("nnet3tools.program") / "page"
     data = page_data(report, title, places, arena_bytes)
     # "</script" would end the element that the JSON stands in, "<!--<script>" hide its end.
@@ -55,7 +55,7 @@ def page_data(
     places: list[list[int]] | None = None,
     arena_bytes: int = 0,
 ) -> dict[str, Any]:
-    """The data of the page, of types that JSON can hold.
+    """The data that the HTML page of a program shows, of types that JSON can hold.
 
     `places`, if known, are where the executor keeps matrices in its arena of `arena_bytes`: lists
     [matrix, first command, last command, offset, bytes].
@@ -99,7 +99,7 @@ def _matrices(report: ProgramReport) -> list[dict[str, Any]]:
 
 
 def _main_node(report: ProgramReport, matrix: int) -> str:
-    """The node of most rows; "" if it is unknown."""
+    """The name of the node that most rows of a matrix are for; "" if it is unknown."""
     debug = report.computation.matrix_debug_info
     if not debug or not len(debug[matrix].nodes):
         return ""

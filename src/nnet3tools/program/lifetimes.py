@@ -32,7 +32,7 @@ _COMPRESSED: dict[int, str] = {
 
 
 class Storage(NamedTuple):
-    """Memory for a matrix in one format."""
+    """A block of memory for one matrix in one number format."""
 
     matrix: int
     """The matrix that it was made for; SwapMatrix gives it to another matrix."""
@@ -41,7 +41,7 @@ class Storage(NamedTuple):
 
 
 class Holdings:
-    """Which storage holds each matrix, command by command."""
+    """A table of which storage holds each matrix after each command."""
 
     def __init__(self, computation: Computation) -> None:
         self.storages: list[Storage] = []
@@ -50,28 +50,28 @@ class Holdings:
         self._storage: list[list[int]] = [[] for _ in self._matrices]
 
     def after(self, command: int, matrix: int) -> int:
-        """Number of the storage that holds a matrix after a command, -1 for none."""
+        """The number of the storage that holds a matrix after a command; -1 for none."""
         entry = bisect.bisect_right(self._since[matrix], command) - 1
         return self._storage[matrix][entry] if entry >= 0 else -1
 
     def make(self, command: int, matrix: int, dtype: str = "float32") -> None:
-        """Give a matrix a new storage from a command on."""
+        """Record that a matrix has a new storage, of type `dtype`, from a command on."""
         info = self._matrices[matrix]
         num_bytes = info.num_rows * info.num_cols * np.dtype(dtype).itemsize
         self.storages.append(Storage(matrix, dtype, num_bytes))
         self.hold(command, matrix, len(self.storages) - 1)
 
     def hold(self, command: int, matrix: int, storage: int) -> None:
-        """Put a matrix into a storage (-1: none) from a command on."""
+        """Record that a matrix is in the given storage (-1: none) from a command on."""
         self._since[matrix].append(command)
         self._storage[matrix].append(storage)
 
     def latest(self, matrix: int) -> int:
-        """The latest storage of a matrix, -1 for none."""
+        """The number of the last recorded storage of a matrix; -1 for none."""
         return self._storage[matrix][-1] if self._storage[matrix] else -1
 
     def lives(self, num_commands: int) -> Iterator[Life]:
-        """The stretches of commands after which a matrix stays in one storage."""
+        """The ranges of commands after which each matrix stays in one storage."""
         for matrix, since in enumerate(self._since):
             ends = [*since[1:], num_commands]
             for storage, first, end in zip(self._storage[matrix], since, ends, strict=False):
@@ -82,7 +82,7 @@ class Holdings:
 def follow_matrices(
     computation: Computation, obeys: Callable[[CompressMatrix], bool] = lambda command: True
 ) -> Holdings:
-    """Follow the matrices of a program through its commands.
+    """The storage of each matrix after each command of a program.
 
     A swapped matrix keeps its storage, and a compressed matrix gets a new one. `obeys` returns
     whether a CompressMatrix command has an effect.
@@ -112,7 +112,7 @@ def follow_matrices(
 
 
 class Life(NamedTuple):
-    """Consecutive commands after each of which a matrix takes `num_bytes`."""
+    """A range of commands, after each of which a matrix takes `num_bytes` of memory."""
 
     matrix: int
     first: int
@@ -139,12 +139,12 @@ def memory_use(computation: Computation) -> NDArray[np.int64]:
 
 
 def max_memory_use(computation: Computation) -> int:
-    """The most bytes of matrices that are alive at once (Kaldi's GetMaxMemoryUse)."""
+    """The largest number of bytes of matrices alive at once (Kaldi's GetMaxMemoryUse)."""
     return int(memory_use(computation).max(initial=0))
 
 
 def matrix_subject(computation: Computation, nnet: Nnet, matrix: int) -> str:
-    """A text such as "derivative of tdnn1.relu, 32 sequences, t = -3..19"; "" if unknown."""
+    """What a matrix is, as text: "derivative of tdnn1.relu, 32 sequences, t = -3..19" or ""."""
     if not computation.matrix_debug_info:
         return ""
     debug = computation.matrix_debug_info[matrix]

@@ -41,7 +41,7 @@ class _FromSource(Protocol):
 
 @command(7)
 class MatrixCopy(Command):
-    """dest = alpha * src; dest == src scales it."""
+    """The command dest = alpha * src; if dest is src, it scales in place."""
 
     dest: Submatrix
     src: Submatrix
@@ -64,7 +64,7 @@ class MatrixCopy(Command):
 
 @command(8)
 class MatrixAdd(Command):
-    """dest += alpha * src."""
+    """The command dest += alpha * src."""
 
     dest: Submatrix
     src: Submatrix
@@ -85,7 +85,7 @@ class MatrixAdd(Command):
 
 @command(9)
 class CopyRows(Command):
-    """dest[i] = alpha * src[indexes[i]]; a row of zeros where the index is -1."""
+    """The command dest[i] = alpha * src[indexes[i]], or zeros where the index is -1."""
 
     dest: Submatrix
     src: Submatrix
@@ -115,7 +115,7 @@ class CopyRows(Command):
 
 @command(10)
 class AddRows(Command):
-    """dest[i] += alpha * src[indexes[i]]; nothing where the index is -1."""
+    """The command dest[i] += alpha * src[indexes[i]], except where the index is -1."""
 
     dest: Submatrix
     src: Submatrix
@@ -154,7 +154,7 @@ def _rows_problem(tables: Tables, self: CopyRows | AddRows) -> str:
 
 @command(15)
 class AddRowRanges(Command):
-    """dest[i] += alpha * the sum of rows begin..end-1 of src, for the i-th pair (begin, end)."""
+    """The command dest[i] += alpha * (sum of rows begin..end-1 of src), for the i-th range."""
 
     dest: Submatrix
     src: Submatrix

@@ -31,7 +31,7 @@ READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRI
 
 
 class _MultiCommand(Command):
-    """Rows of one submatrix against rows of several, listed as (submatrix, row) pairs."""
+    """A command between rows of one submatrix and rows listed as (submatrix, row) pairs."""
 
     __slots__ = ()
     OWN: ClassVar[str]
@@ -80,7 +80,7 @@ class _MultiCommand(Command):
 
 @command(11)
 class CopyRowsMulti(_MultiCommand):
-    """dest[i] = alpha * the i-th listed row; a row of zeros where none is listed."""
+    """The command dest[i] = alpha * the i-th listed row, or zeros where none is listed."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti
@@ -94,7 +94,7 @@ class CopyRowsMulti(_MultiCommand):
 
 @command(12)
 class CopyToRowsMulti(_MultiCommand):
-    """The i-th listed row = src[i]; alpha must be 1. No row may be listed twice."""
+    """The command: i-th listed row = src[i]; alpha must be 1, no row may be listed twice."""
 
     src: Submatrix
     indexes_multi: IndexesMulti
@@ -113,7 +113,7 @@ class CopyToRowsMulti(_MultiCommand):
 
 @command(13)
 class AddRowsMulti(_MultiCommand):
-    """dest[i] += alpha * the i-th listed row."""
+    """The command dest[i] += alpha * the i-th listed row."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti
@@ -128,7 +128,7 @@ class AddRowsMulti(_MultiCommand):
 
 @command(14)
 class AddToRowsMulti(_MultiCommand):
-    """The i-th listed row += alpha * src[i]. No row may be listed twice."""
+    """The command: i-th listed row += alpha * src[i]. No row may be listed twice."""
 
     src: Submatrix
     indexes_multi: IndexesMulti
@@ -145,7 +145,7 @@ class AddToRowsMulti(_MultiCommand):
 
 
 def _twice_problem(tables: Tables, indexes_multi: int) -> str:
-    """A message if a row is listed twice, perhaps by two submatrices, which a GPU would race on."""
+    """A message if list number `indexes_multi` has a row twice (a GPU would race), else ""."""
     pairs = tables.computation.indexes_multi[indexes_multi]
     pairs = pairs[pairs[:, 0] >= 0]
     if len(pairs) < 2:

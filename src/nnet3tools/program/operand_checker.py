@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 
 class OperandChecker:
-    """Checks the commands of a program one by one; ProgramError at the first fault."""
+    """Checks the operands of each command of a program; ProgramError at the first fault."""
 
     def __init__(self, analysis: Analysis, nnet: Nnet) -> None:
         self.analysis, self.nnet = analysis, nnet
@@ -38,7 +38,7 @@ class OperandChecker:
         self._limits_by_class: dict[type[Command], list[tuple[str, int, int]]] = {}
 
     def fail(self, message: str, command: int | None = None) -> NoReturn:
-        """Raise the error, naming the command if there is one."""
+        """Raise ProgramError with a message and, if given, the text of the command."""
         if command is None:
             raise ProgramError(f"broken program: {message}")
         try:
@@ -50,11 +50,11 @@ class OperandChecker:
     # -- the protocol Tables, for commands' `problem`
 
     def rows(self, submatrix: int) -> int:
-        """Rows of a submatrix."""
+        """The number of rows of a submatrix."""
         return self.computation.submatrices[submatrix].num_rows
 
     def cols(self, submatrix: int) -> int:
-        """Columns of a submatrix."""
+        """The number of columns of a submatrix."""
         return self.computation.submatrices[submatrix].num_cols
 
     def same(self, a: int, b: int) -> bool:
@@ -75,7 +75,7 @@ class OperandChecker:
     # -- each command by itself
 
     def check_operands(self) -> None:
-        """The tables, ranges of all operands, whole matrices where needed, sizes and aliasing."""
+        """Raise ProgramError if tables, or operands' ranges, sizes or aliasing have a fault."""
         self._check_submatrices()
         all_in_range = self._all_in_range()
         if not all_in_range:
@@ -93,7 +93,7 @@ class OperandChecker:
             self.fail(problem, c)
 
     def _limits_of(self, cls: type[Command]) -> list[tuple[str, int, int]]:
-        """(operand, lowest value, end) of each operand that is an index into a table."""
+        """(name, lowest value, end of range) of each operand that is an index into a table."""
         if (limits := self._limits_by_class.get(cls)) is None:
             limits = self._limits_by_class[cls] = []
             for name, kind in cls.OPERANDS.items():
@@ -103,7 +103,7 @@ class OperandChecker:
         return limits
 
     def _all_in_range(self) -> bool:
-        """Whether `_check_ranges` finds no fault with any command."""
+        """Whether all operands of all commands are in range, tested with whole arrays."""
         columns: dict[tuple[int, int], list[Ints]] = {}
         whole = [np.zeros(0, np.int64)]
         for cls, group in self.analysis.groups.items():
@@ -126,7 +126,7 @@ class OperandChecker:
                 self.fail(f"{name} is not the whole of a matrix", c)
 
     def _check_submatrices(self) -> None:
-        """Every submatrix lies within its matrix."""
+        """Raise ProgramError unless every submatrix lies within its matrix."""
         table, sizes = self.submatrix_table[1:], self.computation.matrix_sizes()
         matrix = table[:, 0]
         bad = (matrix < 1) | (matrix >= len(sizes))

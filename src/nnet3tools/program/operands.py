@@ -48,7 +48,7 @@ class AccessType(enum.IntFlag):
 
 
 class Access(NamedTuple):
-    """An access of a command to a submatrix."""
+    """An access of one command to one submatrix."""
 
     submatrix: int
     type: AccessType
@@ -58,7 +58,7 @@ Ints = NDArray[np.int64]
 
 
 class Accesses(NamedTuple):
-    """Accesses of the commands of one class to submatrices; submatrix 0 means none."""
+    """Accesses to submatrices by the commands of one class; submatrix 0 means none."""
 
     which: Ints
     """Index of each access's command within its class."""
@@ -71,36 +71,36 @@ AccessMap = dict[str, AccessType]
 
 
 class Names(Protocol):
-    """Texts for the parts of a program in the text of a command."""
+    """Interface that gives texts for the parts of a program, to print a command."""
 
     def submatrix(self, index: int) -> str:
         """A text such as "m3" or "m3(0:10, 5:9)"; "[]" for 0."""
 
     def dim(self, index: int) -> tuple[int, int]:
-        """Rows and columns of a submatrix."""
+        """The numbers of rows and columns of a submatrix."""
 
     def indexes(self, index: int) -> str:
-        """Row indexes, with runs shortened."""
+        """The text of a list of row indexes, with runs shortened."""
 
     def indexes_multi(self, index: int) -> str:
-        """Pairs of a Multi command as rows of matrices."""
+        """The text of a list of (submatrix, row) pairs, as rows of matrices."""
 
     def indexes_ranges(self, index: int) -> str:
-        """Row ranges, last row included."""
+        """The text of a list of row ranges, last row included."""
 
     def component(self, index: int) -> str:
-        """Name of a component."""
+        """The name of a component."""
 
     def node(self, index: int) -> str:
-        """Name of a node."""
+        """The name of a node."""
 
     @property
     def need_model_derivative(self) -> bool:
-        """The program's own flag."""
+        """Whether the program computes a derivative of the model."""
 
 
 class Tables(Protocol):
-    """The tables that a command's `problem` may read (program/checker.py)."""
+    """Interface to a program's tables that a command's `problem` may read."""
 
     computation: Computation
     nnet: Nnet
@@ -115,14 +115,14 @@ class Tables(Protocol):
         """Whether two submatrices are the same block of the same matrix."""
 
     def rows(self, submatrix: int) -> int:
-        """Rows of a submatrix."""
+        """The number of rows of a submatrix."""
 
     def cols(self, submatrix: int) -> int:
-        """Columns of a submatrix."""
+        """The number of columns of a submatrix."""
 
 
 def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
-    """The submatrices in lists of (submatrix, row) pairs, without -1 (none).
+    """Which list of (submatrix, row) pairs has which submatrices, without -1 (none).
 
     Returns (list, submatrix), both (M,), with each submatrix once for each list, sorted.
     """
@@ -139,7 +139,7 @@ def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
 
 
 def scale_flops(alpha: float) -> int:
-    """Operations for each element because of a command's scale."""
+    """The floating-point operations per element that multiplying by `alpha` takes."""
     return int(alpha != 1.0)
 
 

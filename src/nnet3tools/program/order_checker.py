@@ -23,7 +23,7 @@ class OrderChecker(PurposeChecker):
     """Checks the order of a program's commands; ProgramError at the first fault."""
 
     def are(self, *classes: type[Command]) -> BoolArray:
-        """(commands,) whether the command is of one of the classes."""
+        """(commands,) whether each command is of one of the classes."""
         mask = np.zeros(len(self.computation.commands), np.bool_)
         for cls in classes:
             if (group := self.analysis.groups.get(cls)) is not None:
@@ -31,7 +31,7 @@ class OrderChecker(PurposeChecker):
         return mask
 
     def check_order(self) -> None:
-        """Forward commands come before backward commands, and each memo is made and used once.
+        """ProgramError unless forward commands precede backward ones, and memos are used once.
 
         The forward commands of each segment end with a marker; backward commands follow the last.
         """
@@ -76,7 +76,7 @@ class OrderChecker(PurposeChecker):
             self.fail(f"memo {command.memo} was made by another component in c{made}", c)
 
     def check_exchange(self) -> None:
-        """In each segment, inputs come before all work and outputs after it, each node once."""
+        """ProgramError unless each segment has inputs first, outputs last, each node once."""
         asked: set[tuple[type[Command], int]] = set()
         worked = provided = -1
         exchanges = self.are(*_EXCHANGE)

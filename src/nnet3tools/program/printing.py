@@ -21,14 +21,14 @@ _ENDS = 60
 
 
 class ProgramNames:
-    """Names of the parts of one program, for commands' `text`."""
+    """The texts of matrices, indexes and nodes in one program, to print commands."""
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self._computation, self._nnet = computation, nnet
 
     @property
     def need_model_derivative(self) -> bool:
-        """The program's own flag."""
+        """Whether the program computes a derivative of the model."""
         return self._computation.need_model_derivative
 
     def submatrix(self, index: int) -> str:
@@ -44,16 +44,16 @@ class ProgramNames:
         )
 
     def dim(self, index: int) -> tuple[int, int]:
-        """Rows and columns of a submatrix."""
+        """The numbers of rows and columns of a submatrix."""
         info = self._computation.submatrices[index]
         return info.num_rows, info.num_cols
 
     def indexes(self, index: int) -> str:
-        """Row indexes of CopyRows and AddRows."""
+        """The text of a list of row indexes, for CopyRows and AddRows."""
         return integers_text(self._computation.indexes[index])
 
     def indexes_multi(self, index: int) -> str:
-        """Rows of a Multi command, as rows of matrices."""
+        """The text of a Multi command's list, as rows of matrices."""
         pairs = self._computation.indexes_multi[index]
         return f"[{_join_ends(len(pairs), ',', lambda i: self._row(*pairs[i].tolist()))}]"
 
@@ -66,7 +66,7 @@ class ProgramNames:
         return f"m{matrix}({row_offset + row},{col_offset}:{col_offset + num_cols - 1})"
 
     def indexes_ranges(self, index: int) -> str:
-        """Row ranges of AddRowRanges, last row included."""
+        """The text of a list of row ranges for AddRowRanges, last row included."""
         ranges = self._computation.indexes_ranges[index]
 
         def one(i: int) -> str:
@@ -76,22 +76,22 @@ class ProgramNames:
         return f"[{_join_ends(len(ranges), ',', one)}]"
 
     def component(self, index: int) -> str:
-        """Name of a component."""
+        """The name of a component."""
         return self._nnet.component_names[index]
 
     def node(self, index: int) -> str:
-        """Name of a node."""
+        """The name of a node."""
         return self._nnet.node_names[index]
 
 
 def program_text(computation: Computation, nnet: Nnet) -> str:
-    """The whole program: matrices, the cindexes of their rows, commands; ends with a newline."""
+    """The text of a program, with newline: matrices, the cindexes of their rows, commands."""
     commands = "".join(f"{text}\n" for text in command_texts(computation, nnet))
     return f"{preamble_text(computation, nnet)}# begin forward commands\n{commands}"
 
 
 def command_texts(computation: Computation, nnet: Nnet) -> list[str]:
-    """One line for each command, such as "c3: m2 += m1", without newlines."""
+    """A text for each command, such as "c3: m2 += m1", without newlines."""
     names = ProgramNames(computation, nnet)
     return [
         _shorten(f"c{i}: {command.text(names)}\n")[:-1]
@@ -100,13 +100,13 @@ def command_texts(computation: Computation, nnet: Nnet) -> list[str]:
 
 
 def command_text(computation: Computation, nnet: Nnet, index: int) -> str:
-    """The line of one command."""
+    """The text of command number `index`, such as "c3: m2 += m1"."""
     text = computation.commands[index].text(ProgramNames(computation, nnet))
     return _shorten(f"c{index}: {text}\n")[:-1]
 
 
 def preamble_text(computation: Computation, nnet: Nnet) -> str:
-    """The matrices' sizes and, where there is debug information, the cindexes of their rows."""
+    """The text of a program's matrix sizes and, if known, of the cindexes of their rows."""
     sizes = [
         f"m{i}({info.num_rows}, {info.num_cols})"
         for i, info in enumerate(computation.matrices)
@@ -170,7 +170,7 @@ def indexes_text(indexes: IndexArray) -> str:
 
 
 def cindexes_text(nodes: IntArray, indexes: IndexArray, node_names: list[str]) -> str:
-    """Cindexes as "node[indexes]node[indexes]", one bracket for consecutive ones of a node."""
+    """Text "node[indexes]node[indexes]"; successive cindexes of a node share a bracket."""
     if len(nodes) == 0:
         return "[ ]"
     starts = [0, *(np.flatnonzero(nodes[1:] != nodes[:-1]) + 1).tolist(), len(nodes)]
@@ -180,7 +180,7 @@ def cindexes_text(nodes: IntArray, indexes: IndexArray, node_names: list[str]) -
 
 
 def _join_ends(size: int, separator: str, one: Callable[[int], str]) -> str:
-    """All items joined; without the middle if the text is shortened in any case."""
+    """The texts one(0), one(1), ... joined; middle ones are left out if there are too many."""
     if size <= 2 * _ENDS:
         return separator.join(one(i) for i in range(size))
     first = separator.join(one(i) for i in range(_ENDS))

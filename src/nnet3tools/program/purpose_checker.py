@@ -18,7 +18,7 @@ class PurposeChecker(OperandChecker):
     """Checks a program against its network and request; ProgramError at the first fault."""
 
     def check_debug_info(self) -> None:
-        """Debug information, if there is any, has an entry for each matrix and row."""
+        """Raise ProgramError unless debug information, if any, covers each matrix and row."""
         debug = self.computation.matrix_debug_info
         if not debug:
             return
@@ -49,7 +49,7 @@ class PurposeChecker(OperandChecker):
             )
 
     def check_request(self, request: ComputationRequest) -> None:
-        """Inputs, outputs and their derivatives have the request's rows."""
+        """Raise ProgramError unless inputs, outputs and derivatives have the request's rows."""
         expected: dict[tuple[type[Command], str], int] = {}
         for io in request.inputs:
             expected[AcceptInput, io.name] = len(io.indexes)

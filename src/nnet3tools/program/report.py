@@ -18,7 +18,7 @@ from nnet3tools.program.printing import command_text
 
 
 class KindTotals(NamedTuple):
-    """All commands of one kind."""
+    """The number and the operations of all commands of one kind."""
 
     kind: str
     """Kaldi's name without the k."""
@@ -28,14 +28,14 @@ class KindTotals(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """Figures of one program for one network; costly ones are computed at first use."""
+    """Figures about one program for one network; costly figures are computed at first use."""
 
     computation: Computation
     nnet: Nnet
 
     @cached_property
     def memory(self) -> NDArray[np.int64]:
-        """Bytes of matrices alive after each command."""
+        """(commands,) bytes of matrices alive after each command."""
         return memory_use(self.computation)
 
     @cached_property
@@ -45,7 +45,7 @@ class ProgramReport:
 
     @cached_property
     def flops(self) -> NDArray[np.int64]:
-        """Floating-point operations of each command; component statistics are not counted."""
+        """(commands,) floating-point operations, without component statistics."""
         commands = self.computation.commands
         return np.array([c.flops(self.computation, self.nnet) for c in commands], np.int64)
 
@@ -56,12 +56,12 @@ class ProgramReport:
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes of matrices that are alive at once."""
+        """The largest number of bytes of matrices that are alive at once."""
         return int(self.memory.max(initial=0))
 
     @cached_property
     def segment_ends(self) -> list[int]:
-        """The markers that end the forward part (and others), then the number of commands."""
+        """The positions of the markers that end segments, then the number of commands."""
         commands = self.computation.commands
         markers = [c for c, cmd in enumerate(commands) if isinstance(cmd, NoOperationMarker)]
         return [*markers, len(commands)]
@@ -78,7 +78,7 @@ class ProgramReport:
         return sorted(rows, key=lambda row: (-row.flops, -row.number, row.kind))
 
     def alive_at(self, command: int) -> list[Life]:
-        """Matrices alive after a command, largest first."""
+        """The matrices alive after a command, largest first."""
         alive = [life for life in self.lives if life.first <= command <= life.last]
         return sorted(alive, key=lambda life: (-life.num_bytes, life.matrix))
 
@@ -88,7 +88,7 @@ class ProgramReport:
         max_matrices: int = 20,
         gpu_need: Mapping[str, int] | None = None,
     ) -> str:
-        """The report in lines; `arenas` are the bytes of the executor's memory plans, by device.
+        """The text of the report; `arenas` are the bytes of the executor's memory plans, by device.
 
         At most `max_matrices` matrices alive at the peak are listed. `gpu_need` is the need of GPU
         memory by purpose (executor/memory_need.py).
@@ -191,7 +191,7 @@ def flops_text(number: int) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Lines of columns: the first `left` columns and the last flush left, numbers flush right."""
+    """Text lines of a table; the first `left` columns and the last are flush left, others right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     last = len(head) - 1
 

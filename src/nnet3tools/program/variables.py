@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 
 class _Splits(NamedTuple):
-    """The positions at which the rows (or columns) of each matrix are cut."""
+    """The positions at which submatrices cut the rows (or the columns) of each matrix."""
 
     points: Ints
     """Cut positions, matrix after matrix, ascending, both ends of the matrix included."""
@@ -32,7 +32,7 @@ class _Splits(NamedTuple):
 
 
 def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints) -> _Splits:
-    """Cut each matrix at the beginnings and ends of its submatrices."""
+    """The positions at which the submatrices (`begin` to `end` of `matrix`) cut each matrix."""
     width = int(sizes.max(initial=0)) + 1
     keys_begin, keys_end = matrix * width + begin, matrix * width + end
     keys = sorted_unique(np.concatenate([keys_begin, keys_end]))
@@ -43,7 +43,7 @@ def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints)
 
 
 class _Blocks(NamedTuple):
-    """The variables of all matrices."""
+    """The division of all matrices into variables, which are blocks of rows and columns."""
 
     rows: _Splits
     cols: _Splits
@@ -54,7 +54,7 @@ class _Blocks(NamedTuple):
 
 
 class Variables:
-    """The variables of a program and which of them make up each submatrix."""
+    """The variables of a program (smallest blocks of matrices), and those of each submatrix."""
 
     def __init__(self, computation: Computation) -> None:
         self.submatrix_table = computation.submatrix_table()
@@ -64,7 +64,7 @@ class Variables:
 
     @cached_property
     def is_whole(self) -> NDArray[np.bool_]:
-        """(submatrices,) whether the submatrix is its whole matrix."""
+        """(submatrices,) whether each submatrix is its whole matrix."""
         at_start = (self.submatrix_table[:, 1] == 0) & (self.submatrix_table[:, 3] == 0)
         of_size = self.submatrix_table[:, 2::2] == self._sizes[self.matrix_of_submatrix]
         return at_start & of_size[:, 0] & of_size[:, 1]
@@ -82,22 +82,22 @@ class Variables:
 
     @property
     def matrix_offsets(self) -> Ints:
-        """(matrices + 1,) first variable of each matrix."""
+        """(matrices + 1,) the first variable of each matrix."""
         return self._blocks.matrix_offsets
 
     @property
     def num_variables(self) -> int:
-        """Number of variables."""
+        """The number of variables of all matrices."""
         return int(self.matrix_offsets[-1])
 
     @cached_property
     def matrix_of(self) -> Ints:
-        """(variables,) matrix of the variable."""
+        """(variables,) the matrix that contains each variable."""
         return np.repeat(np.arange(len(self._sizes)), np.diff(self.matrix_offsets))
 
     @cached_property
     def all_of_submatrices(self) -> tuple[Ints, Ints]:
-        """(variables, offsets): submatrix s has variables[offsets[s] : offsets[s + 1]]."""
+        """(variables, offsets): submatrix s is made of variables[offsets[s] : offsets[s + 1]]."""
         blocks, matrix = self._blocks, self.matrix_of_submatrix
         height = blocks.rows.last - blocks.rows.first
         width = blocks.cols.last - blocks.cols.first
@@ -114,12 +114,12 @@ class Variables:
         return variables, np.concatenate([[0], np.cumsum(height * width)])
 
     def of_submatrix(self, submatrix: int) -> Ints:
-        """The variables of a submatrix, sorted."""
+        """The variables that make up a submatrix, sorted."""
         variables, offsets = self.all_of_submatrices
         return variables[offsets[submatrix] : offsets[submatrix + 1]]
 
     def of_submatrices(self, submatrices: Ints) -> tuple[Ints, Ints]:
-        """Variables of many submatrices: (position in `submatrices`, variable), both (M,)."""
+        """The variables of many submatrices: (position in `submatrices`, variable), both (M,)."""
         variables, offsets = self.all_of_submatrices
         start = offsets[submatrices]
         count = offsets[submatrices + 1] - start
@@ -127,11 +127,11 @@ class Variables:
         return owner, variables[concatenated_ranges(start, count)]
 
     def of_matrix(self, matrix: int) -> range:
-        """Variables of a matrix."""
+        """The range of variables that make up a matrix."""
         return range(int(self.matrix_offsets[matrix]), int(self.matrix_offsets[matrix + 1]))
 
     def block(self, variable: int) -> SubMatrixInfo:
-        """The block of a variable."""
+        """The block of a matrix that a variable stands for."""
         rows, cols, num_cols, matrix_offsets = self._blocks
         matrix = int(self.matrix_of[variable])
         row, col = divmod(variable - int(matrix_offsets[matrix]), int(num_cols[matrix]))

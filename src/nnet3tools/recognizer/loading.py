@@ -76,7 +76,7 @@ def load_recognizer(
 
 
 def _load_features(folder: Path, read_options: ReadOptions) -> SoundFeatures:
-    """The feature computer that mfcc.conf or fbank.conf of the directory describes."""
+    """The feature computer for the mfcc.conf or fbank.conf of a model directory."""
     kinds: tuple[tuple[str, type], ...] = (("mfcc.conf", MfccOptions), ("fbank.conf", FbankOptions))
     for name, kind in kinds:
         for path in (folder / name, folder / "conf" / name):
@@ -104,7 +104,7 @@ def _number_in(path: Path, default: int) -> int:
 
 
 def _load_lexicon(folder: Path) -> Lexicon | None:
-    """The lexicon of align_lexicon.int and silence.csl; None if one of them is missing.
+    """The lexicon in a folder's align_lexicon.int and silence.csl; None if either is missing.
 
     A line of align_lexicon.int has a word, the word again, and its phones.
     """
@@ -121,7 +121,7 @@ def _load_lexicon(folder: Path) -> Lexicon | None:
 
 
 def _read_silence_phones(path: Path) -> frozenset[int]:
-    """The phones of a file with one line such as 1:2:3. DataError if it is malformed."""
+    """The phones in a file with one line such as 1:2:3; DataError if it is malformed."""
     lines = read_text_lines(str(path))
     fields = lines[0].strip().split(":") if len(lines) == 1 else []
     if not fields or not all(field.isdecimal() for field in fields):

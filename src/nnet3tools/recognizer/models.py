@@ -14,7 +14,7 @@ from nnet3tools.nnet.nnet import Nnet
 
 
 def read_acoustic_model(rxfilename: str) -> tuple[TransitionModel, Nnet, np.ndarray]:
-    """The transition model, the network prepared for test, and the priors of a .mdl file.
+    """The transition model, the network prepared for test, and the priors in a .mdl file.
 
     The priors are empty if the file has none.
     """
@@ -25,7 +25,7 @@ def read_acoustic_model(rxfilename: str) -> tuple[TransitionModel, Nnet, np.ndar
 
 
 def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
-    """The network of a .raw or .mdl file prepared for test, and with `use_priors` its priors."""
+    """The network in a .raw or .mdl file, prepared for test, and (if `use_priors`) its priors."""
     if use_priors:
         return read_acoustic_model(rxfilename)[1:]
     with open_input(rxfilename) as reader:

@@ -11,7 +11,7 @@ from nnet3tools.options import option, option_group
 
 @dataclass(frozen=True)
 class _SearchOptions(LatticeDecoderOptions):
-    """Defaults for lattices that only serve confidences: narrow, so that they take little time."""
+    """Search options for lattices that only give confidences: narrow beams, to save time."""
 
     beam: float = option(15.0, "Decoding beam.  Larger->slower, more accurate.")
     max_active: int = option(7000, "Decoder max active states.  Larger->slower; more accurate")
@@ -23,7 +23,7 @@ class _SearchOptions(LatticeDecoderOptions):
 
 @dataclass(frozen=True)
 class RecognizerOptions:
-    """Options of a recognizer."""
+    """Options of a recognizer: features, network, search and form of results."""
 
     stream: bool = option(False, "If true, take the sound in pieces, as a stream")
     piece_seconds: float = option(0.25, "With --stream=true: the length of pieces of sound")
@@ -40,7 +40,7 @@ class RecognizerOptions:
     decoder: _SearchOptions = option_group("", _SearchOptions)
 
     def check(self) -> None:
-        """Raise OptionError for unknown values and for options that contradict each other."""
+        """OptionError if a value is unknown or options contradict each other."""
         if self.cmvn not in ("auto", "none", "utterance", "online"):
             raise OptionError(f"--cmvn must be auto, none, utterance or online, found {self.cmvn}")
         if self.stream and self.cmvn == "utterance":

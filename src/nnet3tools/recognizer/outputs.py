@@ -59,7 +59,7 @@ def computer_for_tables(
     *,
     like: Array | None = None,
 ) -> UtteranceComputer:
-    """The computer of outputs that go to tables, as fast as their readers allow.
+    """The UtteranceComputer for outputs that go to tables, with batches if possible.
 
     If a table is flushed after each object, as `ark,f:-`, its reader may wait for each output
     before it sends the next utterance: then utterances are computed one by one.

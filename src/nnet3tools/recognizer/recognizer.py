@@ -29,7 +29,7 @@ from nnet3tools.nnet.hmm.transition_model import Transitions
 
 @dataclass(frozen=True)
 class Recognized:
-    """The recognized words of an utterance."""
+    """The recognized words of an utterance, with times and confidences."""
 
     words: list[tuple[str, float, float, float]]
     """For each word (text, begin in seconds, length in seconds, confidence)."""
@@ -41,16 +41,14 @@ class Recognized:
 
 @dataclass(frozen=True)
 class Normalization:
-    """Normalization of features; `kind` is "none", "utterance" (its mean) or "online"."""
+    """How features are normalized; `kind` is "none", "utterance" (its mean) or "online"."""
 
     kind: str
     overall: np.ndarray | None = None
     options: OnlineCmvnOptions = field(default_factory=OnlineCmvnOptions)
 
     def whole(self, features: np.ndarray, first: int = 0) -> np.ndarray:
-        """The normalized frames, from frame `first` on, of an utterance or of a part with
-        history.
-        """
+        """The normalized frames, from `first` on, of an utterance or of a part with its history."""
         if self.kind == "utterance":
             return features - features.mean(axis=0)
         if self.overall is not None:
@@ -58,7 +56,7 @@ class Normalization:
         return features[first:]
 
     def stream(self, pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """The normalized pieces of an utterance; not for the kind "utterance"."""
+        """The pieces of an utterance, normalized one by one; not for the kind "utterance"."""
         history: np.ndarray | None = None
         for piece in pieces:
             known = piece if history is None else np.concatenate([history, piece])
@@ -84,7 +82,7 @@ class Utterance:
 
 @dataclass
 class Recognizer:
-    """Recognizes utterances: `accept` each, then `recognize` each that `ready` gives."""
+    """Recognizes utterances: call `accept` for each, then `recognize` for each from `ready`."""
 
     features: SoundFeatures
     normalization: Normalization
@@ -108,7 +106,7 @@ class Recognizer:
     """Seconds of sound accepted so far."""
 
     def accept(self, key: str, wave: Wave) -> None:
-        """Take an utterance. A stream is decoded before this method returns.
+        """Add an utterance; a stream is decoded before this method returns.
 
         DataError for sound that cannot be used.
         """
@@ -131,7 +129,7 @@ class Recognizer:
         self._utterances.append(Utterance(key, None, wave.duration, seconds))
 
     def finish(self) -> None:
-        """Compute all accepted utterances."""
+        """Compute the network outputs of all accepted utterances that still wait."""
         self._compute(self.computer.finish)
 
     def _compute(self, work: Callable[[], None]) -> None:
@@ -140,7 +138,7 @@ class Recognizer:
         self._computing += time.perf_counter() - began
 
     def ready(self) -> Iterator[Utterance]:
-        """Utterances that can be recognized now, in order.
+        """Iterate over the accepted utterances that can be recognized now, in order.
 
         Call `recognize` for each before taking the next.
         """
@@ -176,7 +174,7 @@ class Recognizer:
         return word, begin, end - begin, spoken.confidence
 
     def _stream(self, computer: LoopedComputer, samples: np.ndarray, rate: int) -> None:
-        """Decode a stream, piece after piece."""
+        """Decode the samples of an utterance as a stream, piece after piece."""
         self.decoder.start()
         pieces = self._pieces(samples, max(1, round(rate * self.piece_seconds)))
         features = self.normalization.stream(self.features.stream(pieces))
@@ -186,14 +184,14 @@ class Recognizer:
             raise DataError("the sound is shorter than a frame")
 
     def _pieces(self, samples: np.ndarray, size: int) -> Iterator[np.ndarray]:
-        """Pieces of `size` samples. The time until the next one is requested is the latency."""
+        """Yield pieces of `size` samples; the time until the next is requested is the latency."""
         for begin in range(0, len(samples), size):
             given = time.perf_counter()
             yield samples[begin : begin + size]
             self.latencies.append(time.perf_counter() - given)
 
     def report(self) -> None:
-        """Log the latencies of the pieces of streams."""
+        """Log the latencies of the pieces of streams, if there were any."""
         if self.latencies:
             times = np.array(self.latencies) * 1000
             log.log(
@@ -204,7 +202,7 @@ class Recognizer:
 
 
 def text_of(key: str, result: Recognized, form: str) -> str:
-    """A result as text, CTM or a line of JSON."""
+    """The result of utterance `key` as text in the given form: text, CTM or a line of JSON."""
     if form == "text":
         return " ".join([key, *(word for word, *_ in result.words)]) + "\n"
     if form == "ctm":

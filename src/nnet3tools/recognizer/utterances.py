@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IvectorOptions:
-    """Options of i-vector tables."""
+    """Options that name tables of i-vectors."""
 
     ivectors: str = option(
         "",
@@ -39,7 +39,7 @@ class IvectorOptions:
     )
 
     def check(self) -> None:
-        """Raise OptionError for options that contradict each other."""
+        """OptionError if options contradict each other."""
         if self.ivectors and self.online_ivectors:
             raise OptionError("--ivectors and --online-ivectors cannot both be given")
         if self.online_ivectors and self.online_ivector_period <= 0:
@@ -59,12 +59,12 @@ class InputOptions(IvectorOptions):
 
 
 class NothingDoneError(Exception):
-    """No utterance could be computed, so output tables must not be created."""
+    """Raised if no utterance could be computed, so that no output tables are created."""
 
 
 @dataclass
 class UtteranceCounts:
-    """Numbers of utterances by outcome, and the time of the start."""
+    """The numbers of utterances done and failed, and the time of the start."""
 
     done: int = 0
     failed: int = 0
@@ -77,16 +77,16 @@ class UtteranceCounts:
             raise NothingDoneError
 
     def restart(self) -> None:
-        """Restart the clock."""
+        """Set the time of the start to now."""
         self.began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start."""
+        """The seconds since the start."""
         return time.perf_counter() - self.began
 
     def report(self) -> int:
-        """Log times and counts as Kaldi does, and return the program's exit status."""
+        """Log times and counts as Kaldi does; returns the program's exit status."""
         seconds = self.seconds
         factor = 100.0 * seconds / self.frames if self.frames else 0.0
         log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
@@ -100,13 +100,13 @@ seldom take longer from one utterance to the next."""
 
 
 class InputPauses:
-    """Tells whether an input has paused; then waiting utterances should be computed now."""
+    """Tells whether an input table has paused; then waiting utterances should be computed now."""
 
     def __init__(self) -> None:
         self._tables: list[SequentialTableReader] = []
 
     def watch(self, table: SequentialTableReader) -> None:
-        """Add a table to watch."""
+        """Add a table to those whose pauses count."""
         self._tables.append(table)
 
     def __call__(self) -> bool:
@@ -180,7 +180,7 @@ def complete_utterances(
 def _ivector_source(
     options: IvectorOptions, stack: contextlib.ExitStack
 ) -> Callable[[str], tuple[bool, Ivectors | None]]:
-    """A function from a key to (whether the i-vectors are complete, the i-vectors or None)."""
+    """A function from a key to (whether its i-vectors are complete, the i-vectors or None)."""
     from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader
