@@ -87,7 +87,7 @@ class DecodingGraph:
     def emitting(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(token, arc) for each emitting arc of the tokens' states; both inputs are parallel."""
+        """(tokens[i], arc) for each emitting arc that leaves states[i], for all i."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] != EPSILON
         return tokens[chosen], arcs[chosen]
@@ -95,7 +95,7 @@ class DecodingGraph:
     def epsilon(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(token, arc) for each epsilon arc of the tokens' states; both inputs are parallel."""
+        """(tokens[i], arc) for each epsilon arc that leaves states[i], for all i."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] == EPSILON
         return tokens[chosen], arcs[chosen]

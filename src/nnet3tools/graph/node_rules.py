@@ -32,7 +32,7 @@ AddCindexes = Callable[[int, KeyArray], IntArray]
 
 
 class NodeRule:
-    """The dependencies of a node's cindexes. This class is for input nodes, which have none."""
+    """How cindexes of a node depend on others. Here: an input node, which depends on nothing."""
 
     sources: tuple[int, ...] = ()
     """The nodes that this node may depend on, sorted."""
@@ -259,7 +259,7 @@ def _node_at_time_0(leaf: Forwarding) -> int | None:
 
 
 def make_rule(nnet: Nnet, node: int) -> NodeRule:
-    """The rule of one node of a network."""
+    """The NodeRule of a node: on which cindexes of other nodes its cindexes depend."""
     match nnet.nodes[node]:
         case DescriptorNode(descriptor):
             return DescriptorRule(descriptor)

@@ -86,9 +86,9 @@ def _bind_backward(
 def layer_norm(
     out: Array, x: Array, scale: Array | None = None, offset: Array | None = None, eps: float = 1e-9
 ) -> Step:
-    """Normalise each row of x (N, D) to mean 0 and variance 1, times scale, plus offset.
+    """Bind: normalize each row of x (N, D) to mean 0 and variance 1, times scale, plus offset.
 
-    out may be x.
+    The result goes to out, which may be x.
     """
     return _bind_forward(True, out, x, scale, offset, eps)
 

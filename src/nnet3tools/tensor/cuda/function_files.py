@@ -69,6 +69,7 @@ class CudaFunction:
 
         The last index varies fastest. `operands` are arrays and numbers by their names in the
         function, `reads` and `writes` arrays whose addresses the function finds in other arrays.
+        `words` are replaced in the function's text.
         """
         return self._bind(space, 0, words or {}, operands, reads, writes)
 
@@ -78,7 +79,8 @@ class CudaFunction:
     ) -> Step:  # fmt: skip
         """The bound kernel that runs the function by a block of threads for every point of a space.
 
-        `length` is the number of elements that a block works on.
+        `length` is the number of elements that a block works on. `words` are replaced in the
+        function's text, `operands` are arrays and numbers by their names in the function.
         """
         return self._bind(space, block_of(length, most_threads), words or {}, operands)
 
