@@ -1,7 +1,5 @@
 """What all tests share: the --slow switch, and fixed seeds before each test."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -12,8 +12,6 @@ survives. Messages of errors, logging, annotations and `__all__` are not mutated
 fewer than 90 % of the mutants are killed.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import copy

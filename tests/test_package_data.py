@@ -1,7 +1,5 @@
 """The wheel has every file that the package reads."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every command of the README's tour works as it stands, and its table has every program."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """docs/seeds.md, from the founding documents' terms to ours: every name in it exists."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

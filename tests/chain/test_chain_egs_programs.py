@@ -1,7 +1,5 @@
 """The programs that make chain graphs and examples: through all of them, and what they refuse."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Chain examples and supervisions as Kaldi's files, and what of them is refused."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 

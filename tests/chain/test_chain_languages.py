@@ -1,7 +1,5 @@
 """Chain examples of several languages, and with a model's posteriors added (chain2, LWF)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The LF-MMI objective and its use: slopes, what fails, training, diagnostics and combination."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

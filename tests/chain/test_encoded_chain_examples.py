@@ -1,7 +1,5 @@
 """Chain examples that pass as bytes, changed and merged many at a time: as if each were read."""
 
-from __future__ import annotations
-
 import io
 import random
 from dataclasses import replace

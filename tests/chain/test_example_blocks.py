@@ -1,7 +1,5 @@
 """Chain examples made and normalized a block at a time: the bytes that one after another gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

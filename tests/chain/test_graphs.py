@@ -1,7 +1,5 @@
 """Phone language model, denominator graph, supervisions: against enumeration of all there is."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

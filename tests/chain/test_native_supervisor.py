@@ -1,7 +1,5 @@
 """Acceptors that the C library makes against those of the Python modules: equal bytes."""
 
-from __future__ import annotations
-
 import io
 import random
 import signal

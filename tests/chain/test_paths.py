@@ -1,7 +1,5 @@
 """Numerators: sums over enumerated paths, plain and end-to-end, joined and apart."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

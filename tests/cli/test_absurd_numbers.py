@@ -1,7 +1,5 @@
 """Numbers of frames too large for the memory are refused in a message that names the option."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.errors import MAX_FRAMES, OptionError

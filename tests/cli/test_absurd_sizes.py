@@ -1,7 +1,5 @@
 """Small files that ask for absurd time or memory, and large files without content."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """nnet3-compile and nnet3-compute --computation: results, and one line for each error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

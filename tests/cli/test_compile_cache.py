@@ -1,7 +1,5 @@
 """With the cache of nnet3-compile --egs, nnet3-train compiles nothing and gives the same model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """nnet3-computation-info: text, pictures, and errors in one line."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

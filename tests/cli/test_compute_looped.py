@@ -1,7 +1,5 @@
 """nnet3-compute --looped=true as a command."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

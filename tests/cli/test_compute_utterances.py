@@ -1,7 +1,5 @@
 """nnet3-compute, nnet3-compute-batch and the x-vector programs as commands."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decoding programs as commands, on a model with random parameters."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Closed or broken standard streams, and signals: programs finish their work or end at once."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Programs on features, matrices, vectors and alignments, against plain NumPy formulas."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Lang folders and graphs from a dictionary: by expected files and accepted sequences."""
 
-from __future__ import annotations
-
 import math
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs that create, show, copy and compare networks, as commands."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Python's number syntax 1_000 is invalid for Kaldi: in files, configs and options."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Kaldi's command-line syntax, and one-line messages for all errors."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Files that do not match each other: one line names the file, and older outputs stay unchanged."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every program can be started: from bin/, by the dispatcher, by the package's entry points."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

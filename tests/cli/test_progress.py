@@ -1,7 +1,5 @@
 """Progress lines: overwritten on a terminal, rare in a log file, none for short work."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

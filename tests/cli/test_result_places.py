@@ -1,7 +1,5 @@
 """Programs check that the output can be written before they start long work."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

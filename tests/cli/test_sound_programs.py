@@ -1,7 +1,5 @@
 """Programs on sound: features compared with NumPy formulas, files with Python's module wave."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import struct

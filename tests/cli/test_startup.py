@@ -1,7 +1,5 @@
 """Programs start fast: they do not import modules that they do not need."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

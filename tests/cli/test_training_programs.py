@@ -1,7 +1,5 @@
 """Programs that training scripts call besides nnet3-train, as commands."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Splitting sums of rows into columns: nothing lost, nothing doubled, columns as wanted."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

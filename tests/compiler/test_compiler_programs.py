@@ -1,7 +1,5 @@
 """Compiled programs compute what the network says, forward and backward."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import random

@@ -1,7 +1,5 @@
 """RestrictedAttentionComponent against attention row by row; missing context; statistics."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

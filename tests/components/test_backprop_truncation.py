@@ -1,7 +1,5 @@
 """BackpropTruncationComponent: which gradients are clipped or zeroed, and how they are counted."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

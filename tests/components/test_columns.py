@@ -1,7 +1,5 @@
 """Components over blocks of columns, constants and masks against plain formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

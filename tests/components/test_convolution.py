@@ -1,7 +1,5 @@
 """TimeHeightConvolutionComponent against sums over the patch; padding, subsampling, memory."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 

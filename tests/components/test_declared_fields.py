@@ -1,7 +1,5 @@
 """Declared fields (reading, writing, copying ...) of every component type and a test component."""
 
-from __future__ import annotations
-
 import functools
 import io
 from collections.abc import Iterator

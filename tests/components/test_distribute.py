@@ -1,7 +1,5 @@
 """DistributeComponent: which block of an input row each output row copies, and the derivatives."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GeneralDropout and SpecAugmentTimeMask: which rows share a mask, share of zeros, test mode."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ExpressionComponent: flags, files, derivatives, and equality with built-in components."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Natural gradient in factored form gives what preconditioning inputs and derivatives gives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

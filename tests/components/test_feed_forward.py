@@ -1,7 +1,5 @@
 """Feed-forward components: derivatives of every type, plain formulas, config errors, old files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

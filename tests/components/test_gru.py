@@ -1,7 +1,5 @@
 """GRU nonlinearities against the cell equations, and their statistics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """LstmNonlinearityComponent: comparison with the cell equations, self-repair, statistics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

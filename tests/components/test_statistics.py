@@ -1,7 +1,5 @@
 """Statistics, self-repair, test mode of batch norm, numbers that nnet3-info prints."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Statistics extraction and pooling against sums over windows, index by index."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """TdnnComponent compared with splicing row by row; irregular times, subsampling, single output."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -5,8 +5,6 @@ what for; one that nothing needs is taken out. `python tests/cuda/test_cuda_barr
 table.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """benchmarks/gpu on the emulated device: all that it would do on a real one, in small."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from dataclasses import replace

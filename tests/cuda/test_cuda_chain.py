@@ -1,7 +1,5 @@
 """LF-MMI's kernels, run on the host, against the operators' references; launches do not grow."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

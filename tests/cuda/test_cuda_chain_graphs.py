@@ -1,7 +1,5 @@
 """LF-MMI's objective inside captured graphs: what it is without, whatever the minibatch."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

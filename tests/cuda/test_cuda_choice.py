@@ -1,7 +1,5 @@
 """--use-gpu, --gpu-math and lack of memory, with made-up GPUs."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

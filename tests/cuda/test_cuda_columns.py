@@ -1,7 +1,5 @@
 """Formulas that reduce columns, on CUDA."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """All kernel sources are compiled, for devices of two generations, by nvcc or else by NVRTC."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import pkgutil

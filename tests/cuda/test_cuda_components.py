@@ -3,8 +3,6 @@
 Forward, backward, update and statistics; the first runs are plain, the later ones graph replays.
 """
 
-from __future__ import annotations
-
 import io
 import re
 

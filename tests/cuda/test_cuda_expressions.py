@@ -1,7 +1,5 @@
 """Formulas on the emulated device: values and derivatives, and networks trained with them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

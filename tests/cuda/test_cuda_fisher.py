@@ -1,7 +1,5 @@
 """Natural gradient on the emulated device against the host; nothing is fetched there."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

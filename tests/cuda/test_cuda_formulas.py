@@ -1,7 +1,5 @@
 """Generated kernels of formulas and reductions, run on the host, against the NumPy backend."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Level-scheduled fusion: fewer kernels compute the same."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_cuda_training import DROPOUT, MIXED, mixed_training

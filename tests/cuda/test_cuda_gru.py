@@ -1,7 +1,5 @@
 """Networks with GRU cells on the emulated device, against the host."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

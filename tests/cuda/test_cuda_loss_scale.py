@@ -1,7 +1,5 @@
 """Loss scaling, with products whose factors are rounded to half precision."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

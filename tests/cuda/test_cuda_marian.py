@@ -1,7 +1,5 @@
 """Operators of docs/expression.md on the emulated device: values and gradients as on the host."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

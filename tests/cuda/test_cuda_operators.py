@@ -1,7 +1,5 @@
 """Every special operator's kernel, run on the host, against the operator's reference."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The --cuda-* options: which programs have them, and what they do."""
 
-from __future__ import annotations
-
 import sys
 import types
 

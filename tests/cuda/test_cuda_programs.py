@@ -1,7 +1,5 @@
 """Programs that compute: their GPU options, and their results on the emulated device."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

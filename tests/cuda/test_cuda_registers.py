@@ -1,7 +1,5 @@
 """Kernels as ptxas makes them for each generation of GPUs: values in registers, shared memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import test_cuda_chain

@@ -3,8 +3,6 @@
 What a GPU is free to do, late, early or by chance (model_streams.Schedule), must not show.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from functools import partial

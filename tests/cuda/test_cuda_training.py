@@ -1,7 +1,5 @@
 """Whole training steps and programs on the emulated device, against the host."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

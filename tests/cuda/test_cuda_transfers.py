@@ -1,7 +1,5 @@
 """What goes between host and device in training: the examples, once each, and nothing else."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """benchmarks/gpu/first_run.sh without a GPU: it does what it can, and one report says all."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The search against dynamic programming and enumeration, and lattices made deterministic."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Lattice files and changes of lattices: there and back, other forms, paths against enumeration."""
 
-from __future__ import annotations
-
 import io
 import random
 

@@ -1,7 +1,5 @@
 """Minimized lattices have the same paths, and no two states that could be one."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

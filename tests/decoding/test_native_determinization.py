@@ -1,7 +1,5 @@
 """The C determinization against the Python one: equal lattices, with ties and limits of memory."""
 
-from __future__ import annotations
-
 import math
 import random
 

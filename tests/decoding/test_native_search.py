@@ -1,7 +1,5 @@
 """The C search against the Python one: equal tokens and links in equal order."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

@@ -1,7 +1,5 @@
 """Lattices with a phone an arc: the same paths as before, cut where phones end."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

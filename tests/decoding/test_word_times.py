@@ -1,7 +1,5 @@
 """Times of words by phones, confidences by the lattice's paths."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Utterances computed together give what they give one by one, in their order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Requests may give values of component nodes, as online recurrent networks do with states."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Kernels in first runs: which calls they do, and that this hangs on the order of runs alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Looped computation of a stream against one computation of the whole utterance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Looped computation of random networks against one computation of the whole utterance."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Every type of component trained from recordings: bit for bit what live runs give."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is recorded, and when it is done again: with lists, and with a capture made of lists."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vectors computed in batches of chunks, against the chunks computed one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Graphs as ONNX models, run by onnxruntime, and as Graphviz text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Graphs: sharing of nodes, simplification, memory, checkpoints, order of operations, errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Operators that only Marian has, compared with plain formulas and finite differences."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -10,12 +8,9 @@ import pytest
 from nnet3tools import expression as ex
 from nnet3tools.expression.formula import Formula
 from support.expression_checks import check, normal, run
+from support.marian_operators import sig, sparse
 
 X, CUBE = normal(4, 3), normal(2, 3, 4, seed=7)
-
-
-def sig(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def accumulate(x, axis, reverse, exclusive):
@@ -55,16 +50,6 @@ def test_logcumsumexp_of_large_numbers():
         with np.errstate(invalid="ignore"):
             np.testing.assert_allclose(value, np.logaddexp.accumulate(x, 1), 1e-6)
         assert np.isfinite(grad[0, :3]).all()
-
-
-def sparse(x, axis):
-    def line(z):
-        ordered = np.sort(z)[::-1]
-        k = np.arange(1, len(z) + 1)
-        size = k[1 + k * ordered > np.cumsum(ordered)].max()
-        return np.maximum(z - (ordered[:size].sum() - 1) / size, 0)
-
-    return np.apply_along_axis(line, axis, x)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -1,7 +1,5 @@
 """Every operator with all element types, strided parameters, no rows and one row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_expression_operators import BINARY, MOVES, REDUCTIONS, UNARY, sig, smax

@@ -1,7 +1,5 @@
 """Formula text gives the same nodes as the Python functions, for every function and operator."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Graphs in use: a sequence of batches, kept values, summed gradients, detection of nan, names."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The table of Marian's operators and the example of a network in docs/expression.md both work."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

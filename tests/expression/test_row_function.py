@@ -1,7 +1,5 @@
 """Fused formulas compared with the same formulas run as graphs: values and all derivatives."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FST algorithms give the states and arcs of kaldifst (OpenFst's and Kaldi's code)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

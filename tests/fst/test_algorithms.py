@@ -4,8 +4,6 @@ tests/fst/openfst.json has random acceptors and what OpenFst 1.8.4 (pynini's pyw
 them, as [start, final weights or null, arcs of each state].
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """FST files: OpenFst's binary types and Kaldi's text form, written and read; invalid files."""
 
-from __future__ import annotations
-
 import io
 import struct
 

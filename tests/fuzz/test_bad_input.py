@@ -1,7 +1,5 @@
 """What users get wrong: one ERROR line that says where and what, a status, and no output."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

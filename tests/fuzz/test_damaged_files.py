@@ -8,8 +8,6 @@ hypothesis shrinks what fails and tries it again in the next run. With `-n`, a r
 process is named. A fault that was mended is kept as a file in tests/known_issues.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

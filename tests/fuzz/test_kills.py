@@ -3,8 +3,6 @@
 The slow test kills 200 times; the quick one shows that it would notice.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Formulas: operators bind as in Python, and text in any order is read or refused in one line."""
 
-from __future__ import annotations
-
 import ast
 import random
 import time

@@ -1,7 +1,5 @@
 """Rules of minibatch sizes, dropout schedules, requests: values, and errors that mark the place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

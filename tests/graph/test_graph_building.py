@@ -1,7 +1,5 @@
 """The computation graph against one worked out row by row; and the cost of building it."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Left and right context of networks whose context is known."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Graph building and compilation work on whole arrays: their cost in Python is flat in the rows."""
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 

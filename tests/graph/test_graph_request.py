@@ -1,7 +1,5 @@
 """Requests: files, equality, and what a user can get wrong in them."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

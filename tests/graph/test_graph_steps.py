@@ -1,7 +1,5 @@
 """Epochs, phases and steps: the order of computation, and the properties the compiler builds on."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

@@ -1,7 +1,5 @@
 """The draws of Kaldi's graph checks, for a network whose search can be followed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

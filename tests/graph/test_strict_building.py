@@ -1,7 +1,5 @@
 """Graphs in which all can be computed, found in one pass, against those found in general."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 The disk is a small tmpfs where mounting is permitted, else a limit on the size of files.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Randomly damaged files of every kind give a DataError or values, never another exception."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

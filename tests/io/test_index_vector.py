@@ -1,7 +1,5 @@
 """Index vectors compared with a reader and writer of single elements."""
 
-from __future__ import annotations
-
 import io
 import struct
 

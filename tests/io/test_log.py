@@ -1,7 +1,5 @@
 """Log lines: no control characters for the terminal, and error messages of limited length."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.io import log

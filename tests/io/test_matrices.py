@@ -1,7 +1,5 @@
 """Compressed, sparse and general matrices and posteriors."""
 
-from __future__ import annotations
-
 import io
 import struct
 

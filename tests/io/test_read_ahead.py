@@ -1,7 +1,5 @@
 """Reading ahead in a thread: order, errors, early ends."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Streams: every basic type, vector and matrix, in text and binary, and all malformed forms."""
 
-from __future__ import annotations
-
 import io
 import struct
 

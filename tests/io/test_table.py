@@ -1,7 +1,5 @@
 """Tables and file names: every option, every kind of source, every kind of failure."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Output files appear complete or not at all, in every kind of place, even if the process dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@ A phone a digit, of three states; every utterance is cut into three equal parts.
 tree, final.mdl, ali.1.gz, num_jobs, phones.txt. DATA has text and utt2num_frames.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

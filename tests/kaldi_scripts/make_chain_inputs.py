@@ -5,8 +5,6 @@ frames. Phones have the topology of chain models. OUT, good for --tree-dir and -
 tree, final.mdl, ali.1.gz, lat.1.gz, num_jobs, phones.txt. DATA has text and utt2num_frames.
 """
 
-from __future__ import annotations
-
 import gzip
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Prints accuracies, sizes of the tables behind Kaldi's plots, the slowest command, and warnings.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

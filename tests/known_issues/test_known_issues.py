@@ -1,7 +1,5 @@
 """Inputs that once made a reader fail: one file each, in a folder named after the reader."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The graphs of the AN4 corpus equal those of Kaldi's programs, arc for arc."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

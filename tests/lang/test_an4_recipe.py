@@ -1,7 +1,5 @@
 """The scripts of egs/an4: scores by hand, durations, held-out utterances."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

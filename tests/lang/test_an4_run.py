@@ -1,7 +1,5 @@
 """The recipe egs/an4 from start to end with little data."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Language models as acceptors: costs of sentences by the ARPA rules, and broken files."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

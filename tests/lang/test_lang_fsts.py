@@ -1,7 +1,5 @@
 """Determinization of transducers and the steps after it, compared with sums over all paths."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import defaultdict

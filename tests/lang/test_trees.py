@@ -1,7 +1,5 @@
 """Trees of a flat start: numbers of pdfs, pdfs of contexts, and files in both directions."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

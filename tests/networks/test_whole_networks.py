@@ -4,8 +4,6 @@ Values are compared row by row; derivatives of inputs and parameters with the nu
 the row-by-row evaluation along a random direction each.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 

@@ -1,7 +1,5 @@
 """Acoustic models: transition models from trees and topologies, round trips, priors."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Collapsing: the network's output stays the same, and only the permitted components are merged."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Config lines: Kaldi's grammar, types of values, unused keys, positions in error messages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ The interpreter works on the expression as written, before it is normalised, so 
 normalising keeps the meaning.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import random

@@ -1,7 +1,5 @@
 """Edit commands, network arithmetic, SVD."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

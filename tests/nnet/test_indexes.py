@@ -1,7 +1,5 @@
 """Indexes of recurrent connections that reach across the edges of a chunk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Online natural gradient against the paper's equations with explicit D x D matrices."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 

@@ -1,7 +1,5 @@
 """Files with absurdly deep nesting give a one-line error instead of a Python stack overflow."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.errors import DataError

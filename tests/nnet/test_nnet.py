@@ -1,7 +1,5 @@
 """Networks: reading configs in Kaldi's two passes, errors in configs, model files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The semi-orthogonal constraint: convergence, what it preserves, which components it changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

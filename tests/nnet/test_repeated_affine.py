@@ -1,7 +1,5 @@
 """nnet3-copy --convert-repeated-to-block does not change the network's output."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Transition probabilities from counts, compared with a loop over states."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

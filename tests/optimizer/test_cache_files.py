@@ -1,7 +1,5 @@
 """Cache files: there and back, and nothing of a stale or damaged one is ever run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

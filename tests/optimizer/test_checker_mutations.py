@@ -6,8 +6,6 @@ one, a memo, a flag). A mutant that the checker accepts is run: it must give wha
 gives, unless its kind is one that no static check can tell (UNSEEN, with reasons).
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What optimizing costs, counted in calls: flat in the minibatch, linear in the steps of time."""
 
-from __future__ import annotations
-
 import sys
 from types import FrameType
 

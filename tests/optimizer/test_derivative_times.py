@@ -1,7 +1,5 @@
 """Limiting derivatives to a range of times: the same as setting the others to zero."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

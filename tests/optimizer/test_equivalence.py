@@ -5,8 +5,6 @@ but one (in turn; with --slow every pass alone, and all but each). The checker s
 between passes; memory starts as NaN.
 """
 
-from __future__ import annotations
-
 import io
 
 import pytest

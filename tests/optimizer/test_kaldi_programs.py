@@ -3,8 +3,6 @@
 Needs Kaldi's reference programs in ../shared (skipped without them). Run with -s for the table.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Memory compression: level 1 changes nothing at all, level 2 little; both save memory."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

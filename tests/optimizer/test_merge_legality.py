@@ -7,8 +7,6 @@ The program at the root of all of them makes m2 from m1 by a copy:
 and each test changes one thing. "Broken" below are the names of the conditions that then fail.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

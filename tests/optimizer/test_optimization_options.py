@@ -1,7 +1,5 @@
 """Every pass can be switched from the command line, by Kaldi's name, and then does not run."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 

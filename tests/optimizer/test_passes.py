@@ -5,8 +5,6 @@ commands, "-" those that the pass takes away, "+" those it puts in. UPDATE_GOLDE
 environment writes what is found; read it before you keep it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import os

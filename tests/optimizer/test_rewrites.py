@@ -1,7 +1,5 @@
 """Programs rewritten as an earlier one was, against those that went through all passes."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The strides in n of many arrays at once are those of each by itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every kind of row operation loses the rows at its ends for which there is nothing to do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A program whose precomputed indexes are for another configuration of a component is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.errors import ProgramError

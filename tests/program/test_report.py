@@ -1,7 +1,5 @@
 """What is told of a program without running it agrees with plain counting."""
 
-from __future__ import annotations
-
 import json
 import re
 

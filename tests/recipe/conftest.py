@@ -1,7 +1,5 @@
 """A training without disturbances, which tests compare other trainings with."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """nnet3-train-chain(-e2e): the models equal those of the command lines in the logs."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

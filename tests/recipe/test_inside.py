@@ -1,7 +1,5 @@
 """Programs run inside a worker give the same results as a shell."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """egs/: the recipes run from their data to their RESULT line and print the expected lines."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """nnet3-report: the page shows the facts of the log files, and nothing from them can harm it."""
 
-from __future__ import annotations
-
 import html.parser
 import json
 import random

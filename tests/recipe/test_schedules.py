@@ -1,7 +1,5 @@
 """Schedules compared with the numbers in the tests of Kaldi's scripts, and with numbers by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The training driver: its results, and that killing it does not change them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

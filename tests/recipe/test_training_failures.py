@@ -1,7 +1,5 @@
 """Failures in a training: jobs that fail, die or hang, full disks, and mistakes of users."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """The other training programs: acoustic models, recurrent networks."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from pathlib import Path

@@ -3,8 +3,6 @@
 Needs a checkout of Kaldi (scripts only): NNET3TOOLS_KALDI=/where/kaldi.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kaldi's reference cases that the repository holds (README.md): our programs write the same."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

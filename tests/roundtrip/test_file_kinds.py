@@ -4,8 +4,6 @@
 in the other form (text or binary) and back, twice, the second time the same as the first.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A training whose jobs run under real Slurm daemons (start.sh); skipped if there are none."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

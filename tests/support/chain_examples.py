@@ -1,7 +1,5 @@
 """Small chain examples with supervision of any shape."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision

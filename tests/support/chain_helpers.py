@@ -1,7 +1,5 @@
 """A small network and minibatches for LF-MMI, plain and end-to-end."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools import tensor

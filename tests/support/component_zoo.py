@@ -1,7 +1,5 @@
 """One small component of every type, and networks that hold them one at a time."""
 
-from __future__ import annotations
-
 from nnet3tools import tensor
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet

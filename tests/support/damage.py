@@ -1,7 +1,5 @@
 """Damaged files as a hypothesis strategy: what disks, networks, editors or liars do to files."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Sequence

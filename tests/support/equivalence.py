@@ -1,7 +1,5 @@
 """Run programs on poisoned memory and compare what they give."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """One check for every operator: value against a plain formula, derivatives against differences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Good files of chain training in several languages, for the corpus, and who reads them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil

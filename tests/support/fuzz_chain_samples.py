@@ -1,7 +1,5 @@
 """Good files of chain training, FSTs and sound, for the corpus."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from dataclasses import replace

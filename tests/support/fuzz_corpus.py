@@ -1,7 +1,5 @@
 """Good files of every kind in the working directory, and how to run a program on them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Iterator

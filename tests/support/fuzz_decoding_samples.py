@@ -1,7 +1,5 @@
 """Good files of what decoding programs read: a model, graphs, features, lattices, transcripts."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Good files of decoding and of what builds a recogniser, for the corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nnet3tools.fst.lattice import CompactLattice, Lattice

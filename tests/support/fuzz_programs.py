@@ -1,7 +1,5 @@
 """How a program may end that was given a damaged file."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A reader of a new kind of file is a row of `READERS`. What was read is written i
 read again, where there is a writer: what is accepted must not be refused later.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What nnet3-decode reads: a model's folder that is the graph's folder, too, and sound."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small good files of the kinds that the corpus of programs (fuzz_corpus.py) lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

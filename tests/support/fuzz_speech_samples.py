@@ -1,7 +1,5 @@
 """Good files of alignments, statistics, chain preparation and a dictionary, for the corpus."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import shutil

@@ -1,7 +1,5 @@
 """Programs on features, alignments, chain models and dictionaries: what each of them reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from support.fuzz_speech_samples import DAMAGED_FOLDERS

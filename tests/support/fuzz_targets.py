@@ -1,7 +1,5 @@
 """Which program reads which file: command lines in which one word is the damaged file."""
 
-from __future__ import annotations
-
 from support.component_zoo import ZOO
 from support.fuzz_chain2 import chain2_targets
 from support.fuzz_recognizer import recognizer_targets

@@ -6,8 +6,6 @@ which silence them), seconds and megabytes out of proportion to the file, comman
 written that the user did not name, files left over.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

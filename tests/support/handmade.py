@@ -1,7 +1,5 @@
 """A small network and a program for it written by hand, command by command."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -7,8 +7,6 @@ of place and into strided memory, derivatives of input and parameters against fi
 `check_output` compares its output with a formula that the test states for itself.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A plain interpreter of unoptimized programs, for tests of the compiler alone."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.components.base import BackpropArgs

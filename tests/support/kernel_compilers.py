@@ -1,7 +1,5 @@
 """Compilers of CUDA sources that need no device: nvcc, and NVRTC from a toolkit or from wheels."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Small lattices, of which every path can be written down."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators written as loops over elements, rows or places: what tests compare with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

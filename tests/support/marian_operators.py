@@ -1,7 +1,5 @@
 """Marian's operators by its own names: how ours are called, and the same as a NumPy formula."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -43,14 +41,14 @@ def entropy(x, labels):
     return -np.log(smax(x))[np.arange(len(x)), labels][:, None]
 
 
-def sparse(x):
+def sparse(x, axis=-1):
     def line(z):
         ordered = np.sort(z)[::-1]
         k = np.arange(1, len(z) + 1)
         size = k[1 + k * ordered > np.cumsum(ordered)].max()
         return np.maximum(z - (ordered[:size].sum() - 1) / size, 0)
 
-    return np.apply_along_axis(line, -1, x)
+    return np.apply_along_axis(line, axis, x)
 
 
 def normed(x, g, b, mean=True):

@@ -4,8 +4,6 @@ Matrices are column-major; factors are in host or device memory, as the pointer 
 are given to the handle's stream, whatever stream is current.
 """
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

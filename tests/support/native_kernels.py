@@ -1,7 +1,5 @@
 """Compiled kernels for tests: jobs of many calls, made by one run of the compiler."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -8,8 +8,6 @@ It is the backend's real cuda.py on the model of CuPy (support/model_cupy.py). M
 whatever the host decides by looking at results, it decides wrongly.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

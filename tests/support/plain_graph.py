@@ -1,7 +1,5 @@
 """Random networks, and their computation graph worked out one row at a time, the plain way."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Programs without components: a generator of random ones, and the plainest way to run them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.program.commands import (

@@ -3,8 +3,6 @@
 Programs that go from sound to words run over it where the package is missing, as in CI.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace

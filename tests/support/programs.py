@@ -1,7 +1,5 @@
 """Programs called as from a shell, but in this process, and the tables that they read and write."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random acceptors for LF-MMI's operators."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.tensor.operators.leaky_hmm import Hmm

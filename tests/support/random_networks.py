@@ -1,7 +1,5 @@
 """Random networks and requests, by kind and seed, for tests that compare programs."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

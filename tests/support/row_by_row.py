@@ -4,8 +4,6 @@ Written for the tests and independent of graph/, compiler/, optimizer/ and execu
 config text itself, and evaluates descriptors as they are written, not in their normal form.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Options of the decoder's search for tests, whose graphs are tiny."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from nnet3tools.decoding.options import SearchOptions

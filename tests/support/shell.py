@@ -1,7 +1,5 @@
 """Programs called in a folder of their own, with their logs: the fixture `shell` (conftest.py)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Streams in memory, and values to put into them."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

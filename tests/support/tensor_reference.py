@@ -1,7 +1,5 @@
 """What tests of tensor/ compare with: expressions evaluated plainly in float64, and random ones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Helpers for tests of components that look at times: naive index work, irregular requests."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 

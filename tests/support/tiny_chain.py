@@ -1,7 +1,5 @@
 """A tree, topology and transition model so small that everything about them can be enumerated."""
 
-from __future__ import annotations
-
 import io
 
 from nnet3tools.io.stream import Reader

@@ -1,7 +1,5 @@
 """A data directory, targets and a network so small that a whole training takes seconds."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

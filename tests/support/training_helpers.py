@@ -1,7 +1,5 @@
 """Small examples for the tests of this folder."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools import tensor

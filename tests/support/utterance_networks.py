@@ -1,7 +1,5 @@
 """Networks to compute whole utterances with, whose outputs can be written out in a line."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.config import parse_config_lines

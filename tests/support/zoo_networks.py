@@ -1,7 +1,5 @@
 """Random networks in which any component type may follow any other, and requests to them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Forward-backward of LF-MMI: against path sums, references and slopes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Passes and stages of formulas with reductions of rows and columns."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.errors import ProgramError

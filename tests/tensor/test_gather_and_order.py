@@ -1,7 +1,5 @@
 """Gathering, ordering and sparse products against their plain reference implementations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """GRU cells against the cell equations, over types, strides and sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_tensor_operators import layouts

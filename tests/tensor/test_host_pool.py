@@ -1,7 +1,5 @@
 """Scratch memory: never shared, and no more of it than was ever in use at once."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools import tensor

@@ -1,7 +1,5 @@
 """The table of KernelPolicy: each cell, run; and its copy in docs/design.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layer norm and RMS norm against plain formulas in float64, over types, strides and sizes."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

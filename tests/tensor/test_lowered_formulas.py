@@ -1,7 +1,5 @@
 """The typed form that every backend emits from: types, conversions, definitions, shared parts."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.errors import ProgramError

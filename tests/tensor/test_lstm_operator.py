@@ -1,7 +1,5 @@
 """The LSTM cell against its equations, and its derivatives against differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_tensor_operators import layouts

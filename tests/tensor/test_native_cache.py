@@ -1,7 +1,5 @@
 """Compiled kernels on disk: who is trusted, what happens where compilers fail, many processes."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """LF-MMI's compiled kernels against the operators' references, whatever they are bound to."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Compiled kernels under other compilers and in tools: ziglang, debuggers, sanitizers. All slow."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """Compressed matrices decompressed by compiled code: the bits of the NumPy code."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Joined jobs give the numbers of the jobs by themselves, and never change what may not change."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Compiled kernels give what NumPy's calls give, NaN, infinity and all."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Patch and window operators against their reference, on views with gaps, of both float types."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

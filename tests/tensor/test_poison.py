@@ -1,7 +1,5 @@
 """With NNET3TOOLS_POISON=1 a use of memory that nobody has written shows as NaN."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

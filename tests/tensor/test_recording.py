@@ -1,7 +1,5 @@
 """Recorders: what they take of operators, and numbers that stay in memory."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Formulas that reduce rows: against NumPy, over types, shapes and layouts; in place; refusals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_tensor_operators import layouts

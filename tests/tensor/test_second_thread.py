@@ -1,7 +1,5 @@
 """The second thread of compiled kernels, on a machine whose processors are wanted by others."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Aggregate against float64 formulas, over reductions, axes, types, strides and sizes."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Element against plain float64 formulas, over types, broadcasts, strides, sizes and aliasing."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Expressions: text against Python, printing, errors, types, simplification, derivatives."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

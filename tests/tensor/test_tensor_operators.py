@@ -1,7 +1,5 @@
 """Special operators against their reference implementations, and the registry's rules."""
 
-from __future__ import annotations
-
 import itertools
 import tracemalloc
 

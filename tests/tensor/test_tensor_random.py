@@ -1,7 +1,5 @@
 """The random generator against the C library's own functions and Kaldi's formulas."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import sys

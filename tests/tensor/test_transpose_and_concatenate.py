@@ -1,7 +1,5 @@
 """Transposes, joined and split arrays, over types, strides, sizes and every order of axes."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory that grows: what was made of its first bytes stays part of it."""
 
-from __future__ import annotations
-
 import mmap
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Accuracy and objective over examples, against rows counted one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

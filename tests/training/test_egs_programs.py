@@ -1,7 +1,5 @@
 """The programs around examples and training, as a user runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

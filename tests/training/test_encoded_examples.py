@@ -1,7 +1,5 @@
 """Examples passed on as bytes: the same bytes and faults as if they were read and written."""
 
-from __future__ import annotations
-
 import io
 import random
 

@@ -1,7 +1,5 @@
 """Examples as files: both forms, every kind of features, and files that are not examples."""
 
-from __future__ import annotations
-
 import io
 import struct
 

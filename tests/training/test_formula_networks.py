@@ -4,8 +4,6 @@ Outputs, input derivatives, parameter gradients, and the parameters after severa
 training, by programs with and without optimizations.
 """
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A recipe from features to decisions, with a network of formulas and with a built-in one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

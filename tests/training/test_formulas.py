@@ -1,7 +1,5 @@
 """Formulas in networks: objectives, and components with the numbers of the built-in ones."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Examples made of features and targets, compared with a frame-by-frame reading of the rules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Images shifted, flipped and rotated, against array operations on whole pixels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

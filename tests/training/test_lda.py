@@ -1,7 +1,5 @@
 """LDA statistics, and the transform made of them, against sums over one vector after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

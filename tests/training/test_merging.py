@@ -1,7 +1,5 @@
 """Minibatches: what is merged with what, in which sizes and which order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Training with compiled kernels: NumPy's model but for rounding, the same bytes each time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """NaN and infinity: what holds them is left out and counted; a model of them is not written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

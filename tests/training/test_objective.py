@@ -1,7 +1,5 @@
 """Objectives and their derivatives against plain formulas, for every kind of supervision."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

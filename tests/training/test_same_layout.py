@@ -1,7 +1,5 @@
 """Examples found by their layouts and taken apart together: as if each were read by itself."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import random

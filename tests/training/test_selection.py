@@ -1,7 +1,5 @@
 """Frame selection, context reduction, subsets and orders."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Chunks of utterances: what every split must satisfy, and one that Kaldi's splitter printed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Orders taken from libstdc++: expected values were printed by a C++ program (g++ 12)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

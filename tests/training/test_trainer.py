@@ -1,7 +1,5 @@
 """Training steps against formulas written out with plain arrays."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

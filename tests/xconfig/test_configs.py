@@ -1,7 +1,5 @@
 """nnet3-xconfig-to-configs: the files of a config directory, and files that it must not change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

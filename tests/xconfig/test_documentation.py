@@ -1,7 +1,5 @@
 """docs/xconfig.md has a row for each kind of layer, equal to its declaration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from nnet3tools.xconfig.layer import Layer

@@ -1,7 +1,5 @@
 """Errors of xconfig files: one line with the place, what was found and what was expected."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.errors import ConfigError

@@ -1,7 +1,5 @@
 """Each kind of layer: output dimension and number of parameters by hand; its network computes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

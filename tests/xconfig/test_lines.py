@@ -1,7 +1,5 @@
 """Lines and descriptors: quotes, comments, offsets, earlier layers."""
 
-from __future__ import annotations
-
 import pytest
 
 from nnet3tools.grammars.descriptor import read_descriptor
