@@ -19,7 +19,7 @@ def is_zeroing(command: Command) -> bool:
 
 
 def zeroings(analysis: Analysis) -> BoolArray:
-    """(commands,) `is_zeroing` of each command of a program."""
+    """(commands,) whether each command of a program sets a submatrix to zero."""
     zeroing = np.zeros(len(analysis.computation.commands), np.bool_)
     if (constants := analysis.groups.get(SetConst)) is not None:
         zeroing[constants.positions] = constants.alphas() == 0.0
@@ -52,25 +52,25 @@ class AccessTimes:
         self._last_write[variable[writes]] = self._write_commands
 
     def variables(self, submatrix: int) -> Ints:
-        """The variables that make up a submatrix."""
+        """The variables (blocks of a matrix) that make up a submatrix."""
         return self.analysis.variables.of_submatrix(submatrix)
 
     def first_nontrivial_access(self, submatrices: Ints) -> Ints:
-        """First command, apart from zeroing, that accesses any part of each submatrix."""
+        """The first command, apart from zeroing, that accesses a part of each submatrix."""
         return self._over_variables(np.minimum, self._first, submatrices)
 
     def last_access(self, submatrices: Ints) -> Ints:
-        """Last command that accesses any part of each submatrix; -1 if there is none."""
+        """The last command that accesses a part of each submatrix; -1 if there is none."""
         return self._over_variables(np.maximum, self._last, submatrices)
 
     def last_write_access(self, submatrices: Ints) -> Ints:
-        """Last command that writes a part of each submatrix; `end` for outputs, -1 if none does."""
+        """The last command that writes in each submatrix; `end` for outputs; -1 without writes."""
         last = self._over_variables(np.maximum, self._last_write, submatrices)
         matrices = self.analysis.variables.matrix_of_submatrix[submatrices]
         return np.where(self.analysis.is_output[matrices], self.end, last)
 
     def data_invalidated(self, positions: Ints, submatrices: Ints) -> Ints:
-        """First command after each position that writes any of a submatrix or frees its matrix."""
+        """The first command after each position that writes in a submatrix or frees its matrix."""
         variables = self.analysis.variables
         owner, variable = variables.of_submatrices(submatrices)
         keys = variable * (self.end + 1) + positions[owner]
@@ -90,7 +90,7 @@ class AccessTimes:
 
 
 def _reduced(reduction: np.ufunc, values: Ints, owner: Ints, count: int) -> Ints:
-    """Reduce values to one for each of `count` owners, which are sorted and have values each."""
+    """The reduction (a ufunc) of each owner's values; `owner` is sorted and names all owners."""
     if count == 0:
         return np.empty(0, np.int64)
     return reduction.reduceat(values, np.searchsorted(owner, np.arange(count)))

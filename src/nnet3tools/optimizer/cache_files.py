@@ -38,7 +38,7 @@ _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, 
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """The bytes of a program from a cache file."""
+    """The bytes of a program from a cache file, decoded only when it is needed."""
 
     file: str
     nnet: Nnet
@@ -50,7 +50,7 @@ class StoredProgram:
         return read_computation(Reader(io.BytesIO(self.content), self.file, self.binary))
 
     def load(self) -> Computation | None:
-        """The program; None, with a warning, if it does not fit its request."""
+        """The decoded program; None, with a warning, if it does not fit its request."""
         try:
             computation = self._read()
             _check_entry(self.nnet, self.request, computation)
@@ -60,7 +60,7 @@ class StoredProgram:
         return computation
 
     def written(self, binary: bool) -> bytes:
-        """Its bytes in text or binary form, unchanged if the form is the same."""
+        """The program's bytes in text or binary form; as stored if the form is the same."""
         return self.content if binary == self.binary else _bytes_of(self._read(), binary)
 
 
@@ -68,7 +68,7 @@ Entry = tuple[ComputationRequest, Computation | Stored]
 
 
 def load_cache(rxfilename: str, compiler: CachingOptimizingCompiler) -> bool:
-    """Load the programs of a cache file; returns whether the file was used.
+    """Put the programs of a cache file into the compiler's cache; returns whether it was used.
 
     A file that is missing, damaged, or for another network or options causes a warning and is not
     used, so that its programs are compiled again.
@@ -102,7 +102,7 @@ def _warn_unused(what: str, error: Exception) -> None:
 
 
 def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: bool = True) -> None:
-    """Write all programs that the compiler has in its cache, least recently used first.
+    """Write all programs in the compiler's cache to a file, least recently used first.
 
     A reader with a smaller cache then keeps the most recently used programs.
     """
@@ -126,7 +126,7 @@ def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: boo
 
 
 def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
-    """The bytes before the first request."""
+    """The bytes of a cache file before its first request: options and number of programs."""
     out = io.BytesIO()
     writer = Writer(out, binary)
     options.write(writer)
@@ -139,7 +139,7 @@ def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
 def _entry_pieces(
     request: ComputationRequest, program: Computation | Stored, binary: bool
 ) -> list[bytes]:
-    """The bytes of a request and its program; a program that was not loaded is copied."""
+    """The bytes of a request and of its program; bytes of an undecoded program are copied."""
     out = io.BytesIO()
     request.write(Writer(out, binary))
     if isinstance(program, Computation):
@@ -158,7 +158,7 @@ def _bytes_of(program: Computation, binary: bool) -> bytes:
 
 @dataclass(frozen=True)
 class _Seal:
-    """The seal after the last program."""
+    """The data after the last program, which show whether the cache file fits and is unchanged."""
 
     content: bytes
     """Digest of all bytes before the seal."""
@@ -169,7 +169,7 @@ class _Seal:
 def _read(
     name: str, reader: Reader, compiler: CachingOptimizingCompiler
 ) -> tuple[list[Entry], bool]:
-    """(entries, whether the file has a seal of this network)."""
+    """The entries of a cache file, and whether it has a seal of the compiler's network."""
     binary = reader.binary
     data = _rest(reader)
     seal = _read_seal(name, data, compiler.nnet)
@@ -193,14 +193,14 @@ def _read(
 
 
 def _rest(reader: Reader) -> bytes:
-    """The rest of a stream."""
+    """All remaining bytes of a stream."""
     while reader.more():
         pass
     return reader.buffered(sys.maxsize)
 
 
 def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
-    """The seal or None; DataError if it is for another network, or the file was changed."""
+    """The seal in `data`, or None; DataError if the network differs or the file was changed."""
     place = data.rfind(f"{_SEAL} ".encode())
     if place < 0:
         return None
@@ -222,7 +222,7 @@ def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
 
 
 def _stored_entries(name: str, seal: _Seal, size: int, binary: bool, nnet: Nnet) -> list[Entry]:
-    """The requests, and the programs as they are stored."""
+    """The requests in a cache file's sealed data, each with its program's bytes."""
     if len(seal.sizes) != 2 * size + 1:
         raise DataError(f"expected {size} requests and programs, found sizes of {seal.sizes}")
     ends = [sum(seal.sizes[: i + 1]) for i in range(len(seal.sizes))]

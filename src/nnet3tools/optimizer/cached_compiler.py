@@ -38,13 +38,13 @@ _KINDS_OF_WORK = (
 
 
 class Stored(Protocol):
-    """A program that is read when it is needed (cache_files.StoredProgram)."""
+    """Interface of a program in the cache that is decoded only when it is needed."""
 
     def load(self) -> Computation | None:
-        """The program; None if it cannot be used."""
+        """The decoded program; None if it cannot be used."""
 
     def written(self, binary: bool) -> bytes:
-        """The bytes of the program in a file."""
+        """The bytes of the program in text or binary form."""
 
 
 class CachingOptimizingCompiler:
@@ -78,9 +78,9 @@ class CachingOptimizingCompiler:
         self._rewrites = Rewrites()
 
     def compile(self, request: ComputationRequest) -> Computation:
-        """The program for a request, from the cache if it is there.
+        """The optimized program for a request, from the cache if it is there.
 
-        Raises RequestError for a request that this network cannot fulfil.
+        RequestError if this network cannot compute the request.
         """
         latest, program = next(reversed(self.cache.items()), (None, None))
         # As a rule, and cheaper than hashes.
@@ -110,7 +110,7 @@ class CachingOptimizingCompiler:
         return computation
 
     def _cached(self, request: ComputationRequest) -> Computation | None:
-        """The program in the cache, read now if it has not been."""
+        """The program in the cache, decoded if necessary; None if there is none."""
         found = self.cache.get(request)
         if found is None:
             return None
@@ -127,7 +127,7 @@ class CachingOptimizingCompiler:
         return found
 
     def _expand_stored(self, request: ComputationRequest) -> Computation | None:
-        """The program for two sequences in the cache expanded, if there is one.
+        """The program expanded from the cached one for two sequences; None if there is none.
 
         For a TDNN of four layers and 512 sequences this takes 7 ms, compiling 18 ms, and reading
         the expanded program 40 ms.
@@ -143,7 +143,7 @@ class CachingOptimizingCompiler:
             self.cache.popitem(last=False)
 
     def time_report(self) -> str:
-        """Time spent, as Kaldi logs it at the end of a program."""
+        """The text about compiling time that Kaldi logs at a program's end, or ""."""
         total, io = self.seconds["total"], self.seconds["I/O"]
         parts = [f"{self.seconds[kind]:.3g} {kind}" for kind in _KINDS_OF_WORK]
         misc = max(0.0, total - sum(self.seconds[kind] for kind in _KINDS_OF_WORK))
@@ -158,7 +158,7 @@ class CachingOptimizingCompiler:
             log.log(self.time_report())
 
     def _compile_via_shortcut(self, request: ComputationRequest) -> Computation | None:
-        """Compile for two sequences and expand; None if the request is not regular in n."""
+        """The program for two sequences, expanded; None if the request is not regular in n."""
         if (mini := mini_request(request)) is None:
             return None
         small, num_sequences = mini
@@ -217,7 +217,7 @@ class CachingOptimizingCompiler:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Switch garbage collection off in the `with` block.
+    """Scope in which Python's garbage collection is off.
 
     Compiling makes tens of thousands of lasting objects without cycles, which collection would
     search again and again in a tenth of the time.
@@ -232,7 +232,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _log_size(what: str, computation: Computation, began: float) -> None:
-    """At verbose 2: the time since `began`, and the size of the program."""
+    """At verbose 2, log the size of the program `what` and the time since `began`."""
     if log.get_verbose() >= 2:
         log.vlog(
             2,

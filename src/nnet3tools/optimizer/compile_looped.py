@@ -39,7 +39,7 @@ LoopedRequests = tuple[ComputationRequest, ComputationRequest, ComputationReques
 
 
 def chunk_size_for(nnet: Nnet, frame_subsampling_factor: int, advised: int) -> int:
-    """The least chunk size in frames, at least `advised`, that fits network and subsampling."""
+    """The least chunk size in frames, at least `advised`, that suits network and subsampling."""
     multiple = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-advised // multiple) * multiple
 
@@ -52,7 +52,7 @@ def looped_requests(
     context: NnetContext,
     num_sequences: int = 1,
 ) -> LoopedRequests:
-    """Requests for the first three chunks; rows are n-major.
+    """The requests for the first three chunks of looped computation; rows are n-major.
 
     The i-vectors of a chunk, if the network has i-vectors, are at the multiples of `ivector_period`
     that no earlier chunk had.
@@ -91,9 +91,10 @@ def looped_requests(
 def compile_looped(
     nnet: Nnet, options: OptimizeOptions, requests: LoopedRequests, *, check: bool = False
 ) -> Computation:
-    """The looped program; RequestError if it cannot be computed, or not in a loop.
+    """The looped program for the requests of its chunks, optimized.
 
-    With `check` the program is checked between all passes.
+    RequestError if it cannot be computed, or not in a loop. With `check` the program is checked
+    between all passes.
     """
     began = time.perf_counter()
     compiler = Compiler(nnet)
@@ -121,7 +122,7 @@ def _extrapolated(requests: LoopedRequests, num_chunks: int) -> list[Computation
 
 
 def _shifted(request: ComputationRequest, t: int) -> ComputationRequest:
-    """The request shifted by t frames."""
+    """A copy of the request with all times greater by `t` frames."""
 
     def later(io: IoSpecification) -> IoSpecification:
         return dataclasses.replace(io, indexes=io.indexes + np.array([0, t, 0], np.int32))

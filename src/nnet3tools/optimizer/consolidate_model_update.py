@@ -30,7 +30,7 @@ from nnet3tools.program.computation import Computation, MatrixDebugInfo, StrideT
 
 
 def consolidate_model_update(computation: Computation, context: PassContext) -> Computation:
-    """Join the model updates of each simple updatable component that has several."""
+    """The program with the model updates of each simple updatable component joined to one."""
     steps = _backprops_by_component(computation, context.nnet)
     if not computation.need_model_derivative or not steps:
         return computation
@@ -67,13 +67,13 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
 
 
 def _without_update(command: Command) -> Command:
-    """The command for the input derivative alone; a NoOperation if that is not wanted."""
+    """The Backprop for the input derivative only; a NoOperation if that is not needed."""
     values = {name: getattr(command, name) for name in command.OPERANDS}
     return BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
 
 
 def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, list[int]]:
-    """Positions of the Backprops that can be joined, for the components that have several."""
+    """The positions of the Backprops that can be joined, for components with several."""
     positions: dict[int, list[int]] = defaultdict(list)
     for c, command in enumerate(computation.commands):
         if type(command) is Backprop:
@@ -85,7 +85,7 @@ def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, l
 
 
 def _gather(computation: Computation, parts: list[int]) -> int:
-    """A new matrix with room for the rows of all `submatrices`."""
+    """A new matrix with room for the rows of the submatrices `parts`; returns its submatrix."""
     infos = [computation.submatrices[s] for s in parts]
     equal_stride = any(
         computation.is_whole_matrix(s)

@@ -31,7 +31,7 @@ _COPYING: dict[type[Command], type[Command]] = {
 
 
 def convert_addition(computation: Computation, context: PassContext) -> Computation:
-    """Replace each Add command whose destination holds only zeros by the Copy command."""
+    """The program with Add commands made Copy commands if the destination holds only zeros."""
     times = AccessTimes(context.analyst.of(computation))
     out = computation.copy()
     for cls, copying in _COPYING.items():
@@ -47,7 +47,7 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
 
 
 def _writes_first(times: AccessTimes, group: CommandGroup) -> BoolArray:
-    """(commands,) whether each is the first, apart from zeroing, to access what it writes."""
+    """(commands,) whether each is the first, apart from zeroing, to access its destination."""
     is_first = np.ones(len(group), np.bool_)
     computation, components = times.analysis.computation, times.analysis.components
     for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):

@@ -42,9 +42,9 @@ Ints = NDArray[Any]
 
 
 def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int) -> Computation:
-    """The program for n = 0 .. num_sequences - 1, from the same program for n = 0, 1.
+    """The program for sequences n = 0 .. num_sequences - 1, from the one for n = 0, 1.
 
-    Raises ProgramError if a matrix or submatrix is not regular in n.
+    ProgramError if a matrix or submatrix is not regular in n.
     """
     return _Expander(computation, nnet, num_sequences).expanded()
 
@@ -58,14 +58,14 @@ _WITH_ROWS = frozenset(
 
 
 class _Places(NamedTuple):
-    """Positions of rows for n = 0 in the expanded program, and the distance to the next n."""
+    """The rows for n = 0 in an expanded submatrix or matrix, and the distance to the next n."""
 
     row: Ints
     stride: Ints
     """One number for each row, or one for all rows."""
 
     def for_all(self, num_sequences: int) -> Ints:
-        """(rows, num_sequences) rows of all sequences."""
+        """(rows, num_sequences) the rows of all sequences, n = 0 first."""
         return self.row[:, None] + np.reshape(self.stride, (-1, 1)) * np.arange(num_sequences)
 
 
@@ -130,7 +130,7 @@ class _Expander:
     # -- rows
 
     def _new_rows(self, matrix: Ints | int, row: Ints) -> Ints:
-        """Rows of new matrices for rows of old ones; n = 1 becomes the last sequence."""
+        """Rows of expanded matrices for rows of old matrices; n = 1 becomes the last sequence."""
         stride = self.strides[matrix]
         block, offset = np.divmod(row, 2 * stride)
         n, within = np.divmod(offset, stride)
@@ -142,7 +142,7 @@ class _Expander:
         return is_first
 
     def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
-        """Positions of rows for n = 0, which are in old submatrices (one for each row, or one)."""
+        """The expanded places of rows for n = 0 in old submatrices (one per row, or one)."""
         matrix = self.matrix_of[submatrix]
         in_matrix = row + self.old_offset[submatrix]
         if not self._is_first_sequence(matrix, in_matrix).all():
@@ -151,7 +151,7 @@ class _Expander:
         return _Places(new, self.strides[matrix])
 
     def _first_sequence_rows(self, submatrix: int) -> Ints:
-        """Rows of an old submatrix that are for n = 0."""
+        """The rows of an old submatrix that belong to n = 0."""
         rows = np.arange(self.old.submatrices[submatrix].num_rows)
         in_matrix = rows + self.old_offset[submatrix]
         return rows[self._is_first_sequence(self.matrix_of[submatrix], in_matrix)]
@@ -210,7 +210,7 @@ class _Expander:
         return command
 
     def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
-        """(rows, n) places in the expanded submatrix of rows for n = 0."""
+        """(rows, n) the rows of an expanded submatrix for its old rows `rows`, all of n = 0."""
         return self._places(submatrix, rows).for_all(self.n)
 
     def _expanded_rows(self, command: CopyRows | AddRows) -> IntArray:

@@ -31,7 +31,7 @@ _SIZED = frozenset({AllocMatrix, DeallocMatrix, SetConst})
 
 
 def extend_matrices(computation: Computation, context: PassContext) -> Computation:
-    """Extend the destinations of MatrixCopy commands to the whole of their sources."""
+    """The program with destinations of MatrixCopy extended to the whole of their sources."""
     out = computation.copy()
     old_rows = [m.num_rows for m in out.matrices]
     protected = {
@@ -56,7 +56,7 @@ def extend_matrices(computation: Computation, context: PassContext) -> Computati
 def _extensible(
     computation: Computation, dest: SubMatrixInfo, src: SubMatrixInfo, old_rows: list[int]
 ) -> bool:
-    """Whether `src` is the beginning of its matrix and `dest` the end of another."""
+    """Whether `src` is the beginning of its matrix and `dest` the end of another matrix."""
     src_matrix = computation.matrices[src.matrix_index]
     return (
         src.matrix_index != dest.matrix_index
@@ -69,7 +69,7 @@ def _extensible(
 
 
 def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
-    """Lengthen the destination's matrix; returns the command that copies the whole source."""
+    """Lengthen the destination's matrix in place; returns a copy command for the whole source."""
     dest, src = computation.submatrices[command.dest], computation.submatrices[command.src]
     src_matrix = computation.matrices[src.matrix_index]
     dest_matrix = computation.matrices[dest.matrix_index]
@@ -87,7 +87,7 @@ def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
 
 
 def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> None:
-    """Make allocations, deallocations and zeroings of whole matrices follow the new sizes."""
+    """Let allocations, frees and zeroings of whole matrices refer to the new sizes."""
     whole = computation.whole_submatrices()
 
     def followed(command: Command) -> Command:
@@ -109,7 +109,7 @@ def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> N
 
 
 def _extend_debug_info(computation: Computation) -> None:
-    """Give added rows the cindexes of the rows before them, with t = NO_TIME."""
+    """Give added rows the cindexes of the rows before them, with t = NO_TIME, in place."""
     for m, debug in enumerate(computation.matrix_debug_info):
         extra = computation.matrices[m].num_rows - len(debug.nodes)
         if extra > 0:

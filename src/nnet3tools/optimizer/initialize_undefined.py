@@ -15,7 +15,7 @@ from nnet3tools.program.operands import AccessType
 
 
 def initialize_undefined(computation: Computation, context: PassContext) -> Computation:
-    """Remove the zeroing after an allocation if the next access of each variable is a write.
+    """The program without the zeroings of matrices whose variables are written before a read.
 
     Variables without other accesses need no zeros either, unless the user gets the matrix.
     """
@@ -32,7 +32,7 @@ def initialize_undefined(computation: Computation, context: PassContext) -> Comp
 
 
 def _zeros_matter(analysis: Analysis, zeroing: np.ndarray) -> BoolArray:
-    """(matrices,) whether a variable of the matrix is read after `zeroing` before a write."""
+    """(matrices,) whether the zeros that a command in `zeroing` writes are ever read."""
     table, variables = analysis.variable_accesses, analysis.variables
     counts = np.diff(table.offsets)
     used = np.flatnonzero(counts)

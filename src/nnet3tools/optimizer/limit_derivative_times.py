@@ -37,7 +37,7 @@ from nnet3tools.program.computation import Computation
 
 
 def limit_derivative_times(computation: Computation, context: PassContext) -> Computation:
-    """Drop derivative rows with a time outside the options' range, and commands for them."""
+    """The program without derivative rows at times outside the options' range."""
     options = context.options
     max_time = options.max_deriv_time
     if options.max_deriv_time_relative != MAX_TIME:
@@ -57,14 +57,14 @@ def limit_derivative_times(computation: Computation, context: PassContext) -> Co
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Rows begin..end-1 of a matrix have wanted times; none have if begin == end."""
+    """The rows begin..end-1 of a matrix have wanted times; no row has if begin == end."""
 
     begin: int
     end: int
 
 
 class _Limiter:
-    """Rewrites the commands of one program."""
+    """Removes derivative rows outside a range of times from one program's commands."""
 
     def __init__(self, computation: Computation, nnet: Nnet, min_time: int, max_time: int) -> None:
         self.computation, self.nnet = computation, nnet
@@ -89,7 +89,7 @@ class _Limiter:
         return prune_matrices(out, self.nnet, rows)
 
     def _submatrix_maps(self) -> tuple[list[int], list[int]]:
-        """For each submatrix, its part within the range of times (0: no part).
+        """For each submatrix, the submatrix of its rows within the range of times (0: none).
 
         The second list does this for derivatives only and leaves submatrices of values unchanged.
         """
@@ -216,7 +216,7 @@ class _Limiter:
     # -- rows of a submatrix
 
     def _part(self, submatrix: int) -> tuple[int, int]:
-        """(begin, end) of the rows that remain of a submatrix, counted within it."""
+        """(begin, end) of the rows that remain of a submatrix, counted from its first row."""
         info = self.computation.submatrices[submatrix]
         mapped = self.deriv_only[submatrix]
         if mapped == 0:
@@ -226,7 +226,7 @@ class _Limiter:
         return begin, begin + left.num_rows
 
     def _kept(self, submatrix: int) -> BoolArray:
-        """(rows,) whether a row remains: all rows of values, rows of derivatives by time."""
+        """(rows,) whether each row of a submatrix remains: all of values, derivatives by time."""
         info = self.computation.submatrices[submatrix]
         if not self.is_deriv[info.matrix_index]:
             return np.ones(info.num_rows, np.bool_)
@@ -239,7 +239,7 @@ def _span(rows: BoolArray) -> tuple[int, int]:
 
 
 def _shrunk(ranges: IntArray, kept: BoolArray) -> IntArray:
-    """Each (begin, end) shortened by the rows at both ends that are not kept."""
+    """The (begin, end) ranges shortened by rows at both ends that `kept` excludes."""
     n = len(kept)
     rows = np.arange(n)
     next_kept = np.minimum.accumulate(np.where(kept, rows, n)[::-1])[::-1]

@@ -33,7 +33,7 @@ from nnet3tools.program.computation import Computation, DebugInfo
 
 
 class _Content(NamedTuple):
-    """The cindexes of a matrix, up to a shift in time."""
+    """The cindexes of a matrix's rows, with times relative to `time`."""
 
     shape: bytes
     """The cindexes, with the first time subtracted."""
@@ -43,7 +43,7 @@ class _Content(NamedTuple):
 
 
 def looped_computation(computation: Computation, context: PassContext) -> Computation:
-    """Close the loop at the first repetition of the state.
+    """The program closed to a loop where its state repeats for the first time.
 
     The splice points are the NoOperationPermanent commands: one for each chunk, after its inputs.
     If no state repeats, because there are too few chunks, the program is returned unchanged.
@@ -77,7 +77,7 @@ def looped_computation(computation: Computation, context: PassContext) -> Comput
 
 
 def fix_goto_label(computation: Computation) -> Computation:
-    """Make the GotoLabel of a looped program point to its label again."""
+    """A looped program whose GotoLabel again has the position of the label."""
     label = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationLabel]
     out = computation.copy()
     for c, command in enumerate(out.commands):
@@ -89,7 +89,7 @@ def fix_goto_label(computation: Computation) -> Computation:
 
 
 def _time_shift(computation: Computation) -> int:
-    """Frames from the second chunk's output to the third's.
+    """The number of frames from the second chunk's output to the third's.
 
     The first chunk does not count, because it has all of the left context.
     """
@@ -119,7 +119,7 @@ def _content(debug: DebugInfo) -> _Content:
 
 
 def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[list[int]]:
-    """For each splice point the matrices that are written before it and used after it."""
+    """For each splice point (command), the matrices written before it and used after it."""
     times = AccessTimes(Analysis(computation, nnet))
     whole = np.array(computation.whole_submatrices()[1:], np.int64)
     first, last = times.first_nontrivial_access(whole), times.last_access(whole)
@@ -129,9 +129,10 @@ def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[li
 def _first_repeat(
     states: list[list[int]], contents: list[_Content], shift: int
 ) -> tuple[int, int] | None:
-    """The first two splice points with equal states: each matrix is shifted, or is the same.
+    """The first two splice points with equal states; None if there are none.
 
-    The shift must be the number of chunks between times the frames of a chunk.
+    Equal states have the same matrices, or matrices of equal content but for a time shift. `shift`
+    is the number of frames of a chunk.
     """
 
     def same(a: int, b: int, shift: int) -> bool:
@@ -156,7 +157,7 @@ def _used_alike(
     repeat: tuple[int, int],
     kept: set[int],
 ) -> bool:
-    """Whether each round of the loop would read the same rows of the matrices that stay.
+    """Whether each round of the loop would read the same rows of the matrices in `kept`.
 
     This is false if one matrix has the frames of several rounds, as with much left context and
     small chunks. (Kaldi makes a loop of it all the same, with wrong results.)
@@ -180,7 +181,7 @@ def _used_alike(
 
 
 def _rows_named(computation: Computation, command: Command, submatrix: int) -> list[bytes]:
-    """The row lists of a command; of a Multi command only its rows in the submatrix."""
+    """The row lists of a command, as bytes; of a Multi command only rows in the submatrix."""
     rows = [
         computation.indexes[getattr(command, n)] for n in operand_names(type(command), "Indexes")
     ]
@@ -193,7 +194,7 @@ def _rows_named(computation: Computation, command: Command, submatrix: int) -> l
 
 
 def _swap_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Order swaps so that each matrix is a source before it is a destination.
+    """The swaps `pairs` ordered so that each matrix is a source before it is a destination.
 
     There is always such an order, because contents move to earlier times only.
     """

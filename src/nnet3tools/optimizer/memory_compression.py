@@ -32,7 +32,7 @@ class _Compression(NamedTuple):
 
 
 def memory_compression(computation: Computation, context: PassContext) -> Computation:
-    """Compress by the level of the options.
+    """The program with matrices compressed between forward and backward, by the options' level.
 
     Level 1 stores a ReLU output in one byte, if backprop needs its sign only; that is exact. Level
     2 also stores all other matrices in two bytes, within [-10, 10], which changes derivatives

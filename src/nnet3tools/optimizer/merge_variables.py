@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 
 
 def merge_variables(computation: Computation, context: PassContext) -> Computation:
-    """Merge variables until nothing is left to merge."""
+    """The program with pairs of matrices merged until no legal merge is left."""
     while True:
         merger = _Round(computation, context)
         if not merger.run():
@@ -44,7 +44,7 @@ def merge_variables(computation: Computation, context: PassContext) -> Computati
 
 
 class Merges(NamedTuple):
-    """Possible merges: the command at each position computes submatrix s2 from s1."""
+    """Possible merges (columns): the command at `positions` computes submatrix s2 from s1."""
 
     positions: Ints
     s1: Ints
@@ -56,7 +56,7 @@ class Merges(NamedTuple):
 
 
 def opportunities(analysis: Analysis, context: PassContext) -> Merges:
-    """Merges that the commands of a program suggest, in order; they may not be legal."""
+    """The merges that commands suggest, in program order; they may not be legal."""
     options = context.options
     components = analysis.components
     found = [Merges(*np.empty((3, 0), np.int64))]
@@ -100,17 +100,17 @@ class Conditions(NamedTuple):
 
     @property
     def left(self) -> BoolArray:
-        """Whether s1 may stay and s2's matrix become part of it."""
+        """(merges,) whether s1 may stay and s2's matrix become part of it."""
         return self.c1 & self.c2 & self.c3 & self.c6
 
     @property
     def right(self) -> BoolArray:
-        """Whether s2 may stay and s1's matrix become part of it."""
+        """(merges,) whether s2 may stay and s1's matrix become part of it."""
         return self.c1 & self.c2 & self.c4 & self.c7
 
 
 def merge_conditions(times: AccessTimes, merges: Merges) -> Conditions:
-    """The conditions of possible merges."""
+    """The legality conditions, except the order of accesses, of possible merges."""
     analysis = times.analysis
     variables, matrices = analysis.variables, analysis.computation.matrices
     m1, m2 = variables.matrix_of_submatrix[merges.s1], variables.matrix_of_submatrix[merges.s2]
@@ -129,7 +129,7 @@ def merge_conditions(times: AccessTimes, merges: Merges) -> Conditions:
 
 
 def order_allows(times: AccessTimes, merges: Merges) -> BoolArray:
-    """Whether the order of accesses lets each s1 and s2 share memory.
+    """(merges,) whether the order of accesses lets s1 and s2 share memory.
 
     For a copy with scale 1: before the command s2 is only zeroed; after it s1 is not written, and
     is not read after the value in s2 is overwritten or freed. For all other commands: before the
@@ -145,7 +145,7 @@ def order_allows(times: AccessTimes, merges: Merges) -> BoolArray:
 
 
 def is_assignment(analysis: Analysis) -> BoolArray:
-    """(commands,) whether each is a copy with scale 1."""
+    """(commands,) whether each command is a copy with scale 1."""
     is_copy = np.zeros(len(analysis.computation.commands), np.bool_)
     if (copies := analysis.groups.get(MatrixCopy)) is not None:
         is_copy[copies.positions] = copies.alphas() == 1.0
@@ -165,7 +165,7 @@ def legal_merges(
 
 
 class _Round:
-    """One sweep over the commands with one analysis."""
+    """One sweep of merges over the commands of a program, with one analysis."""
 
     def __init__(self, computation: Computation, context: PassContext) -> None:
         # Merging changes the copy; the analysis refers to the original program.
@@ -179,7 +179,7 @@ class _Round:
         self._first_access = self.times.analysis.matrix_accesses.first(-1).tolist()
 
     def run(self) -> bool:
-        """Do every legal merge; returns whether there was one."""
+        """Do every legal merge in `self.computation`; returns whether there was one."""
         merges = opportunities(self.times.analysis, self.context)
         left, right = legal_merges(self.times, merges, self.context.options)
         legal = left | right
@@ -198,10 +198,10 @@ class _Round:
         return bool(merged)
 
     def _distinct(self, merges: Merges, left: BoolArray) -> Iterator[tuple[int, int, int]]:
-        """(position, submatrix that stays, submatrix that goes) of each merge.
+        """Yield (position, submatrix that stays, submatrix that goes) of each merge.
 
-        (position, 0, 0) for merges of matrices that were merged in this round already, which wait
-        for the next round (condition c5).
+        (position, 0, 0) stands for a merge of matrices that were merged in this round already; it
+        waits for the next round (condition c5).
         """
         variables, offsets = (a.tolist() for a in self.times.analysis.variables.all_of_submatrices)
         dirty = bytearray(self.times.analysis.variables.num_variables)
@@ -218,7 +218,7 @@ class _Round:
             yield (position, s1, s2) if is_left else (position, s2, s1)
 
     def _move_submatrices(self, keep: Ints, discard: Ints) -> None:
-        """Make every submatrix of a discarded matrix the same part of the one that is kept.
+        """Make each submatrix of a discarded matrix a submatrix of the matrix that is kept.
 
         In one round no matrix is discarded twice, or both discarded and kept.
         """
@@ -241,7 +241,7 @@ class _Round:
         self.computation.set_submatrices(table)
 
     def _join_lifetimes(self, m_keep: int, m_discard: int) -> None:
-        """Keep one allocation and one deallocation for both matrices, and no zeroing in between."""
+        """Remove all but one allocation and one deallocation of two matrices that are merged."""
         before, commands = self.times.analysis.computation.commands, self.computation.commands
         free_keep, free_discard = self._free[m_keep], self._free[m_discard]
         if max(free_keep, free_discard) == -1:

@@ -12,7 +12,7 @@ from nnet3tools.program.computation import Computation
 
 
 def move_sizing_commands(computation: Computation, context: PassContext) -> Computation:
-    """Move AllocMatrix (with its zeroing) to the first access, DeallocMatrix to the last."""
+    """The program with AllocMatrix moved to the first access, DeallocMatrix to the last access."""
     analysis = context.analyst.of(computation)
     commands = computation.commands
     zeroed_by_next = [

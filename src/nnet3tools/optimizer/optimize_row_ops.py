@@ -13,7 +13,7 @@ _ROW_OPS = (CopyRows, AddRows)
 
 
 def optimize_row_ops(computation: Computation, context: PassContext) -> Computation:
-    """Replace CopyRows by MatrixCopy and AddRows by MatrixAdd if the rows are consecutive.
+    """The program with CopyRows made MatrixCopy, AddRows MatrixAdd, if rows are consecutive.
 
     Rows of "nothing" (-1) may stand before and after. For CopyRows they mean zeros, and can be left
     out because this pass comes before all that remove zeroing, so that those rows are still zero.
@@ -38,7 +38,7 @@ def _as_matrix_op(computation: Computation, command: CopyRows | AddRows) -> Comm
 
 
 def _single_run(rows: IntArray) -> tuple[int, int, int] | None:
-    """(place, first row, length) if the rows are -1 but for one run r, r+1, r+2..., else None."""
+    """(place, first row, length) if all rows but one run r, r+1, r+2, ... are -1; else None."""
     used = np.flatnonzero(rows >= 0)
     if len(used) == 0:
         return None

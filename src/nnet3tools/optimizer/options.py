@@ -17,7 +17,7 @@ MIN_TIME, MAX_TIME = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True)
 class OptimizeOptions:
-    """Options `--optimization.*`, one for each field, in the order of Kaldi's file form."""
+    """The options `--optimization.*` of compiling, in the order of Kaldi's file form."""
 
     optimize: bool = option(
         True,
@@ -114,13 +114,13 @@ class OptimizeOptions:
 
     @property
     def limits_deriv_times(self) -> bool:
-        """Whether derivatives are limited to a range of times."""
+        """Whether the options limit derivatives to a range of times."""
         limits = (self.max_deriv_time, self.max_deriv_time_relative)
         return self.min_deriv_time != MIN_TIME or limits != (MAX_TIME, MAX_TIME)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        """Read Kaldi's form. Options that an older file lacks have their defaults."""
+        """The options read in Kaldi's form; options that an older file lacks have defaults."""
         reader.expect_token("<NnetOptimizeOptions>")
         values: dict[str, bool | int] = {}
         for item in dataclasses.fields(cls):
@@ -132,7 +132,7 @@ class OptimizeOptions:
         return cls(**values)  # type: ignore[arg-type]
 
     def write(self, writer: Writer) -> None:
-        """Write Kaldi's form."""
+        """Write the options in Kaldi's form."""
         writer.write_token("<NnetOptimizeOptions>")
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)

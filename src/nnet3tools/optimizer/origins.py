@@ -14,7 +14,7 @@ LIST_TABLES = ("indexes", "indexes_multi", "indexes_ranges")
 
 
 class Origins:
-    """Records merges and renumberings of a program, in its original numbers."""
+    """Records how passes merge and renumber a program's matrices, in its original numbers."""
 
     def __init__(self, computation: Computation) -> None:
         self.matrices = np.arange(len(computation.matrices))
@@ -33,23 +33,26 @@ class Origins:
     # -- recording changes
 
     def merge(self, keep: Ints, discarded: Ints) -> None:
-        """Record that each matrix became the submatrix `keep` of another matrix."""
+        """Record that each matrix in `discarded` became the submatrix in `keep` of another one."""
         self._merges.append((self.submatrices[keep], self.matrices[discarded]))
 
     def renumber_submatrices(self, to_new: Ints, kept: Ints, matrices_kept: Ints) -> None:
-        """Record new submatrix numbers `to_new` (-1: removed); `kept` were the first of each."""
+        """Record new submatrix numbers `to_new` (-1: removed), and old numbers of what remains.
+
+        `kept` has the old number of each remaining submatrix, `matrices_kept` that of each matrix.
+        """
         self.submatrices, self.matrices = self.submatrices[kept], self.matrices[matrices_kept]
         known = self.new_of_old >= 0
         self.new_of_old[known] = to_new[self.new_of_old[known]]
 
     def renumber_lists(self, table: str, kept: list[int]) -> None:
-        """Record the index lists of one table that remain."""
+        """Record that the index lists numbered `kept` remain, in this order, in a table."""
         self.lists[table] = [self.lists[table][i] for i in kept]
 
     # -- results
 
     def final_places(self, table: Ints) -> tuple[Ints, Ints, Ints]:
-        """For each original matrix: the one that contains it now, with first row and column there.
+        """Each original matrix's final matrix, and its first row and column there (3 arrays).
 
         `table` are the submatrices before, of this program or of one that is rewritten like it.
         """

@@ -16,7 +16,7 @@ from nnet3tools.program.computation import Computation
 
 @dataclass(frozen=True)
 class PassContext:
-    """The network, the options and the facts of the request that a program was compiled for."""
+    """What the passes need beside a program: network, options and facts of its request."""
 
     nnet: Nnet
     options: OptimizeOptions = field(default_factory=OptimizeOptions)
@@ -29,11 +29,11 @@ class PassContext:
 
     @cached_property
     def analyst(self) -> Analyst:
-        """The analyzer of programs for the passes."""
+        """The Analyst that all passes share."""
         return Analyst(self.nnet)
 
     def telling(self, origins: Origins) -> PassContext:
-        """The same context and analyzer with a listener."""
+        """A copy of the context, with the same Analyst, that records changes in `origins`."""
         context = dataclasses.replace(self, origins=origins)
         vars(context)["analyst"] = self.analyst  # where cached_property looks
         return context

@@ -37,7 +37,7 @@ Wanted = Callable[[PassContext], bool]
 
 
 class Pass(NamedTuple):
-    """One step of the optimizer."""
+    """One step of the optimizer: a function, its name, and when it is wanted."""
 
     name: str
     """Kaldi's option name, if there is one."""
@@ -51,7 +51,7 @@ def _always(context: PassContext) -> bool:
 
 
 def _if(*names: str, in_loops: bool = True) -> Wanted:
-    """Wanted where `optimize` and any of these options are on (and, maybe, not for loops)."""
+    """A condition for a pass: `optimize` and any of `names` are on; no loop unless `in_loops`."""
 
     def wanted(context: PassContext) -> bool:
         options = context.options
@@ -151,7 +151,7 @@ def optimize(
 def _apply(
     computation: Computation, context: PassContext, passes: Sequence[Pass], *, check: bool
 ) -> Computation:
-    """The result of applying some of the passes to a program."""
+    """The program after the wanted ones of `passes`; with `check`, checked after each change."""
     for step in passes:
         if step.wanted(context):
             before, began = computation, time.perf_counter()
@@ -165,7 +165,7 @@ def _apply(
 
 
 def _is_same(before: Computation, after: Computation) -> bool:
-    """Whether a pass changed nothing (and so there is nothing to check)."""
+    """Whether both programs are equal, so that a pass changed nothing that needs a check."""
     return (
         before.commands == after.commands
         and before.matrices == after.matrices

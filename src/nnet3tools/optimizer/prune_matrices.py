@@ -15,7 +15,7 @@ from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatr
 def prune_matrices(
     computation: Computation, nnet: Nnet, rows: Sequence[tuple[int, int]]
 ) -> Computation:
-    """Cut derivative matrices to `rows[m]` = (begin, end), or drop them if that is empty.
+    """The program with derivative matrix m cut to rows[m] = (begin, end); dropped if empty.
 
     Rows are cut only if commands do nothing but set them to a constant. Inputs and outputs of the
     program do not change.
@@ -37,7 +37,7 @@ def prune_matrices(
 
 
 def _only_set(computation: Computation, commands: np.ndarray) -> bool:
-    """Whether these commands do nothing but set constants."""
+    """Whether all the commands, given by position, set a submatrix to a constant."""
     return all(type(computation.commands[c]) in (SetConst, NoOperation) for c in commands.tolist())
 
 
@@ -63,7 +63,7 @@ def _can_cut(computation: Computation, analysis: Analysis, m: int, begin: int, e
 
 
 def _cut(computation: Computation, limited: dict[int, tuple[int, int]]) -> None:
-    """Shorten matrices and shift their submatrices."""
+    """Shorten the matrices in `limited` to (begin, end) and shift their submatrices, in place."""
     was_whole = [computation.is_whole_matrix(s) for s in range(len(computation.submatrices))]
     for s, info in enumerate(computation.submatrices):
         m = info.matrix_index

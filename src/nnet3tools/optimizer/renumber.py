@@ -36,7 +36,7 @@ def remove_no_operations(computation: Computation) -> Computation:
 
 
 def renumber(computation: Computation, origins: Origins | None = None) -> Computation:
-    """The same program with matrices, submatrices, index lists and memos renumbered.
+    """A copy of the program with matrices, submatrices, index lists and memos renumbered.
 
     Unused entries are removed, and equal submatrices and index lists are joined, as by Kaldi's
     RenumberComputation. Precomputed indexes keep their numbers. `origins` records the changes.
@@ -66,7 +66,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
 
 
 def _operands(groups: _Groups, kind: str) -> Ints:
-    """All operands of one kind, with repetitions, in any order."""
+    """All operands of one kind in the commands of `groups`, with repetitions, in any order."""
     columns = [
         group.column(name) for cls, group in groups.items() for name in operand_names(cls, kind)
     ]
@@ -83,7 +83,7 @@ def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
 
 
 def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | None) -> Ints:
-    """Compact submatrices and matrices in place; returns old submatrix -> new (-1: removed)."""
+    """Remove submatrices not `used`, and matrices, in place; returns new numbers (-1: removed)."""
     table = computation.submatrix_table()
     in_use = _distinct(np.append(used, 0))
     first_equal = first_equal_rows(table[in_use])
@@ -105,7 +105,7 @@ def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | 
 
 
 def first_equal_rows(table: Ints) -> Ints:
-    """(rows,) for each row of a table of five int32 columns, the first row equal to it."""
+    """(rows,) for each row of a table of five int32 columns, the number of the first equal row."""
     keys = (table[:, 0] << 32 | table[:, 1], table[:, 2] << 32 | table[:, 3], table[:, 4])
     order = np.lexsort(keys)
     new = np.ones(len(table), np.bool_)
@@ -121,7 +121,7 @@ def first_equal_rows(table: Ints) -> Ints:
 
 
 def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tuple[Ints, list[int]]:
-    """(old number -> new number or -1, old numbers that are kept); equal contents are joined."""
+    """(new number or -1 by old number, old numbers that are kept); equal contents are joined."""
     new_of: dict[Hashable, int] = {}
     kept: list[int] = []
     new: list[int] = []
@@ -136,7 +136,7 @@ def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tup
 
 
 def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
-    """Old memo -> new memo, numbered by first use; each must be written once and read once."""
+    """The new number of each old memo, by first use; each must be written and read once."""
     uses = [
         np.stack([group.column(name), group.positions])
         for cls, group in groups.items()
@@ -156,7 +156,7 @@ def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
 
 
 def _renumber_commands(commands: list[Command], groups: _Groups, tables: dict[str, Ints]) -> None:
-    """Replace commands whose operands have new numbers, in place."""
+    """Replace, in place, operands by the new numbers that `tables` has for each kind."""
     for cls, group in groups.items():
         columns: dict[str, Ints] = {}
         changed = np.zeros(len(group), np.bool_)

@@ -34,7 +34,7 @@ _MOST_LAYOUTS = 4
 
 
 class _Rewrite:
-    """A program, and the result of the passes."""
+    """A program as it was before the passes, and their result, to reuse for similar programs."""
 
     def __init__(self, before: Computation, origins: Origins, after: Computation) -> None:
         self.origins = origins
@@ -43,14 +43,14 @@ class _Rewrite:
 
     @cached_property
     def layout(self) -> tuple[bytes, ...] | None:
-        """The layout of the original program, computed when another program of its kind comes."""
+        """The layout of the original program, computed at first use; None if it is unknown."""
         assert self._before is not None
         layout, self._before = _layout(self._before, self.origins), None
         return layout
 
 
 class Rewrites:
-    """The rewrites of one network's programs."""
+    """Caches results of the passes, to rewrite programs that differ only in numbers of rows."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, list[_Rewrite]] = OrderedDict()
@@ -61,7 +61,7 @@ class Rewrites:
     def rewritten(
         self, computation: Computation, context: PassContext, passes: Transform
     ) -> Computation:
-        """The result of the passes for a program."""
+        """The result of the passes for a program, from the cache if a similar program is there."""
         if self._first is None and not self._kept:
             after, rewrite = _passed(computation, context, passes)
             self._first = computation, dataclasses.replace(context), rewrite
@@ -87,14 +87,14 @@ class Rewrites:
 def _passed(
     computation: Computation, context: PassContext, passes: Transform
 ) -> tuple[Computation, _Rewrite]:
-    """The result of the passes, with their merges and renumberings."""
+    """The result of running the passes, and a record of their merges and renumberings."""
     origins = Origins(computation)
     after = passes(computation, context.telling(origins))
     return after, _Rewrite(computation, origins, after)
 
 
 def _key(computation: Computation, context: PassContext) -> bytes:
-    """A digest of commands, columns and options."""
+    """A digest that is equal for programs that differ only in rows, with the same options."""
     digest = hashlib.sha256(repr(context.options).encode())
     analysis = context.analyst.of(computation)
     for cls, group in analysis.groups.items():
@@ -139,7 +139,7 @@ def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | N
 
 
 def _final_table(computation: Computation, origins: Origins) -> Ints:
-    """(submatrices, 5): the table of submatrices, within the matrices after the passes."""
+    """(submatrices, 5): the original submatrices as parts of the matrices after the passes."""
     table = computation.submatrix_table()
     matrix, rows, columns = origins.final_places(table)
     of_matrix = table[:, 0].copy()
@@ -150,13 +150,13 @@ def _final_table(computation: Computation, origins: Origins) -> Ints:
 
 
 def _equal(contents: Iterable[object]) -> list[int]:
-    """For each item, the index of the first item equal to it."""
+    """For each item, the position of the first item that is equal to it."""
     first: dict[object, int] = {}
     return [first.setdefault(content, number) for number, content in enumerate(contents)]
 
 
 def _renamed(pairs: IntArray, numbers: Ints) -> IntArray:
-    """Pairs (submatrix, row) with new submatrix numbers; pairs with -1 are unchanged."""
+    """A copy of (submatrix, row) pairs with submatrices renumbered; pairs with -1 are unchanged."""
     out = pairs.copy()
     named = pairs[:, 0] >= 0
     out[named, 0] = numbers[pairs[named, 0]]

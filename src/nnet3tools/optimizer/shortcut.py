@@ -17,7 +17,7 @@ from nnet3tools.nnet.indexes import IndexArray, IntArray, all_true
 
 
 def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
-    """The stride in n of an index array (with nodes: of cindexes), 0 if it is not regular."""
+    """The rows from one sequence to the next in indexes (and nodes); 0 if not regular in n."""
     size = len(indexes)
     num_sequences = int(indexes[-1, 0]) + 1 if size else 0
     if num_sequences <= 1 or size % num_sequences or indexes[0, 0] != 0:
@@ -35,10 +35,10 @@ def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
 
 
 def find_n_strides(indexes: Sequence[IndexArray], nodes: Sequence[IntArray]) -> list[int]:
-    """`find_n_stride` of many arrays, most of which are for two sequences and of a few lengths.
+    """The result of `find_n_stride` for each of many arrays.
 
-    Arrays of one length are handled together, because recurrent networks have thousands of matrices
-    with few rows.
+    Most are for two sequences and of a few lengths. Arrays of one length are handled together,
+    because recurrent networks have thousands of matrices with few rows.
     """
     strides = np.zeros(len(indexes), np.int64)
     of_size: dict[int, list[int]] = {}
@@ -56,7 +56,7 @@ def find_n_strides(indexes: Sequence[IndexArray], nodes: Sequence[IntArray]) -> 
 
 
 def _strides_for_two(cindexes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The strides of arrays of (n, t, x, node), (N, rows, 4), regular for two sequences; else 0."""
+    """The n-strides of arrays (N, rows, 4) of (n, t, x, node) for two sequences; 0 if irregular."""
     strides = np.zeros(len(cindexes), np.int64)
     size = cindexes.shape[1]
     for stride in (size // 2, 1):  # where both fit, 1 it is
@@ -84,7 +84,7 @@ def _is_regular(
 
 
 def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> IndexArray:
-    """The same rows, regular in n with this stride, for another number of sequences."""
+    """The rows of `indexes`, regular in n with this stride, for another number of sequences."""
     old = int(indexes[-1, 0]) + 1
     first = indexes.reshape(-1, old, stride, 3)[:, :1]
     out = np.repeat(first, num_sequences, axis=1)
@@ -93,7 +93,7 @@ def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> 
 
 
 def mini_request(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
-    """(the request for n = 0, 1, the number of sequences) of a regular request, else None."""
+    """The request for n = 0, 1 only, and the number of sequences; None if it is not regular."""
     minis: list[list[IoSpecification]] = []
     numbers = set()
     for specifications in (request.inputs, request.outputs):

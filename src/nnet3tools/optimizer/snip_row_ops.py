@@ -18,7 +18,7 @@ from nnet3tools.program.computation import Computation
 
 
 def snip_row_ops(computation: Computation, context: PassContext) -> Computation:
-    """Cut leading and trailing rows that AddRows and similar commands skip.
+    """The program without the leading and trailing rows that AddRows and similar commands skip.
 
     CopyRows and CopyRowsMulti do not change, because their "no row" means a row of zeros.
     """
@@ -63,7 +63,7 @@ def _snipped(computation: Computation, command: Command) -> Command:
 
 
 def _used_span(used: BoolArray) -> tuple[int, int] | None:
-    """(begin, end) of the rows from the first to the last with an effect; None if that is all."""
+    """(begin, end) from the first to the last row with an effect; None if that is all rows."""
     rows = np.flatnonzero(used)
     if len(rows) == 0 or (rows[0] == 0 and rows[-1] == len(used) - 1):
         return None

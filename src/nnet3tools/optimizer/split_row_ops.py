@@ -31,7 +31,7 @@ _MULTI_COMMANDS = (AddRowsMulti, CopyRowsMulti, AddToRowsMulti, CopyToRowsMulti)
 
 
 def split_row_ops(computation: Computation, context: PassContext) -> Computation:
-    """Replace Multi commands by up to two MatrixCopy / MatrixAdd / CopyRows / AddRows."""
+    """The program with Multi commands replaced by up to two copies or additions of rows."""
     out = computation.copy()
     splits = [_split(pairs) for pairs in out.indexes_multi]
     commands: list[Command] = []
@@ -47,7 +47,7 @@ def split_row_ops(computation: Computation, context: PassContext) -> Computation
 
 
 class _Part(NamedTuple):
-    """Consecutive pairs of one submatrix."""
+    """Successive (submatrix, row) pairs of a Multi command that name one submatrix."""
 
     offset: int
     size: int
@@ -59,7 +59,7 @@ class _Part(NamedTuple):
 
 
 def _split(pairs: IntArray) -> list[_Part] | None:
-    """The one or two runs of a list of pairs, or None if it has more, gaps, or is too sparse."""
+    """The one or two parts of a list of pairs; None if it has more, gaps, or is too sparse."""
     changes = np.flatnonzero(pairs[1:, 0] != pairs[:-1, 0]) + 1
     if len(changes) > 1 or int(pairs.min(initial=0)) < 0:
         return None
