@@ -46,9 +46,11 @@ Recording = tuple[Call, ...]
 """The calls of a step, in order, for one sequence of outcomes of its decisions."""
 
 
-def in_turn(works: Iterable[Callable[[], object]]) -> Callable[[], None]:
-    """A callable that calls all `works` in order."""
+def in_turn(works: Iterable[Callable[[], Any]]) -> Callable[[], Any]:
+    """A callable that calls all `works` in order; a single one is returned itself."""
     all_works = tuple(works)
+    if len(all_works) == 1:
+        return all_works[0]
 
     def run() -> None:
         for work in all_works:

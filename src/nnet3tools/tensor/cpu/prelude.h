@@ -19,7 +19,6 @@ typedef void kernel(const word *w, i64 begin, i64 end);
 #define NN_JOIN(name, type) NN_JOINED(name, type)
 #define TYPED(name) NN_JOIN(name, T)
 
-#define NN_MOST(a, b) ((a) > (b) ? (a) : (b))
 #define NN_LEAST(a, b) ((a) < (b) ? (a) : (b))
 #ifdef __FMA__
 #define NN_FMA(a, b, c) __builtin_fmaf(a, b, c)

@@ -39,7 +39,6 @@ _LONG_ROW = 1024
 _BLOCKS_A_PROCESSOR = 4
 _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 """The fewest elements of a chunk: of a row, of a column."""
-_scale = element("_1 = _1 * _2")
 _fill = element("_1 = _2")
 _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2, 0)")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from nnet3tools.tensor.cuda.device import Dim
@@ -47,15 +47,3 @@ def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
     tiles = max(1, -(-columns // COLUMNS))
     wanted = -(-_SUMMING_BLOCKS_A_PROCESSOR * processors // tiles)
     return max(1, min(wanted, -(-rows // LANES))), tiles
-
-
-def in_turn(steps: Sequence[Step]) -> Step:
-    """A callable that runs the steps in order; a single step is returned itself."""
-    if len(steps) == 1:
-        return steps[0]
-
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run

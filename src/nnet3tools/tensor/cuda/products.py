@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.element import as_typed_number, copy_kernel
-from nnet3tools.tensor.cuda.launch import in_turn
 from nnet3tools.tensor.cuda.launches import LibraryCall
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.launch import (
     COLUMNS,
@@ -17,7 +18,6 @@ from nnet3tools.tensor.cuda.launch import (
     Step,
     block_of,
     grid_for,
-    in_turn,
     slices_of,
 )
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnet3tools.tensor.emit.body import Body, indented, loop
+from nnet3tools.tensor.emit.body import indented, loop
 from nnet3tools.tensor.emit.c import SIMD, C, kernel_text
 from nnet3tools.tensor.emit.columns import ColumnPasses
 from nnet3tools.tensor.emit.walk import Walk
@@ -86,11 +86,11 @@ class _Columns:
         values, roots = plan.column_values(number), plan.column_roots(number)
         made = plan.reductions(number - 1) if number else ()
         known = [v for v in plan.known(number) if v not in values]
-        inner = [f"{_total(body, v)} /= (f64){self._num_rows};" for v in made
+        inner = [f"{self._total(v)} /= (f64){self._num_rows};" for v in made
                  if v.name == "col_mean"]  # fmt: skip
-        inner += self._lookups(plan.looked_up(values, roots, known))
+        inner += plan.lookups(values, roots, known, self._total)
         inner += [line for v in values for line in body.line(v, "(g + c)")]
-        inner += [f"{_total(body, v)} = {body.name(v)};" for v in plan.kept(number)]
+        inner += [f"{self._total(v)} = {body.name(v)};" for v in plan.kept(number)]
         stored = plan.totals if number == plan.last else []
         inner += [body.store(t, root, "(g + c)") for t, root in stored]
         if not inner:
@@ -98,9 +98,9 @@ class _Columns:
         arrays = [*body.arrays_of(values), *(t for t, _ in stored)]
         return ["{", *indented([*self._pointers(arrays, "0"), *_each_column(inner)]), "}"]
 
-    def _lookups(self, values: Sequence[Instruction]) -> list[str]:
-        body = self._body
-        return [f"const {body.held(v)} {body.name(v)} = {_total(body, v)};" for v in values]
+    def _total(self, v: Instruction) -> str:
+        """The place of a column's reduction or kept value."""
+        return f"{'all' if v.kind is Kind.REDUCE_COLUMN else 'kept'}_{self._body.name(v)}[c]"
 
     def _pointers(self, arrays: Sequence[int], row: str) -> list[str]:
         return [self._body.row(i, [*self._outer, row]) for i in dict.fromkeys(arrays)]
@@ -126,9 +126,9 @@ class _Columns:
         """Lines that do one row of a tile in pass `number`."""
         plan, body = self._plan, self._body
         values, stored = plan.row_values(number), plan.stored(number)
-        found = plan.looked_up(values, plan.row_roots(number), plan.known(number))
+        found = plan.lookups(values, plan.row_roots(number), plan.known(number), self._total)
         once = [line for v in values if v not in plan.within for line in body.line(v)]
-        each = ["const i64 i = g + c;", *self._lookups(found)]
+        each = ["const i64 i = g + c;", *found]
         each += [line for v in values if v in plan.within for line in body.line(v)]
         each += [body.store(t, root) for t, root in stored]
         each += [
@@ -145,8 +145,3 @@ def _rows(first: str, end: str) -> str:
 def _each_column(lines: Sequence[str]) -> list[str]:
     """The lines of a loop that does `lines` for each column of a tile."""
     return [SIMD, *loop("for (i64 c = 0; c < width; ++c)", lines)] if lines else []
-
-
-def _total(body: Body, v: Instruction) -> str:
-    """Source text of the current column's element of a column reduction or kept value."""
-    return f"{'all' if v.kind is Kind.REDUCE_COLUMN else 'kept'}_{body.name(v)}[c]"

@@ -6,7 +6,7 @@ later passes need them. A pass computes everything else of a row again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nnet3tools.tensor.emit.body import Body, Dialect
 from nnet3tools.tensor.emit.walk import Walk
@@ -94,13 +94,20 @@ class ColumnPasses:
         stored = [root for _, root in self.stored(number)]
         return [*stored, *[v.inputs[0] for v in self.reductions(number)]]
 
-    def looked_up(
+    def lookups(
         self, values: Sequence[Instruction], roots: Sequence[Instruction],
-        known: Sequence[Instruction],
-    ) -> list[Instruction]:  # fmt: skip
-        """Those of the `known` values from which `values` and `roots` are computed directly."""
-        below = {i for v in values for i in v.inputs} | set(roots)
-        return [v for v in self.body.instructions if v in below and v in known]
+        known: Sequence[Instruction], place: Callable[[Instruction], str],
+    ) -> list[str]:  # fmt: skip
+        """The lines that load the `known` values which `values` and `roots` need directly.
+
+        `place` gives the text of a known value's place in memory.
+        """
+        body, below = self.body, {i for v in values for i in v.inputs} | set(roots)
+        return [
+            f"const {body.held(v)} {body.name(v)} = ({body.held(v)}){place(v)};"
+            for v in body.instructions
+            if v in below and v in known
+        ]
 
     def column_roots(self, number: int) -> list[Instruction]:
         """The values of `totals`, which are stored before the last pass; none for other passes."""

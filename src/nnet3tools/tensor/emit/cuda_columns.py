@@ -72,13 +72,6 @@ class _Columns:
     def _place(self, v: Instruction) -> str:
         return f"kept[{self._kept[v]} * n1 + i]"
 
-    def _lookups(self, values: Sequence[Instruction]) -> list[str]:
-        body = self._body
-        return [
-            f"const {body.held(v)} {body.name(v)} = ({body.held(v)}){self._place(v)};"
-            for v in values
-        ]
-
     def _row(self, number: int, extra: Sequence[str]) -> list[str]:
         """Lines that do one row in pass `number`: values and stores, then `extra`."""
         plan, body = self._plan, self._body
@@ -95,7 +88,7 @@ class _Columns:
         """Lines that look up the values that rows of pass `number` need of earlier passes."""
         plan = self._plan
         roots, values = plan.row_roots(number), plan.row_values(number)
-        return self._lookups(plan.looked_up(values, roots, plan.known(number)))
+        return plan.lookups(values, roots, plan.known(number), self._place)
 
     def _storing(self) -> Source:
         last = self._plan.last
@@ -159,7 +152,7 @@ class _Columns:
             lines.append(f"const double {body.name(v)} = sum_{body.name(v)}.a{mean};")
         made = {*values, *plan.reductions(number)}
         earlier = [v for v in plan.known(after) if v not in made]
-        lines += self._lookups(plan.looked_up(values, roots, earlier))
+        lines += plan.lookups(values, roots, earlier, self._place)
         stored = plan.totals if after == plan.last else []
         arrays = dict.fromkeys([*body.arrays_of(values), *(t for t, _ in stored)])
         lines += [body.row(i, ["0"]) for i in arrays]

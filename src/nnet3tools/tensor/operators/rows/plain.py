@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.operators.rows.transfer import Run, transfer
 from nnet3tools.tensor.registry import implements
@@ -26,17 +27,6 @@ def _set_zero(out: np.ndarray, rows: np.ndarray) -> list[Run]:
     if len(rows) == len(out):
         return [functools.partial(out.fill, 0.0)]
     return [functools.partial(out.__setitem__, rows, 0.0)] if len(rows) else []
-
-
-def _run_all(steps: Sequence[Run]) -> Run:
-    if len(steps) == 1:
-        return steps[0]
-
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
 
 
 def _host(indexes: object) -> np.ndarray:
@@ -75,7 +65,7 @@ def bind_copy_rows_multi(
     steps = _set_zero(out, np.flatnonzero(which < 0))
     for source, at in _by_part(which):
         steps += transfer(out, at, sources[source], rows[at], None)
-    return _run_all(steps)
+    return in_turn(steps)
 
 
 @implements("add_rows_multi", "numpy", binder=True)
@@ -92,7 +82,7 @@ def bind_add_rows_multi(
     steps: list[Run] = []
     for source, at in _by_part(which):
         steps += transfer(out, at, sources[source], rows[at], alpha)
-    return _run_all(steps)
+    return in_turn(steps)
 
 
 @implements("copy_to_rows_multi", "numpy", binder=True)
@@ -125,7 +115,7 @@ def _scatter(
     steps: list[Run] = []
     for dest, at in _by_part(which):
         steps += transfer(dests[dest], rows[at], src, at, alpha)
-    return _run_all(steps)
+    return in_turn(steps)
 
 
 def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
@@ -176,7 +166,7 @@ def bind_add_row_ranges(
         bind_add_rows(out, src, np.where(end - begin > k, begin + k, -1), alpha)
         for k in range(longest)
     ]
-    return _run_all(runs)
+    return in_turn(runs)
 
 
 def _equal_ranges(src: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray | None:
