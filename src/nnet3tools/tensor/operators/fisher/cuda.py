@@ -106,7 +106,10 @@ class _Products:
         self._arrays: list[Array] = []
 
     def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
-        """Add a b^T, to be stored at address `out`; it is skipped if the int at `wanted` is 0."""
+        """Add a b^T, to be stored at address `out`.
+
+        It is skipped if `wanted` is the address of a number that is 0; address 0: it never is.
+        """
         (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
         (rows, dim), columns = a.shape, len(b)
         tiles = -(-rows // _TILE) * -(-columns // _TILE)
@@ -122,7 +125,9 @@ class _Products:
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
         """Launch the kernel; `writes` are the results, `reads` arrays read besides the factors."""
-        partial, tickets = self._memory()
+        key = "products", *(tuple(row.values()) for row in self._rows)
+        partial = _kept(key, lambda: get_device().empty((sum(self._sums),), np.float32))
+        tickets = _kept(("tickets", *key), lambda: zero_tickets(sum(self._tickets)))
         sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
         for row, first, place in zip(self._rows, sums, places, strict=False):
             row["partial"] = pointer(partial) + 4 * int(first)
@@ -130,17 +135,6 @@ class _Products:
         grid, kernel = (self._blocks, len(self._rows)), _source("row_products")
         written = [*writes, partial, tickets]
         _launch(kernel, grid, _THREADS, self._rows, [*self._arrays, *reads], written)
-
-    def _memory(self) -> tuple[Array, Array]:
-        """(memory for partial sums, tickets) of all products."""
-        key = (row.values() for row in self._rows)
-        return _kept(
-            ("products", *map(tuple, key)),
-            lambda: (
-                get_device().empty((sum(self._sums),), np.float32),
-                zero_tickets(sum(self._tickets)),
-            ),
-        )
 
 
 _memory: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
