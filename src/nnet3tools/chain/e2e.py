@@ -30,10 +30,10 @@ _MOST_FRAMES_OFF = 4
 
 
 def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
-    """The graph, which reads transition ids, as an epsilon-free acceptor of pdfs plus one.
+    """A graph that reads transition ids, as an epsilon-free acceptor of pdfs plus one.
 
-    None, after a warning, if an arc with an output label keeps an input epsilon. DataError for
-    labels that are not transition ids of the model.
+    None, after a warning, if epsilon removal leaves an input epsilon. DataError for labels that are
+    not transition ids of the model.
     """
     fst = remove_epsilons(remove_epsilons_locally(graph))
     if (fst.ilabels == EPSILON).any():

@@ -16,7 +16,7 @@ from nnet3tools.recipe.plan import CopyFile, Jobs, Step
 
 @dataclass(frozen=True)
 class EgsOpts:
-    """The options inside --egs.opts."""
+    """The options of get_egs.sh that users may give as one string in --egs.opts."""
 
     nj: int = option(6, "Number of parts that the data is split into")
     num_utts_subset: int = option(300, "Utterances in the subsets for validation and diagnostics")

@@ -165,7 +165,7 @@ def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[st
 
 
 def _require(e: Experiment, egs: Path, iteration: Iteration) -> None:
-    """DataError if the archives for an iteration have been removed from `egs`."""
+    """DataError if the archives that an iteration needs have been removed from directory `egs`."""
     if not any(egs.glob(e.names.archive("*", "*"))):
         raise DataError(
             f"{egs} holds no archives of examples for iteration {iteration.number} (they were "

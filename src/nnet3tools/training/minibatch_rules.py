@@ -20,7 +20,7 @@ MINIBATCH_SIZE_HELP = (
 
 @dataclass(frozen=True)
 class ExampleMergingOptions:
-    """Options of nnet3-merge-egs; `minibatch_size` is read by MinibatchRules."""
+    """Options of nnet3-merge-egs; class MinibatchRules parses `minibatch_size`."""
 
     compress: bool = option(
         False, "If true, compress the output examples (only for writing to disk)"
