@@ -2,7 +2,7 @@
 
     python benchmarks/tensor_ops.py [--threads 1 2] [--rounds 15] [--wait 0]
 
-"ours" is what recordings replay with --cpu-kernels=native, "tiles" with numpy. Contestants that
+"ours" is what recordings replay with --cpu-kernels=native, "blocks" with numpy. Contestants that
 cannot be imported are left out. Each round runs every contestant once, in turn,
 so that a slow moment of the machine hits all of them; the best round counts. On one thread the
 thread's CPU time is taken, which other programs' work lengthens least. On more it is elapsed time,
@@ -33,7 +33,7 @@ def _optional(name: str) -> Any:
 
 
 def _both(operator: Any, *operands: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """An operator bound as a compiled kernel, as recordings have it, and as NumPy's tiles."""
+    """An operator bound as a compiled kernel, as recordings have it, and as NumPy's blocks."""
     from nnet3tools.tensor.call import Call, in_turn
     from nnet3tools.tensor.cpu.calls import compiled_steps
 
@@ -49,14 +49,14 @@ def chain() -> Contestants:
     x, y = rng.normal(size=(2, 4096, 1024)).astype(np.float32)
     out, mine, t = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     op = tensor.element("_1 = max(_2 * _3 + 0.5, 0) * exp(-abs(_3))")
-    run, tiles = _both(op, mine, x, y)
+    run, blocks = _both(op, mine, x, y)
 
     def ours() -> np.ndarray:
         run()
         return mine
 
-    def by_tiles() -> np.ndarray:
-        tiles()
+    def by_blocks() -> np.ndarray:
+        blocks()
         return mine
 
     def plain() -> np.ndarray:
@@ -69,7 +69,7 @@ def chain() -> Contestants:
         np.multiply(out, t, out=out)
         return out
 
-    contestants = {"ours": ours, "tiles": by_tiles, "numpy": plain}
+    contestants = {"ours": ours, "blocks": by_blocks, "numpy": plain}
     if (numexpr := _optional("numexpr")) is not None:
         ne_out, zero, half = np.empty_like(x), np.float32(0), np.float32(0.5)
         formula = "where(x * y + half > zero, x * y + half, zero) * exp(-abs(y))"
@@ -97,14 +97,14 @@ def log_softmax() -> Contestants:
 
     x = np.random.default_rng(0).normal(size=(2048, 6000)).astype(np.float32)
     out, mine, t = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    run, tiles = _both(tensor.log_softmax, mine, x)
+    run, blocks = _both(tensor.log_softmax, mine, x)
 
     def ours() -> np.ndarray:
         run()
         return mine
 
-    def by_tiles() -> np.ndarray:
-        tiles()
+    def by_blocks() -> np.ndarray:
+        blocks()
         return mine
 
     def plain() -> np.ndarray:
@@ -112,7 +112,7 @@ def log_softmax() -> Contestants:
         np.exp(out, out=t)
         return np.subtract(out, np.log(t.sum(axis=1, keepdims=True)), out=out)
 
-    contestants = {"ours": ours, "tiles": by_tiles, "numpy": plain}
+    contestants = {"ours": ours, "blocks": by_blocks, "numpy": plain}
     if (torch := _optional("torch")) is not None:
         tx, ty = torch.from_numpy(x), torch.empty(x.shape)
         contestants["torch"] = lambda: torch.log_softmax(tx, 1, out=ty).numpy()
@@ -125,14 +125,14 @@ def batch_norm() -> Contestants:
 
     x = np.random.default_rng(0).normal(size=(8192, 512)).astype(np.float32)
     out, mine, t = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    run, tiles = _both(tensor.batch_norm, mine, np.empty((3, 512), np.float32), x, 0.001, 1.0)
+    run, blocks = _both(tensor.batch_norm, mine, np.empty((3, 512), np.float32), x, 0.001, 1.0)
 
     def ours() -> np.ndarray:
         run()
         return mine
 
-    def by_tiles() -> np.ndarray:
-        tiles()
+    def by_blocks() -> np.ndarray:
+        blocks()
         return mine
 
     def plain() -> np.ndarray:
@@ -141,7 +141,7 @@ def batch_norm() -> Contestants:
         np.multiply(out, out, out=t)
         return np.multiply(out, 1 / np.sqrt(t.mean(axis=0) + np.float32(0.001)), out=out)
 
-    contestants = {"ours": ours, "tiles": by_tiles, "numpy": plain}
+    contestants = {"ours": ours, "blocks": by_blocks, "numpy": plain}
     if (torch := _optional("torch")) is not None:
         tx = torch.from_numpy(x)
         contestants["torch"] = lambda: torch.nn.functional.batch_norm(
@@ -168,14 +168,14 @@ def lstm() -> Contestants:
     mine, out = np.empty((2, 960, 2 * dim), np.float32)
     i, f, t = np.empty((3, 960, dim), np.float32)
     parts = [x[:, k * dim : (k + 1) * dim] for k in range(5)]
-    run, tiles = _both(tensor.lstm_nonlinearity, mine, x, params)
+    run, blocks = _both(tensor.lstm_nonlinearity, mine, x, params)
 
     def ours() -> np.ndarray:
         run()
         return mine
 
-    def by_tiles() -> np.ndarray:
-        tiles()
+    def by_blocks() -> np.ndarray:
+        blocks()
         return mine
 
     def plain() -> np.ndarray:
@@ -196,7 +196,7 @@ def lstm() -> Contestants:
         np.multiply(i, t, out=m)
         return out
 
-    contestants = {"ours": ours, "tiles": by_tiles, "numpy": plain}
+    contestants = {"ours": ours, "blocks": by_blocks, "numpy": plain}
     if (torch := _optional("torch")) is not None:
         tx, tp = torch.from_numpy(x), torch.from_numpy(params)
 
@@ -256,7 +256,9 @@ def run_here(threads: int, rounds: int, wait: float) -> None:
     for benchmark in BENCHMARKS:
         clock = time.perf_counter if threads > 1 else time.thread_time
         times, idle = measure(benchmark(), rounds, clock, wait)
-        ratio = times["ours"] / min(t for name, t in times.items() if name not in ("ours", "tiles"))
+        ratio = times["ours"] / min(
+            t for name, t in times.items() if name not in ("ours", "blocks")
+        )
         figures = "  ".join(f"{name} {t:7.2f}" for name, t in times.items())
         label = f"{benchmark.__name__} ({threads} thread{'s' * (threads > 1)})"
         note = f"  (idle: {idle:.0%} of the runs)" if wait else ""
