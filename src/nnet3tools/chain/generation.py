@@ -71,7 +71,7 @@ class ChainExampleMaker:
         return chunks
 
     def frames_with_output(self, features: GeneralMatrix, num_output: int) -> int:
-        """The number of input frames that `num_output` supervised frames cover."""
+        """The number of input frames that the `num_output` frames of the supervision cover."""
         return min(features.shape[0], num_output * self._factor)
 
     def frames_of(self, chunk: Chunk) -> tuple[int, int]:

@@ -97,7 +97,7 @@ class ChainOutputObjective(SequenceObjective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One evaluation per output together with its -xent output."""
+        """One Evaluation, not yet run, for each output and its -xent output."""
         ahead = getattr(example, "ahead", None)
         if ahead is not None and need_deriv:
             return list(self._on_device(example, computer, ahead))

@@ -70,7 +70,7 @@ class SequenceObjective(Objective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One evaluation per output together with its -xent output."""
+        """One Evaluation, not yet run, for each output and its -xent output."""
         found = []
         for supervision in example.supervisions:
             names = self.names_of(supervision)

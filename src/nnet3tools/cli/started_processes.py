@@ -21,7 +21,7 @@ class StartedProcesses:
         self._processes = _descendants()
 
     def terminate(self) -> None:
-        """Send SIGTERM to the descendants."""
+        """Send SIGTERM to the processes that descended from this one at the object's making."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:

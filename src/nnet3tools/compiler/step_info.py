@@ -180,7 +180,7 @@ def _constants(
 def _split_by_step(
     steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
 ) -> Iterator[Locations]:
-    """The locations in each of the consecutive ranges of rows that end at `ends`."""
+    """The Locations (`steps`, `rows`) split into the successive row ranges that end at `ends`."""
     if len(ends) == 1:  # most nodes
         yield _of_one_step(steps, rows, step_sizes)
         return
@@ -198,7 +198,7 @@ def _split_by_step(
 
 
 def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64]) -> Locations:
-    """The locations of all rows, which belong to one step."""
+    """The Locations (`steps`, `rows`) of a whole step; `step_sizes` are rows by source step."""
     first = steps[0]
     one_step = np.logical_and.reduce(steps == first, axis=0)
     in_order = np.logical_and.reduce(rows == np.arange(len(rows))[:, None], axis=0)

@@ -56,7 +56,7 @@ def extend_matrices(computation: Computation, context: PassContext) -> Computati
 def _extensible(
     computation: Computation, dest: SubMatrixInfo, src: SubMatrixInfo, old_rows: list[int]
 ) -> bool:
-    """Whether `src` is the beginning of its matrix and `dest` the end of another matrix."""
+    """Whether `src` begins its matrix and `dest` ends another; `old_rows` are row counts."""
     src_matrix = computation.matrices[src.matrix_index]
     return (
         src.matrix_index != dest.matrix_index

@@ -118,7 +118,7 @@ class FrameObjective(Objective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One evaluation per output."""
+        """One Evaluation, not yet run, for each output with targets."""
         found = []
         for io, node in self.targets(nnet, example):
             output = computer.get_output(io.name)
