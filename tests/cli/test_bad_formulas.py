@@ -1,5 +1,7 @@
 """Users' errors in formulas give one line with file and line number, without a traceback."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
