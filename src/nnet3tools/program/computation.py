@@ -234,13 +234,6 @@ class Computation:
             and num_cols == matrix.num_cols
         )
 
-    def are_whole_matrices(self) -> NDArray[np.bool_]:
-        """(submatrices,) whether each submatrix is all of its matrix."""
-        table, sizes = self.submatrix_table(), self.matrix_sizes()
-        at_start = (table[:, 1] == 0) & (table[:, 3] == 0)
-        whole: NDArray[np.bool_] = at_start & (table[:, 2::2] == sizes[table[:, 0]]).all(axis=1)
-        return whole
-
     def whole_submatrices(self) -> list[int]:
         """For each matrix, a submatrix that is the whole of it (0 for matrix 0)."""
         whole = [0] * len(self.matrices)
