@@ -11,11 +11,11 @@ from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, AnyBytes, MatrixForm
 
 
 class OtherFormError(Exception):
-    """The data has another form than the walk knows, or an error: use the full reader."""
+    """The data have a form that a ByteWalk does not know, or an error: use the full reader."""
 
 
 class WalkedIndexes(NamedTuple):
-    """A vector of Indexes that a walk has passed.
+    """A vector of Indexes as bytes.
 
     If n = x = 0 in all rows, `steps` has a byte per row, by which t increased; else it is None. The
     first byte is 0 if the first t does not fit a byte.
@@ -41,11 +41,11 @@ _LONGEST_INDEX = 16
 
 
 class ByteWalk:
-    """A position in binary data that methods move over the value that they expect there.
+    """A position in binary data; methods check the value that follows and move past it.
 
-    Each method checks what the full reader would check. It raises IndexError if the data ends too
-    early, and OtherFormError if another value is there. `holes` lists the begin, the end and the
-    form of each matrix and of every other value that differs between records of one layout.
+    A method raises IndexError if the data end too early, and OtherFormError if another value
+    follows than expected. `holes` lists the begin, the end and the form of each matrix and of every
+    other value that differs between records of one layout.
     """
 
     def __init__(self, data: bytes | bytearray, at: int) -> None:
@@ -53,7 +53,7 @@ class ByteWalk:
         self.holes: list[tuple[int, int, MatrixForm | AnyBytes | None]] = []
 
     def word(self, word: bytes) -> None:
-        """Pass the bytes `word`; OtherFormError if other bytes come."""
+        """Move past the bytes `word`; OtherFormError if other bytes follow."""
         if not self.data.startswith(word, self.at):
             self.need(len(word))
             raise OtherFormError
@@ -65,23 +65,23 @@ class ByteWalk:
             raise IndexError(size)
 
     def unpack(self, form: struct.Struct) -> tuple:
-        """Pass the values of a struct and return them."""
+        """Move past the values of a struct and return them."""
         self.need(form.size)
         values = form.unpack_from(self.data, self.at)
         self.at += form.size
         return values
 
     def integer(self) -> int:
-        """Pass an integer without size byte and return it."""
+        """Move past an integer without size byte and return it."""
         return self.unpack(_INT)[0]
 
     def skip(self, size: int) -> None:
-        """Pass `size` bytes."""
+        """Move `size` bytes ahead."""
         self.need(size)
         self.at += size
 
     def name(self) -> None:
-        """Pass a word and the space after it."""
+        """Move past any word and the space after it."""
         end = self.data.find(b" ", self.at, self.at + _LONGEST_NAME)
         if end < 0:
             self.need(_LONGEST_NAME)
@@ -91,25 +91,25 @@ class ByteWalk:
         self.at = end + 1
 
     def int32(self) -> int:
-        """Pass an integer with its size byte and return it."""
+        """Move past an int32 with its size byte and return it."""
         self.word(b"\x04")
         return self.integer()
 
     def flag(self) -> bool:
-        """Pass T or F; returns whether it is T."""
+        """Move past a T or F; returns whether it is T."""
         self.need(1)
         is_true = self.data.startswith(b"T", self.at)
         self.word(b"T" if is_true else b"F")
         return is_true
 
     def float32(self) -> None:
-        """Pass a float32 number and add its 4 bytes to the holes."""
+        """Move past a float32 and add its 4 bytes to the holes."""
         self.word(b"\x04")
         self.skip(4)
         self.add_hole(self.at - 4, AnyBytes(4))
 
     def float_vector(self) -> tuple[float, ...]:
-        """Pass a vector of float32 numbers, add its elements to the holes and return them."""
+        """Move past a vector of float32, add its elements to the holes and return them."""
         self.word(b"FV \x04")
         size = self.integer()
         if size < 0:
@@ -120,11 +120,11 @@ class ByteWalk:
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
     def add_hole(self, begin: int, form: AnyBytes | None = None) -> None:
-        """Add the bytes from `begin` to here to the holes; a form fixes their size."""
+        """Add the bytes from `begin` to the position to the holes; `form` fixes their size."""
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
-        """Pass a vector of at least one Index."""
+        """Move past a vector of at least one Index and return it."""
         self.word(b"<I1V> \x04")
         size = self.integer()
         if size <= 0:
@@ -142,7 +142,7 @@ class ByteWalk:
         return WalkedIndexes(size, None)
 
     def matrix(self, num_rows: int) -> None:
-        """Pass a matrix of any kind with `num_rows` rows."""
+        """Move past a matrix of any kind with `num_rows` rows and add it to the holes."""
         begin = self.at
         self.need(4)
         if self.data.startswith(b"FM \x04", begin):
@@ -190,7 +190,7 @@ class ByteWalk:
         return MatrixForm("SM", num_rows, dim, count)
 
     def _even_rows(self, num_rows: int, head: bytes, dim: int, count: int) -> bool:
-        """Pass all rows if they have equally many elements, as in most targets; else False."""
+        """Move past all rows of a sparse matrix if each has `count` elements; else return False."""
         if self.at + num_rows * (len(head) + 10 * count) > len(self.data):
             return False
         form = _sparse_rows(num_rows, count)
@@ -207,7 +207,7 @@ class ByteWalk:
         return True
 
     def _row(self, head: bytes, dim: int) -> int:
-        """Pass a row of a sparse matrix and return its number of elements."""
+        """Move past a row of a sparse matrix and return its number of elements."""
         self.word(head)
         count = self.integer()
         if count < 0:

@@ -32,7 +32,7 @@ _F = np.float32
 
 
 class CompressionMethod(enum.IntEnum):
-    """How values become codes: Kaldi's CompressionMethod, with the same numbers."""
+    """How matrix elements become integer codes: Kaldi's CompressionMethod, same numbers."""
 
     AUTOMATIC = 1
     SPEECH_FEATURE = 2
@@ -72,7 +72,7 @@ class CompressedMatrix:
     def from_dense(
         cls, matrix: NDArray, method: CompressionMethod = CompressionMethod.AUTOMATIC
     ) -> CompressedMatrix:
-        """Compress a matrix. DataError for infinities or NaNs if the method needs the range."""
+        """Compress a matrix. DataError for infinity or NaN if the method uses minimum and range."""
         return compress_all(np.asarray(matrix, _F)[None], method)[0]
 
     def to_dense(self) -> NDArray[np.float32]:
@@ -81,7 +81,7 @@ class CompressedMatrix:
         return decompress_all(low, extent, self.percentiles[None], self.data[None])[0]
 
     def scaled(self, alpha: float) -> CompressedMatrix:
-        """The matrix multiplied by alpha; the codes stay, only the header changes."""
+        """A copy multiplied by alpha, with the same codes and a changed header."""
         low, extent = _F(self.min_value) * _F(alpha), _F(self.range) * _F(alpha)
         return replace(self, min_value=float(low), range=float(extent))
 
@@ -110,7 +110,7 @@ def _empty() -> CompressedMatrix:
 def compress_all(
     matrices: NDArray, method: CompressionMethod = CompressionMethod.AUTOMATIC
 ) -> list[CompressedMatrix]:
-    """Compress each of the matrices (N, rows, columns); errors as in `from_dense`."""
+    """Compress each of N matrices (N, rows, columns); errors as in CompressedMatrix.from_dense."""
     num, rows, cols = matrices.shape
     if rows == 0 or cols == 0:
         return [_empty()] * num
@@ -121,7 +121,7 @@ def compress_all(
 
 
 def compressed_bytes(matrices: NDArray) -> list[bytes]:
-    """The binary form (`write_compressed`) of each matrix of (N, rows, columns).
+    """Compress each of N matrices (N, rows, columns) and return the bytes of each in files.
 
     `compress_all` defines the compression. There is at least one row and one column.
     """
@@ -146,7 +146,7 @@ def compressed_bytes(matrices: NDArray) -> list[bytes]:
 def _compressed_parts(
     matrices: NDArray, method: CompressionMethod
 ) -> tuple[int, NDArray, NDArray, NDArray, NDArray]:
-    """Compress (N, rows, columns): format, then minimum, range, percentiles, codes of each."""
+    """Compress N matrices: the format, and minimum, range, percentiles and codes of each."""
     num, rows, _ = matrices.shape
     if method == CompressionMethod.AUTOMATIC:
         method = CompressionMethod.SPEECH_FEATURE if rows > 8 else CompressionMethod.TWO_BYTE_AUTO
@@ -172,7 +172,7 @@ def decompress_all(
 
 
 def _ranges_of(matrices: NDArray[np.float32], method: int) -> tuple[NDArray, NDArray]:
-    """The fields `min_value` and `range` for each of N matrices, float32, (N,) each."""
+    """The fields `min_value` and `range` for compressing each of N matrices, float32 (N,)."""
     if (fixed := _FIXED_RANGES.get(method)) is not None:
         low, extent = np.repeat(np.array(fixed, _F)[:, None], len(matrices), axis=1)
         return low, extent
@@ -186,7 +186,7 @@ def _ranges_of(matrices: NDArray[np.float32], method: int) -> tuple[NDArray, NDA
 
 
 def read_compressed(reader: Reader) -> CompressedMatrix:
-    """Read a matrix in the format CM, CM2 or CM3 (binary only)."""
+    """Read a compressed matrix in the format CM, CM2 or CM3 (binary only)."""
     start = reader.offset
     token = reader.read_token()
     form = {name: number for number, name in _TOKENS.items()}.get(token)
@@ -210,7 +210,7 @@ def read_compressed(reader: Reader) -> CompressedMatrix:
 
 
 def write_compressed(writer: Writer, matrix: CompressedMatrix) -> None:
-    """Write the matrix as it is in binary mode, decompressed in text mode, as Kaldi does."""
+    """Write a compressed matrix unchanged in binary mode, as numbers in text mode, like Kaldi."""
     if not writer.binary:
         writer.write_matrix(matrix.to_dense())
         return

@@ -39,7 +39,7 @@ def quantize(values: NDArray, low: NDArray, extent: NDArray, steps: int) -> NDAr
 
 
 def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.float32]:
-    """Decode codes (N, rows, columns) of the formats CM2 (uint16) and CM3 (uint8)."""
+    """Decompress codes (N, rows, columns) of the formats CM2 (uint16) and CM3 (uint8)."""
     steps = 65535.0 if codes.dtype.itemsize == 2 else 255.0
     increment = (extent.astype(np.float64) * (1.0 / steps)).astype(_F)
     out = codes.astype(_F)
@@ -52,7 +52,7 @@ def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.flo
 def column_percentiles(
     matrices: NDArray[np.float32], low: NDArray, extent: NDArray
 ) -> NDArray[np.uint16]:
-    """The 0th, 25th, 75th, 100th percentiles of each column as strictly increasing 16-bit codes."""
+    """The 0th, 25th, 75th, 100th percentile of each column as rising codes, (N, columns, 4)."""
     num, rows, cols = matrices.shape
     quarter = rows // 4
     picks = [0, quarter, 3 * quarter, rows - 1] if rows >= 5 else list(range(rows))
@@ -105,7 +105,7 @@ def _encode(columns: NDArray, values: NDArray, between: NDArray) -> NDArray[np.i
 def decode_columns(
     codes: NDArray[np.uint8], percentiles: NDArray[np.uint16], low: NDArray, extent: NDArray
 ) -> NDArray[np.float32]:
-    """Kaldi's CharToFloat: matrices (N, rows, columns) of CM codes (N, columns, rows)."""
+    """Decompress codes (N, columns, rows) of format CM to matrices (N, rows, columns)."""
     num, cols, rows = codes.shape
     between = _intervals(_percentile_values(percentiles, low, extent))
     if rows > _LONG:
@@ -136,16 +136,16 @@ def _value(lower: NDArray, steps_above: NDArray, step: NDArray) -> NDArray[np.fl
 def _percentile_values(
     percentiles: NDArray[np.uint16], low: NDArray, extent: NDArray
 ) -> NDArray[np.float32]:
-    """Kaldi's Uint16ToFloat: the values of percentiles (N, columns, 4), computed in float32."""
+    """Convert percentile codes (N, columns, 4) to values, computed in float32."""
     with np.errstate(all="ignore"):
         increment = extent * _F(1.52590218966964e-05)
         return low[:, None, None] + increment[:, None, None] * percentiles.astype(_F)
 
 
 def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """Start (real part) and length (imaginary part) of the three intervals of each column.
+    """Start and length of the three intervals between the percentiles of each column.
 
-    Shape (N, columns, 3). One complex number holds both because both are always looked up together.
+    Shape (N, columns, 3). Each complex number holds a start and a length, looked up together.
     """
     pairs = np.empty((*values.shape[:2], 3, 2), _F)
     pairs[..., 0] = values[..., :3]
@@ -156,12 +156,12 @@ def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
 
 
 def _starts(between: NDArray) -> NDArray[np.intp]:
-    """Position (N, columns) of each column's first interval in the flattened `between`."""
+    """Position (N, columns) of each column's first interval in `between` as a flat array."""
     num, cols = between.shape[:2]
     return (3 * np.arange(num * cols)).reshape(num, cols)
 
 
 def _tiles(count: int, size: int) -> Iterator[slice]:
-    """Split range(count) into slices; the items of a slice, `size` elements each, fill a tile."""
+    """Split range(count) into slices of items, of `size` elements each, that fill the cache."""
     step = max(1, _TILE // max(size, 1))
     return (slice(start, start + step) for start in range(0, count, step))

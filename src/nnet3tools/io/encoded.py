@@ -35,7 +35,7 @@ _KEY_WITHOUT_HEADER = re.compile(rb"([!-~]+)[ \t]")
 
 
 class Layout:
-    """What records share that differ in their matrices and numbers only.
+    """The bytes that records of equal structure share, which differ only in matrices and numbers.
 
     `fixed` are the bytes before, between and after the holes, which have `forms`. A layout covers a
     record as far as its sizes are the same: a chain example up to its acceptor. `rest` are the
@@ -59,12 +59,12 @@ class Layout:
 
     @cached_property
     def longest(self) -> int:
-        """The size in bytes if all rows of sparse matrices have as many elements as they may."""
+        """Size in bytes of the longest part of a record that the layout covers."""
         return sum(map(len, self.fixed)) + sum(form.longest for form in self.forms)
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
-        """Matches what the layout covers of a record; each hole is a group."""
+        """A regular expression for the part of a record that a layout covers; holes are groups."""
         parts = [re.escape(self.fixed[0])]
         for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
             parts += [form.pattern, re.escape(fixed)]
@@ -72,18 +72,18 @@ class Layout:
 
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
-        """Matches an entry of an archive, key and record as groups; else the empty string."""
+        """A regular expression for an archive's entry: key and record as groups; or nothing."""
         return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def count(self, num_more: int) -> None:
-        """Count that many more records of the layout."""
+        """Count `num_more` more records of the layout."""
         self._num_seen += num_more
         if not self.is_common and self._num_seen >= _COMMON:
             cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
             self.is_common = cost <= _MOST_COSTLY_PATTERN
 
     def prototype(self, data: bytes = b"") -> Any:
-        """A record of the layout, read in full; it is read from `data` the first time.
+        """An example record of the layout, fully read; it is read from `data` the first time.
 
         It has the names, indexes and dimensions of all records. Its elements are any.
         """
@@ -93,7 +93,7 @@ class Layout:
 
 
 class EncodedRecord(Generic[T]):
-    """The bytes of a record; `holes` are begin and end of each hole behind the layout."""
+    """The bytes of a record; `holes` are begin and end of each hole after the layout's part."""
 
     __slots__ = ("data", "holes", "layout")
 
@@ -104,31 +104,31 @@ class EncodedRecord(Generic[T]):
 
     @property
     def RECORD(self) -> Record:
-        """The description of the record."""
+        """The description of the record's fields."""
         return self.layout.record
 
     @property
     def covered(self) -> bytes:
-        """The bytes that the layout covers."""
+        """The first bytes of the record, whose structure the layout gives."""
         return self.data[: self.holes[0][0]] if self.holes else self.data
 
     def prototype(self) -> T:
-        """An object with the same names, indexes and dimensions."""
+        """An object with the same names, indexes and dimensions as the record, but other values."""
         return self.layout.prototype(self.data)
 
     def whole(self) -> T:
-        """The object, read in full."""
+        """Read all bytes of the record and return the object."""
         return self.layout.record.read(Reader(io.BytesIO(self.data), binary=True))
 
     def write(self, writer: Writer) -> None:
-        """Write in the writer's form."""
+        """Write the record in binary or text, depending on the writer's mode."""
         if writer.binary:
             writer.write_bytes(self.data)
         else:
             self.layout.record.write(writer, self.whole())
 
     def with_covered(self, covered: bytes, layout: Layout) -> EncodedRecord[T]:
-        """A record of another layout, which covers other bytes; the rest is the same."""
+        """A copy with `covered`, of layout `layout`, as the part that a layout covers."""
         if not self.holes:
             return EncodedRecord(covered, layout)
         begin = self.holes[0][0]
@@ -137,7 +137,7 @@ class EncodedRecord(Generic[T]):
         return EncodedRecord(covered + self.data[begin:], layout, holes)
 
     def hole(self, place: int) -> bytes:
-        """The bytes of hole number `place` of `holes`."""
+        """The bytes of hole number `place` after the part that the layout covers."""
         begin, end = self.holes[place]
         return self.data[begin:end]
 
@@ -152,7 +152,7 @@ class EncodedRecord(Generic[T]):
 
 
 class LayoutTable:
-    """The layouts of the records of one description that have been met."""
+    """The layouts met so far among the records that one description describes."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -160,7 +160,7 @@ class LayoutTable:
         self._common: list[Layout] = []  # the one matched last is first
 
     def find(self, data: bytes | bytearray, start: int) -> tuple[EncodedRecord[Any], int] | None:
-        """The record that starts here and its end; None if the walk refuses it.
+        """The record that starts at `start`, and its end; None if its form is unusual.
 
         IndexError if the data ends too early.
         """
@@ -188,7 +188,7 @@ class LayoutTable:
         return EncodedRecord(bytes(data[start : walk.at]), layout, holes), walk.at
 
     def entries(self, reader: Reader) -> Iterator[tuple[str, EncodedRecord[Any]]]:
-        """Take the entries that are in the reader's buffer: key and record."""
+        """Consume entries that are complete in the reader's buffer; yield (key, record) of each."""
         if not self._common or self._common[0].rest:
             yield from encoded_entries(reader, self._find_complete)
             return
@@ -197,13 +197,13 @@ class LayoutTable:
                 yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
 
     def _find_complete(self, data: bytes, start: int) -> tuple[EncodedRecord[Any], int] | None:
-        """The same; None also if the data seems to end too early, which saves a walk."""
+        """`find` for data that may end early: None then, too, mostly without a walk."""
         if self._common and len(data) - start < self._common[0].longest:
             return None
         return self.find(data, start)
 
     def encode(self, value: Any) -> EncodedRecord[Any] | None:
-        """An object as bytes; None if the walk refuses them."""
+        """Convert an object to a record's bytes; None if their form is unusual."""
         file = io.BytesIO()
         self._record.write(Writer(file), value)
         found = self.find(file.getvalue(), 0)
@@ -215,14 +215,14 @@ class LayoutTable:
         fixed: tuple[bytes, ...],
         forms: tuple[MatrixForm | AnyBytes, ...],
     ) -> Layout:
-        """A layout with other fixed bytes and forms, and the same rest."""
+        """The layout with other fixed bytes and forms than `layout`, and the same rest."""
         found = self._get(fixed, forms, layout.rest, layout.values)
         if layout.is_common:
             found.count(_COMMON)
         return found
 
     def _walked(self, walk: ByteWalk) -> Layout:
-        """Go over a record as far as its layout covers it."""
+        """Check a record with a walk, up to the part without layout; return its layout."""
         start, values = walk.at, dict[str, Any]()
         steps = self._record.steps(values)
         rest: list[bytes | Field] = []
@@ -268,13 +268,13 @@ class LayoutTable:
         return None
 
     def _use(self, place: int) -> None:
-        """Make a common layout the first to be tried."""
+        """Move a common layout to the front of the list in which layouts are tried."""
         self._common.insert(0, self._common.pop(place))
 
     def runs(self, reader: Reader) -> Iterator[tuple[Layout, list[re.Match[bytes]]]]:
-        """Take runs of successive entries of one layout that are in the reader's buffer.
+        """Consume entries in the reader's buffer; yield each run of entries of one layout.
 
-        Each is the layout and the matches of its `entry`.
+        A run is the layout and the matches of its `entry`.
         """
         data = reader.buffered(_AT_HAND) if self._common else b""
         start = 0
@@ -285,7 +285,7 @@ class LayoutTable:
             yield self._common[0], run
 
     def _run(self, data: bytes, start: int) -> list[re.Match[bytes]]:
-        """The entries of one layout from here on."""
+        """Matches of the successive entries of one layout at `start`; empty if no layout fits."""
         for i, layout in enumerate(self._common):
             found = layout.entry.finditer(data, start)
             if matches := list(itertools.takewhile(operator.attrgetter("lastindex"), found)):
@@ -295,7 +295,7 @@ class LayoutTable:
 
 
 def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
-    """Go over a field and return what its walk returns; OtherFormError if it is unusual."""
+    """Move a walk past a field and return the value; OtherFormError if the value is unusual."""
     assert isinstance(field.kind, Kind)
     if field.kind.walk is None:
         raise OtherFormError
@@ -306,7 +306,7 @@ def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
 
 
 def _joined(steps: list[bytes | Field]) -> list[bytes | Field]:
-    """The steps, bytes after bytes as one step."""
+    """The steps of a walk, with successive bytes joined to one step."""
     found: list[bytes | Field] = []
     for step in steps:
         if isinstance(step, bytes) and found and isinstance(found[-1], bytes):
@@ -321,7 +321,7 @@ def encoded_entries(
     find: Callable[[bytes, int], tuple[T, int] | None],
     has_header: bool = True,
 ) -> Iterator[tuple[str, T]]:
-    """Take the entries that are in the reader's buffer: key and object.
+    """Consume entries that are complete in the reader's buffer; yield (key, object) of each.
 
     `find(data, start)` returns the object that starts there and its end, or None if it must be read
     in full; IndexError if the data ends too early.
@@ -343,7 +343,7 @@ def encoded_entries(
 
 
 def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:
-    """The holder of a table that reads EncodedRecords, or objects where the layout is unknown."""
+    """A table's holder that reads EncodedRecords, and objects where the form is unusual."""
 
     def read(reader: Reader) -> Any:
         found: list[EncodedRecord[Any]] = []

@@ -27,7 +27,7 @@ _BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 
 
 class Kind(enum.Enum):
-    """What an rxfilename or wxfilename refers to."""
+    """What an rxfilename or wxfilename refers to, such as a file or a pipe."""
 
     STANDARD = "standard input or output"
     FILE = "a file"
@@ -66,7 +66,7 @@ def _reject_zero_byte(name: str) -> None:
 
 
 def _reject_odd_names(name: str, verb: str, hint: str) -> None:
-    """Raise OptionError for a file name with outer white space or '|', or for a table specifier."""
+    """Raise OptionError for a table specifier, or a file name with outer white space or '|'."""
     if name != name.strip():
         raise OptionError(f"'{name}' cannot be {verb}: it begins or ends with white space")
     if name[0] in "as" and _is_table(name):
@@ -231,7 +231,7 @@ def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _warn_of_status(wxfilename: str, status: int) -> None:
-    """Warn that the command of an output pipe failed; as in Kaldi, the program does not fail."""
+    """Warn that the command of an output pipe failed; as in Kaldi, the program goes on."""
     # Kaldi prints the status of wait(): the exit status in the second byte, or a signal's number.
     found = -status if status < 0 else status << 8
     log.warning(f"Pipe {wxfilename} had nonzero return status {found}")

@@ -19,7 +19,7 @@ _SPHINX_DIM = 13
 
 @dataclass(frozen=True)
 class HtkFeatures:
-    """Features (frames, dim) with HTK's code of their kind (the HTK book, section 5.10)."""
+    """Features (frames, dim) from an HTK file, with HTK's code for their kind."""
 
     features: NDArray[np.float32]
     kind: int

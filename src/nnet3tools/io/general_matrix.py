@@ -40,7 +40,7 @@ GeneralMatrix = np.ndarray | CompressedMatrix | SparseMatrix
 
 
 def read_general_matrix(reader: Reader) -> GeneralMatrix:
-    """Read a matrix in its stored form; a matrix without rows becomes a dense one."""
+    """Read a full, compressed or sparse matrix; a matrix without rows becomes a full one."""
     token = reader.peek_token()
     matrix: GeneralMatrix
     if reader.binary and token in ("CM", "CM2", "CM3"):
@@ -53,7 +53,7 @@ def read_general_matrix(reader: Reader) -> GeneralMatrix:
 
 
 def write_general_matrix(writer: Writer, matrix: GeneralMatrix) -> None:
-    """Write a matrix in its own form; a matrix without rows as a full matrix, as Kaldi does."""
+    """Write a full, compressed or sparse matrix; if it has no rows, as full, as Kaldi does."""
     if matrix.shape[0] == 0:
         writer.write_matrix(np.empty((0, 0), np.float32))
     elif isinstance(matrix, CompressedMatrix):
@@ -65,12 +65,12 @@ def write_general_matrix(writer: Writer, matrix: GeneralMatrix) -> None:
 
 
 def to_dense(matrix: GeneralMatrix) -> NDArray[np.float32]:
-    """Convert a matrix to dense float32. A dense float32 matrix is returned itself, not copied."""
+    """Convert a matrix to dense float32; a dense float32 matrix is not copied."""
     return np.asarray(matrix, np.float32) if isinstance(matrix, np.ndarray) else matrix.to_dense()
 
 
 def row_range(matrix: GeneralMatrix, row_offset: int, num_rows: int) -> GeneralMatrix:
-    """Cut rows, repeating the edge rows as padding (Kaldi's ExtractRowRangeWithPadding)."""
+    """Cut `num_rows` rows from `row_offset` on; rows out of range repeat the edge rows."""
     if num_rows == 0:
         return np.empty((0, 0), np.float32)
     if matrix.shape[0] == 0:
@@ -81,7 +81,7 @@ def row_range(matrix: GeneralMatrix, row_offset: int, num_rows: int) -> GeneralM
 
 
 def append_rows(parts: list[GeneralMatrix]) -> GeneralMatrix:
-    """Concatenate the parts: sparse if all non-empty ones are sparse, else dense."""
+    """Concatenate matrices by rows: sparse if all non-empty ones are sparse, else dense."""
     parts = [part for part in parts if part.shape[0]]
     if not parts:
         return np.empty((0, 0), np.float32)
@@ -97,7 +97,7 @@ def append_rows(parts: list[GeneralMatrix]) -> GeneralMatrix:
 
 
 def filter_rows(matrix: GeneralMatrix, keep: NDArray[np.bool_]) -> GeneralMatrix:
-    """Rows where `keep` (rows,) is True; a compressed matrix becomes dense if a row is dropped."""
+    """The rows where `keep` (rows,) is True; a compressed matrix that loses rows becomes dense."""
     if keep.all():
         return matrix
     if isinstance(matrix, SparseMatrix):
@@ -106,7 +106,7 @@ def filter_rows(matrix: GeneralMatrix, keep: NDArray[np.bool_]) -> GeneralMatrix
 
 
 def scale(matrix: GeneralMatrix, alpha: float) -> GeneralMatrix:
-    """The matrix multiplied by alpha, in the same form."""
+    """The matrix multiplied by alpha, stored as before: full, compressed or sparse."""
     if isinstance(matrix, np.ndarray):
         return matrix * np.float32(alpha)
     return matrix.scaled(alpha)
@@ -122,7 +122,7 @@ def compress(
 
 
 def check_finite(what: str, matrix: GeneralMatrix) -> None:
-    """Raise NotFiniteError if a matrix or vector, named `what`, has a NaN or infinity.
+    """Raise NotFiniteError, with the name `what`, if a matrix or vector has NaN or infinity.
 
     Of a compressed matrix the minimum and the range are checked.
     """

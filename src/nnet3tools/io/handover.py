@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass
 class Handed:
-    """A program's output: bytes, or the objects of a table and the holder that wrote them."""
+    """A program's output in memory: bytes, or a table's objects with the holder that wrote them."""
 
     data: bytes = b""
     items: list[tuple[str, Any]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Handed:
         return Reader(io.BytesIO(self.as_bytes()), name)
 
     def table(self, holder: Holder[T]) -> Iterator[tuple[str, T]] | None:
-        """The (key, object) pairs as read with `holder`; None if the output is not a table."""
+        """The (key, object) pairs as `holder` would read them; None if the output is no table."""
         if self.holder is None:
             return None
         return self._adopted(holder)
@@ -63,10 +63,10 @@ class Handed:
 
 
 class TableKeeper(Protocol):
-    """Keeps archives that were read from disk for the next program that reads the same archive."""
+    """A cache of archives read from disk, which serves the next program that reads one."""
 
     def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-        """All (key, object) pairs of an archive; None if the caller must read it from disk."""
+        """All (key, object) pairs of the archive `path`; None if it must be read from disk."""
 
 
 _offered: dict[str, Handed] = {}
@@ -75,12 +75,12 @@ _keeper: TableKeeper | None = None
 
 
 def offer(rxfilename: str, handed: Handed) -> None:
-    """Make later readers of `rxfilename` get `handed` in place of a file."""
+    """Make later calls that read `rxfilename` get the output `handed` in place of a file."""
     _offered[rxfilename] = handed
 
 
 def collect(wxfilename: str) -> None:
-    """Keep what is later written to `wxfilename` in memory; `collected` returns it."""
+    """Keep what later calls write to `wxfilename` in memory, for `collected` to return."""
     _collecting[wxfilename] = Handed()
 
 
@@ -96,12 +96,12 @@ def clear() -> None:
 
 
 def find(rxfilename: str) -> Handed | None:
-    """The output offered under `rxfilename`, or None."""
+    """The output that `offer` has stored under `rxfilename`, or None."""
     return _offered.get(rxfilename)
 
 
 def sink(wxfilename: str) -> Handed | None:
-    """The Handed that collects output to `wxfilename`, or None if it is not collected."""
+    """Where output to `wxfilename` is collected in memory; None if `collect` was not called."""
     return _collecting.get(wxfilename)
 
 
@@ -124,7 +124,7 @@ class Collected(io.BytesIO):
         self._handed = handed
 
     def close(self) -> None:
-        """Store the bytes in the Handed and close the file."""
+        """Store the written bytes in the Handed and close the file."""
         if not self.closed:
             self._handed.data = self.getvalue()
         super().close()

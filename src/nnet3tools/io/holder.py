@@ -21,10 +21,8 @@ class Holder(Generic[T]):
     header, the key and the file. If `has_header` is False (Kaldi's token holders), objects are
     always text. `extract_range(value, "0:9,3:5")` cuts the block that `file[0:9,3:5]` names.
     `entries(reader)` reads the entries of an archive that are complete in the buffer and in a form
-    that it knows, perhaps none.
-
-    `adopt(value)` converts another holder's object to what `read` would give for its bytes, or
-    returns None if the bytes have to be read (handover.py).
+    that it knows, perhaps none. `adopt(value)` converts another holder's object to what `read`
+    would give for its bytes, or returns None if the bytes have to be read (handover.py).
     """
 
     name: str
@@ -36,7 +34,7 @@ class Holder(Generic[T]):
     adopt: Callable[[object], T | None] | None = None
 
     def read_object(self, reader: Reader) -> T:
-        """Read the binary header and the object."""
+        """Read the binary header, if the kind has one, and the object."""
         if self.has_header:
             reader.read_header()
         else:
@@ -44,13 +42,13 @@ class Holder(Generic[T]):
         return self.read(reader)
 
     def write_object(self, writer: Writer, value: T) -> None:
-        """Write the binary header and the object."""
+        """Write the binary header, if the kind has one, and the object."""
         if self.has_header:
             writer.write_header()
         self.write(writer, value)
 
     def cut(self, value: T, range_text: str) -> T:
-        """Cut the part that a range such as "0:9" names; DataError if there is none."""
+        """Cut the part of `value` that a range such as "0:9" names; DataError if there is none."""
         if self.extract_range is None:
             raise DataError(f"[{range_text}]: {self.name} has no ranges")
         return self.extract_range(value, range_text)

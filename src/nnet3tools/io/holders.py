@@ -49,7 +49,7 @@ _TOLERANCE = 3
 
 
 def _parse_range(text: str, size: int, what: str, tolerance: int) -> slice:
-    """Convert '3:5' (both ends included) or ':' to a slice."""
+    """Convert '3:5' (both ends included) or ':' to a slice of `size` items; DataError if wrong."""
     if text == ":":
         return slice(0, size)
     first, colon, last = text.partition(":")
@@ -100,7 +100,7 @@ def _basic(name: str, of_reader: Callable[[Reader], T], of_writer: Callable) -> 
 
 
 def _read_int32_vector(reader: Reader) -> NDArray[np.int32]:
-    """BasicVectorHolder<int32>: a text line, or binary integers each with its size byte."""
+    """Read integers as Kaldi's BasicVectorHolder: a text line, or binary with size bytes."""
     if not reader.binary:
         line = reader.read_line()
         try:
@@ -128,7 +128,7 @@ def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
 
 
 def _read_int32_pairs(reader: Reader) -> NDArray[np.int32]:
-    """BasicPairVectorHolder<int32>: `1 2 ; 3 4` in text, a vector of all numbers in binary."""
+    """Read integer pairs as Kaldi's BasicPairVectorHolder: `1 2 ; 3 4` in text, or binary."""
     if reader.binary:
         count = reader.read_int32()
         if count < 0:

@@ -64,7 +64,7 @@ def write_cindex_vector(writer: Writer, nodes: Ints, indexes: Ints) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _encode_cached(indexes: bytes) -> bytes:
-    """Like `_encode` (150 us), with a cache, as an archive's examples share few vectors."""
+    """Encode Indexes, given as raw int32 bytes, with a cache: archives' examples share vectors."""
     return _encode(np.frombuffer(indexes, np.int32).reshape(-1, 3), None)
 
 
@@ -104,14 +104,14 @@ def _encode(indexes: Ints, nodes: Ints | None) -> bytes:
 
 
 def _steps(indexes: Ints) -> NDArray[np.int64]:
-    """Each row minus the row before it; the first row minus zero."""
+    """The difference of each Index to the one before it; the first to zero."""
     wide = np.zeros((len(indexes) + 1, 3), np.int64)
     wide[1:] = indexes
     return wide[1:] - wide[:-1]
 
 
 def _put_ints(out: NDArray[np.uint8], starts: NDArray, values: Ints) -> None:
-    """Store rows of integers at the offsets `starts` of `out`, each integer after its size byte."""
+    """Store rows of integers in `out` at offsets `starts`, each integer after its size byte."""
     width = values.shape[1]
     cells = np.empty((len(values), width, 5), np.uint8)
     cells[:, :, 0] = 4
@@ -144,7 +144,7 @@ def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
 
 
 def _read_one_sequence(reader: Reader, size: int) -> Ints | None:
-    """Read the usual vector of one sequence (n = x = 0, small steps of t); None if it differs."""
+    """Read a vector of one sequence (n = x = 0, small steps of t); None for other vectors."""
     piece = reader.buffered(size)
     if len(piece) < size or _FULL in piece:
         return None
@@ -163,7 +163,7 @@ _MAX_RECENT = 16
 
 
 def _read_cached(reader: Reader, size: int) -> Ints:
-    """Read any vector, from a cache if its bytes equal the last vector of this size.
+    """Read a vector of Indexes, from a cache if its bytes equal the last one's of this size.
 
     Minibatches of one structure have equal vectors. No encoded vector is a prefix of another one of
     its size, so equal leading bytes prove equality.
@@ -181,7 +181,7 @@ def _read_cached(reader: Reader, size: int) -> Ints:
 
 
 def _follows(reader: Reader, data: bytes) -> bool:
-    """Whether `data` are the stream's next bytes; reads no further than the first difference."""
+    """Whether the stream continues with `data`; reads no further than the first difference."""
     while True:
         piece = reader.buffered(len(data))
         if not data.startswith(piece):
@@ -193,7 +193,7 @@ def _follows(reader: Reader, data: bytes) -> bool:
 
 
 def _split_indexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
-    """Consume `size` elements without nodes: their bytes, and the length of each element."""
+    """Consume `size` encoded Indexes: all bytes, and the length of each Index in bytes."""
     pieces: list[bytes] = []
     counts: list[int] = []
     lengths: list[int] = []
@@ -215,7 +215,7 @@ def _split_indexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
 
 
 def _split_cindexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
-    """Consume `size` elements, some with a node: their bytes, and each element's length."""
+    """Consume `size` encoded Cindexes: all bytes, and the length of each in bytes."""
     pieces: list[bytes] = []
     lengths: list[int] = []
     while (missing := size - len(lengths)) > 0:
@@ -274,7 +274,7 @@ def _decode(reader: Reader, data: bytes, lengths: NDArray, with_nodes: bool) -> 
 
 
 def _get_ints(reader: Reader, raw: NDArray[np.uint8], starts: NDArray, width: int) -> Ints:
-    """Load rows of integers stored by `_put_ints`, checking the size bytes."""
+    """Load rows of `width` integers that `_put_ints` stored, checking the size bytes."""
     cells = raw[starts[:, None] + np.arange(5 * width)].reshape(-1, width, 5)
     if (cells[:, :, 0] != 4).any():
         raise reader.error("expected 32-bit integers in a vector of indexes")
@@ -288,7 +288,7 @@ _TEXT_INDEXES = re.compile(_TEXT_INDEX + rb"*")
 
 
 def _read_text_indexes(reader: Reader, size: int) -> Ints:
-    """Read `size` times "<I1> n t x ", block by block because there is no end mark."""
+    """Read `size` Indexes "<I1> n t x " in text form, block by block, as there is no end mark."""
     parts: list[Ints] = []
     missing = size
     while missing > 0:

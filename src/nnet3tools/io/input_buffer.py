@@ -28,7 +28,7 @@ _SPACE = re.compile(rb"[ \t\n\r\f\v]*")
 
 
 class InputBuffer:
-    """The bytes of a stream, which may be a pipe without length and seek.
+    """A buffered binary input stream, which may be a pipe without length and seek.
 
     Errors are DataErrors that give `name` (of the stream) and `key` (of the table's entry).
     `binary` is the mode of the values; `read_header` sets it.
@@ -46,11 +46,11 @@ class InputBuffer:
 
     @property
     def offset(self) -> int:
-        """Byte offset of the next byte, counted from the start of the stream."""
+        """Offset in bytes of the next byte, counted from the start of the stream."""
         return self._base + self._at
 
     def error(self, message: str, offset: int | None = None) -> DataError:
-        """Make a DataError that gives stream, key, byte offset and the message."""
+        """Make a DataError with stream, key, byte offset (default: the position) and message."""
         key = f" key {quoted(self.key, 60)}:" if self.key else ""
         place = self.offset if offset is None else offset
         text = f"{self.name}:{key} byte {place}: {message}"
@@ -100,7 +100,7 @@ class InputBuffer:
         self._at += 1
 
     def buffered(self, limit: int) -> bytes:
-        """Return up to `limit` of the next bytes that are in the buffer, without consuming them."""
+        """Return up to `limit` unread bytes of the buffer, without consuming them."""
         with memoryview(self._buffer) as view:
             return bytes(view[self._at : self._at + limit])
 
@@ -125,7 +125,7 @@ class InputBuffer:
         self._at += size
 
     def take(self, end_of: Callable[[bytearray, int], int | None]) -> bytes | None:
-        """Consume one object and return its bytes; None, with nothing consumed, if that fails.
+        """Consume an object and return its bytes; None, with nothing consumed, if that fails.
 
         `end_of(data, start)` returns the end of the object at `start`, or None if it does not know
         the object's form. It raises IndexError if it needs more data.
@@ -169,7 +169,7 @@ class InputBuffer:
         self._at += 1
 
     def until_bracket(self, what: str) -> bytes:
-        """Consume the bytes up to the next ']' and return them without the bracket."""
+        """Consume the bytes up to the next ']' and return them without it; errors expect `what`."""
         end = self._find(b"]")
         if end < 0:
             raise self.error(f"expected {what}, found the end of the stream before its ']'")
@@ -178,7 +178,7 @@ class InputBuffer:
         return body
 
     def until_brackets(self, count: int, what: str) -> bytes:
-        """Consume and return the bytes up to and including the next `count` brackets ']'."""
+        """Consume and return the bytes through the next `count` ']'; errors expect `what`."""
         num_brackets, searched = 0, 0
         while True:
             piece = np.frombuffer(bytes(self._buffer[self._at + searched :]), np.uint8)
@@ -193,12 +193,12 @@ class InputBuffer:
                 raise self.error(f"expected {what}, found the end of the stream")
 
     def read_array(self, count: int, dtype: DTypeLike, what: str) -> NDArray:
-        """Read `count` raw elements; an error says that `what` was expected."""
+        """Read `count` raw elements of type `dtype`; an error says that `what` was expected."""
         dtype = np.dtype(dtype)
         return self._read_bytes(count * dtype.itemsize, what).view(dtype)
 
     def _need(self, size: int, what: str) -> None:
-        """Fill the buffer to at least `size` (few) bytes; DataError if the stream ends before."""
+        """Fill the buffer to `size` unread bytes, not many; DataError if the stream ends before."""
         while len(self._buffer) - self._at < size:
             if not self.more():
                 left = len(self._buffer) - self._at
@@ -207,9 +207,9 @@ class InputBuffer:
     def _match(
         self, pattern: re.Pattern[bytes], what: str, closed: bool = False
     ) -> re.Match[bytes]:
-        """Match a pattern here, reading ahead until more bytes cannot change the match.
+        """Match a regular expression at the position, reading ahead as far as it may match.
 
-        `closed` says that they never can.
+        With `closed`, more bytes after a match never change the match.
         """
         while True:
             match = pattern.match(self._buffer, self._at)
@@ -222,7 +222,7 @@ class InputBuffer:
                 raise self.error(f"expected {what}, found {self._next_text()}")
 
     def _find(self, byte: bytes) -> int:
-        """Position of the next `byte` in the buffer, filled as needed; -1 if there is none."""
+        """Position in the buffer of the next `byte`, reading ahead; -1 if the stream has none."""
         searched = 0
         while (place := self._buffer.find(byte, self._at + searched)) < 0:
             searched = len(self._buffer) - self._at
@@ -231,7 +231,7 @@ class InputBuffer:
         return place
 
     def _bytes_left(self) -> int | None:
-        """Number of bytes up to the end of the stream; None if the stream has no known length."""
+        """Number of unread bytes of the stream; None if its length is unknown."""
         buffered = len(self._buffer) - self._at
         try:
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
@@ -265,7 +265,7 @@ class InputBuffer:
         return first if len(pieces) == 1 else np.concatenate(pieces)
 
     def _read_into(self, piece: NDArray[np.uint8], missing: int, what: str) -> None:
-        """Fill `piece` directly from the file, past the buffer, which is empty."""
+        """Fill `piece` directly from the stream; `missing` bytes remain. The buffer is empty."""
         file: Any = self._file
         view, done = piece.data, 0
         while done < len(view):

@@ -26,7 +26,7 @@ def set_program(name: str) -> None:
 
 
 def set_verbose(level: int) -> None:
-    """Show lines of `vlog` up to this level."""
+    """Set the highest level of `vlog` lines that are shown."""
     global _verbose
     _verbose = level
 
@@ -37,12 +37,12 @@ def get_verbose() -> int:
 
 
 def log(message: str) -> None:
-    """Print an informational line."""
+    """Print an informational line (LOG) to standard error."""
     _emit("LOG", message)
 
 
 def warning(message: str) -> None:
-    """Print a warning about an oddity that does not stop the program."""
+    """Print a WARNING line about an oddity that does not stop the program."""
     _emit("WARNING", message)
 
 
@@ -53,7 +53,7 @@ def vlog(level: int, message: str) -> None:
 
 
 def error_line(message: str) -> None:
-    """Print the final line of a program that fails."""
+    """Print the final ERROR line of a program that fails."""
     write(f"ERROR ({_who()}) {_one_line(message)}")
 
 
@@ -63,7 +63,7 @@ def skipped(error: Exception) -> None:
 
 
 def write(text: str) -> None:
-    """Write text and a newline to standard error, ignoring errors.
+    """Write a line to standard error; failure to write is ignored.
 
     Control characters, which keys may contain, are escaped.
     """

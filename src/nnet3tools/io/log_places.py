@@ -153,7 +153,7 @@ _TRAINERS = {
 
 
 def place(path: str, function: str, program: str) -> str:
-    """Return `Function():file.cc` for a log line of `function` in the source file `path`."""
+    """The text `Function():file.cc`, as Kaldi's log lines have, for a function of a source file."""
     module = path.replace("\\", "/").rpartition("/nnet3tools/")[2]
     key = f"{module.removesuffix('.py')} {function}"
     trainer, trainer_file = _TRAINERS.get(program, ("NnetTrainer", "nnet-training"))

@@ -24,20 +24,20 @@ columns.
 
 @dataclass(frozen=True)
 class AnyBytes:
-    """The form of a value with `longest` bytes that may be any; used like MatrixForm."""
+    """The form of a value with `longest` arbitrary bytes; can stand in place of a MatrixForm."""
 
     longest: int
     most: int = 0
 
     @property
     def pattern(self) -> bytes:
-        """A group that matches these bytes."""
+        """A regular expression, with one group, that matches these bytes."""
         return b"(.{%d})" % self.longest
 
 
 @dataclass(frozen=True)
 class MatrixForm:
-    """The stored form of a matrix: `token` is FM, CM, CM2, CM3 or SM.
+    """The stored form of a matrix in binary data: its token is FM, CM, CM2, CM3 or SM.
 
     `most` is the largest number of elements in a row of a sparse matrix, else 0.
     """
@@ -49,12 +49,12 @@ class MatrixForm:
 
     @property
     def pattern(self) -> bytes:
-        """A group that matches the whole matrix."""
+        """A regular expression, with one group, that matches the whole matrix."""
         return b"(" + self._pattern + b")"
 
     @property
     def longest(self) -> int:
-        """Size in bytes; for a sparse matrix with the largest number of elements in each row."""
+        """Largest size in bytes; a row of a sparse matrix has at most `most` elements."""
         rows, cols = self.num_rows, self.num_cols
         match self.token:
             case "FM":
@@ -79,14 +79,14 @@ class MatrixForm:
 
 
 def full_pattern(num_rows: int, num_cols: int) -> bytes:
-    """Pattern of a float32 matrix."""
+    """A regular expression that matches a float32 matrix of this size in binary form."""
     sizes = struct.pack("<cici", b"\4", num_rows, b"\4", num_cols)
     return b"FM " + re.escape(sizes) + b".{%d}" % (4 * num_rows * num_cols)
 
 
 @lru_cache(maxsize=64)
 def sparse_row_pattern(num_cols: int, most: int) -> bytes:
-    """Pattern of a row of a sparse float32 matrix with up to `most` elements."""
+    """A regular expression for a row of a sparse float32 matrix, of up to `most` elements."""
     element = rb"(?:\x04%b\x04.{4})" % _below(num_cols)
     counts = b"|".join(
         re.escape(struct.pack("<i", count)) + (element + b"{%d}" % count if count else b"")
@@ -96,7 +96,7 @@ def sparse_row_pattern(num_cols: int, most: int) -> bytes:
 
 
 def _below(limit: int) -> bytes:
-    """Pattern of a little-endian 4-byte integer from 0 to limit - 1."""
+    """A regular expression for a little-endian 4-byte integer from 0 to limit - 1."""
     digits = struct.pack("<i", limit)
     choices = []
     for place in reversed(range(4)):

@@ -17,7 +17,7 @@ from nnet3tools.io.writer import Writer
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Frame f has weights[i] on pdfs[i] for offsets[f] <= i < offsets[f + 1]."""
+    """Weights of pdfs: frame f has weights[i] on pdfs[i] for offsets[f] <= i < offsets[f + 1]."""
 
     offsets: NDArray[np.int32]
     pdfs: NDArray[np.int32]
@@ -25,7 +25,7 @@ class Posterior:
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, pdfs: ArrayLike, weights: ArrayLike) -> Posterior:
-        """Make a Posterior from the number of entries of each frame and all entries in order."""
+        """Make a Posterior of the number of entries in each frame, and all pdfs and weights."""
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         ids = np.ascontiguousarray(pdfs, np.int32)
         return cls(offsets, ids, np.ascontiguousarray(cast(weights, np.float32)))
@@ -36,7 +36,7 @@ class Posterior:
         return len(self.offsets) - 1
 
     def to_sparse(self, num_pdfs: int) -> SparseMatrix:
-        """As a matrix (frames, pdfs); as in Kaldi, equal pdfs of a frame are summed.
+        """Convert to a matrix (frames, pdfs); as in Kaldi, equal pdfs of a frame are summed.
 
         DataError if a pdf is not below `num_pdfs`.
         """
@@ -104,7 +104,7 @@ def _read_line(reader: Reader) -> Posterior:
 
 
 def _read_binary(reader: Reader) -> Posterior:
-    """Read frame counts and entries; consecutive frames with equal counts are read in one step."""
+    """Read a posterior in binary; consecutive frames with equal counts are read in one step."""
     num_frames = reader.read_int32()
     if num_frames < 0:
         raise reader.error(f"expected a posterior, found one of {num_frames} frames")

@@ -23,14 +23,14 @@ _NUMBER = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v,\]\[:]+)")
 
 
 def _plain(word: bytes) -> bytes:
-    """Return the word; ValueError if it has an underscore, which Python accepts in numbers."""
+    """Return a number's text; ValueError if it has an underscore, which only Python accepts."""
     if b"_" in word:
         raise ValueError
     return word
 
 
 class Reader(InputBuffer):
-    """Reads tokens, numbers, vectors and matrices as Kaldi writes them; raises DataError."""
+    """Reads Kaldi's tokens, numbers, vectors and matrices from a stream; raises DataError."""
 
     def read_token(self) -> str:
         """Read the next word and the one white-space character that must follow it."""
@@ -209,7 +209,7 @@ class Reader(InputBuffer):
         return matrix
 
     def _open_bracket(self, what: str) -> bytes:
-        """Read the inside of a text vector or matrix, and a newline after it, as Kaldi does."""
+        """Consume a text vector or matrix and a newline after it; return the text in brackets."""
         self.expect_byte(b"[", what)
         body = self.until_bracket(what)
         if self.peek_byte() == ord("\r"):
@@ -225,7 +225,7 @@ class Reader(InputBuffer):
             raise self.error(str(error)) from None
 
     def _expect_size(self, sizes: tuple[int, ...], what: str) -> int:
-        """Consume the byte that gives the size in bytes of a basic type, and return it."""
+        """Consume and return the byte with a number's size; DataError if not in `sizes`."""
         size = self.peek_byte()
         if size not in sizes:
             expected = " or ".join(map(str, sizes))

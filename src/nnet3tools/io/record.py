@@ -24,7 +24,7 @@ _MAX_COUNT = 1_000_000
 
 
 class Kind(NamedTuple):
-    """How one kind of value stands in a file.
+    """How values of one kind are read, written and passed over in files.
 
     `walk(walk, values)` goes over a value in binary and returns what a field's `usual` looks at. A
     record with a kind that has no walk is always read in full.
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
 
 def imported_later(module: str, name: str) -> Callable[..., Any]:
-    """The function `name` of `nnet3tools.<module>`, which is imported when it is first called."""
+    """A stand-in for `name` of `nnet3tools.<module>`, which is imported at the first call."""
 
     @functools.cache
     def function() -> Callable[..., Any]:
@@ -75,7 +75,7 @@ MATRIX = Kind(
 # The methods that are left out of these classes would take 2 ms of every start.
 @dataclass(eq=False, repr=False)
 class Field:
-    """A value of a record: the attribute `name`, after `token` if that is not empty.
+    """A value in a record's description: the attribute `name`, after `token` if not empty.
 
     `usual(value, values)` says whether a walk may pass over a record with this value; such records
     are those of single examples as Kaldi's programs write them. `problem(values)` returns what is
@@ -96,7 +96,7 @@ class Field:
     """Whether this field and later ones may have any size in records of one layout."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
-        """The value; `end` is the token after the record's last field."""
+        """Read the token and the value; `end` is the token after the record's last field."""
         kind = self._kind_here(reader, end)
         if kind is None:
             assert self.default is not None
@@ -104,7 +104,7 @@ class Field:
         return kind.read(reader)
 
     def _kind_here(self, reader: Reader, end: str) -> Kind | Record | None:
-        """The kind of the value that follows, whose token is consumed; None if it is absent."""
+        """Consume the field's token, and return how its value is stored; None if it is absent."""
         if self.default is None:
             if self.token:
                 reader.expect_token(self.token)
@@ -120,7 +120,7 @@ class Field:
         return None
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Write the token and the value."""
+        """Write the field's token and value."""
         if self.rare and (value is None or not len(value)):
             return
         if self.token:
@@ -128,7 +128,7 @@ class Field:
         self.kind.write(writer, value)
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """What a walk passes over: bytes, and fields whose value it then puts into `values`."""
+        """What a ByteWalk moves past: bytes, and fields whose value it then puts into `values`."""
         if self.rare:
             return
         if self.token:
@@ -141,14 +141,14 @@ class Field:
 
 @dataclass(eq=False, repr=False)
 class Repeated(Field):
-    """A list of records after a token and their number; `noun` names them in errors."""
+    """A field with a list of records: token, number, records. `noun` names them in errors."""
 
     noun: str = ""
     newlines: bool = False
     """Whether in text a newline follows the number and each record."""
 
     def read(self, reader: Reader, values: Values, end: str) -> list[Any]:
-        """The records; DataError for a number that is not positive."""
+        """Read the token and the list of records; DataError for a number that is not positive."""
         reader.expect_token(self.token)
         count = reader.read_int32()
         if not 0 < count <= _MAX_COUNT:
@@ -156,7 +156,7 @@ class Repeated(Field):
         return [self.kind.read(reader) for _ in range(count)]
 
     def write(self, writer: Writer, value: list[Any]) -> None:
-        """Write the token, the number and the records."""
+        """Write the token, the number of records and the records."""
         writer.write_token(self.token)
         writer.write_int32(len(value))
         if self.newlines:
@@ -167,7 +167,7 @@ class Repeated(Field):
                 writer.write_newline()
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The token, the number and the steps of each record."""
+        """What a ByteWalk moves past: the token, the number, and the steps of each record."""
         assert isinstance(self.kind, Record)
         yield self.token.encode() + b" "
         yield Field(self.name, INT32, usual=self.usual)
@@ -177,7 +177,7 @@ class Repeated(Field):
 
 @dataclass(eq=False, repr=False)
 class Record:
-    """A description of a record: its name in files, its fields, and its class.
+    """The description of a kind of record: its name in files, its fields and its class.
 
     `type_path` is the module below nnet3tools and the name of the class, a RecordObject.
     """
@@ -188,12 +188,12 @@ class Record:
 
     @functools.cached_property
     def type(self) -> type[RecordObject]:
-        """The class of the objects; importing it loads NumPy."""
+        """The class of the records; importing it loads NumPy."""
         module, name = self.type_path
         return getattr(importlib.import_module(f"nnet3tools.{module}"), name)
 
     def read(self, reader: Reader) -> Any:
-        """An object read in full; DataError unless its parts agree."""
+        """Read a whole record and return its object; DataError unless its fields agree."""
         reader.expect_token(f"<{self.name}>")
         end = f"</{self.name}>"
         values: dict[str, Any] = {}
@@ -210,14 +210,14 @@ class Record:
         return found
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Write an object."""
+        """Write the fields of an object."""
         writer.write_token(f"<{self.name}>")
         for field in self.fields:
             field.write(writer, getattr(value, field.name))
         writer.write_token(f"</{self.name}>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """What a walk over the record passes over, in order."""
+        """What a ByteWalk moves past in a record, in order: bytes and fields."""
         yield f"<{self.name}> ".encode()
         for field in self.fields:
             yield from field.steps(values)
@@ -225,23 +225,23 @@ class Record:
 
 
 class RecordObject:
-    """An object that stands in files as its class's `RECORD` describes."""
+    """Base class of objects that files store as the class's `RECORD` describes."""
 
     RECORD: ClassVar[Record]
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        """Read in full; DataError unless the parts agree."""
+        """Read an object of the class; DataError unless its fields agree."""
         return cls.RECORD.read(reader)
 
     def write(self, writer: Writer) -> None:
-        """Write in the writer's form."""
+        """Write the object in binary or text, depending on the writer's mode."""
         self.RECORD.write(writer, self)
 
     @classmethod
     def of_fields(cls, values: dict[str, Any]) -> Self:
-        """The object with these values of the record's fields."""
+        """Make an object from values of the record's fields by name."""
         return cls(**values)
 
     def check(self) -> None:
-        """DataError if parts that a file gives do not agree."""
+        """Raise DataError if the object's fields do not agree with each other."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """Row r has `values[i]` at column `indices[i]` for row_offsets[r] <= i < row_offsets[r + 1]."""
+    """A matrix in CSR form: row r has elements row_offsets[r] to row_offsets[r + 1]."""
 
     row_offsets: NDArray[np.int32]
     indices: NDArray[np.int32]
@@ -40,14 +40,14 @@ class SparseMatrix:
 
     @property
     def row_numbers(self) -> NDArray[np.intp]:
-        """The row of each element, an array of the shape of `values`."""
+        """The row of each stored element, in order."""
         return np.repeat(np.arange(self.num_rows), np.diff(self.row_offsets))
 
     @classmethod
     def from_counts(
         cls, counts: ArrayLike, indices: ArrayLike, values: ArrayLike, num_cols: int
     ) -> SparseMatrix:
-        """Make a matrix from each row's number of elements, and all columns and values in order."""
+        """Make a matrix of each row's number of elements, and all columns and values in order."""
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         columns = np.ascontiguousarray(indices, np.int32)
         return cls(offsets, columns, np.ascontiguousarray(cast(values, np.float32)), num_cols)
@@ -75,7 +75,7 @@ class SparseMatrix:
         )
 
     def row_range(self, row_offset: int, num_rows: int) -> SparseMatrix:
-        """Copy a range of rows, padded with copies of the first and last row."""
+        """Copy `num_rows` rows from `row_offset` on; rows out of range repeat the edge rows."""
         rows = np.arange(row_offset, row_offset + num_rows).clip(0, self.num_rows - 1)
         return self.select_rows(rows)
 
@@ -101,7 +101,7 @@ class SparseMatrix:
 
     @classmethod
     def append(cls, parts: list[SparseMatrix]) -> SparseMatrix:
-        """Concatenate the rows of the parts; DataError if numbers of columns differ."""
+        """Concatenate matrices by rows; DataError if numbers of columns differ."""
         num_cols = parts[0].num_cols
         for part in parts:
             if part.num_cols != num_cols:
@@ -138,7 +138,7 @@ def write_sparse(writer: Writer, matrix: SparseMatrix) -> None:
 
 
 def rows_of_sparse(matrix: SparseMatrix) -> bytes:
-    """The binary form of all rows: 13 bytes for each row and 10 for each element."""
+    """Encode all rows in the binary form: 13 bytes for each row and 10 for each element."""
     counts = matrix.row_offsets[1:] - matrix.row_offsets[:-1]
     head = np.frombuffer(b"SV \x04" + struct.pack("<ici", matrix.num_cols, b"\x04", 0), np.uint8)
     elements = np.empty((len(matrix.values), 10), np.uint8)
@@ -165,7 +165,7 @@ def rows_of_sparse(matrix: SparseMatrix) -> bytes:
 
 
 def _read_binary(reader: Reader) -> SparseMatrix:
-    """Read a sparse matrix, delimiting as many rows at a time as the buffer holds."""
+    """Read a sparse matrix in binary, decoding as many rows at a time as the buffer holds."""
     reader.expect_token("SM")
     num_rows = reader.read_int32()
     if num_rows < 0:
@@ -194,7 +194,7 @@ def _read_binary(reader: Reader) -> SparseMatrix:
 
 
 def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix | None, int]:
-    """Decode up to `limit` complete rows at the start of `piece`; also the number of bytes used."""
+    """Decode up to `limit` complete rows at the start of `piece`: the matrix, bytes used."""
     if (even := _decode_even_rows(piece, limit)) is not None:
         return even
     rows = _ROW.findall(piece)[:limit]
@@ -251,7 +251,7 @@ def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
 
 
 def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] | None:
-    """Decode `num_rows` rows if all are present and have equally many elements; else None."""
+    """Decode `num_rows` complete rows of equal length: (matrix, bytes used); None for others."""
     count = int.from_bytes(piece[9:13], "little", signed=True) if len(piece) >= 13 else -1
     used = (_ROW_HEAD + 10 * count) * num_rows
     if count < 0 or used > len(piece):

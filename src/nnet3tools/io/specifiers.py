@@ -11,7 +11,7 @@ from nnet3tools.errors import OptionError
 
 
 class TableKind(enum.Enum):
-    """Where the objects of a table are: in an archive, in a script's files, or both."""
+    """Where the objects of a table are: in an archive, in the files of a script file, or both."""
 
     ARCHIVE = "ark"
     SCRIPT = "scp"
@@ -20,7 +20,7 @@ class TableKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Rspecifier:
-    """A table to read.
+    """A parsed rspecifier: the table to read.
 
     Options: (o) each key is requested once, (s) keys are sorted, (cs) requests are sorted, (p)
     errors mean a missing object or the end, (bg) a thread reads ahead.
@@ -38,7 +38,7 @@ class Rspecifier:
 
 @dataclass(frozen=True)
 class Wspecifier:
-    """A table to write; options: (t) text, (f) flush after each object, (p) skip unknown keys."""
+    """A table to write. Options: (t) text, (f) flush after each object, (p) skip unknown keys."""
 
     text: str
     kind: TableKind
@@ -102,7 +102,7 @@ def parse_wspecifier(text: str) -> Wspecifier:
 def _parse(
     text: str, what: str, options: dict[str, tuple[str, bool] | None]
 ) -> tuple[list[str], dict[str, Any], str]:
-    """Split a specifier: ark/scp words, fields that its options set, text after the colon."""
+    """Split a specifier: ark/scp words, values of `options` that it sets, text after the colon."""
     before, colon, name = text.partition(":")
     if not colon or text != text.rstrip():
         raise _error(text, what, "expected a form such as ark:file or scp,p:file")

@@ -51,7 +51,7 @@ class RandomAccessTableReader(Closeable, Generic[T]):
         return self._source.take(key)
 
     def get(self, key: str) -> T | None:
-        """The object with this key, or None if the table does not have the key."""
+        """The object with this key; None if the table does not have the key."""
         return self._source.take(key) if self._source.has(key) else None
 
 
@@ -90,7 +90,7 @@ class _Script(Generic[T]):
 
 
 class _Archive(Generic[T]):
-    """Random access to an archive; keeps the objects that the specifier's options require."""
+    """Access by key to an archive; keeps the objects that the rspecifier's options require."""
 
     def __init__(self, specifier: Rspecifier, holder: Holder[T]) -> None:
         self._specifier = specifier
@@ -130,12 +130,12 @@ class _Archive(Generic[T]):
         return self._kept[key]
 
     def _is_past(self, key: str) -> bool:
-        """Whether a sorted archive was read beyond the place of the key."""
+        """Whether a sorted archive was read beyond the position that the key would have."""
         read = self._last_read
         return bool(self._specifier.sorted and read and _order(read) > _order(key))
 
     def _advance(self) -> bool:
-        """Read one more object; False at the end of the archive."""
+        """Read one more object of the archive; False at its end."""
         item = next(self._items, None) if self._items is not None else None
         if item is None:
             self._items = None
@@ -191,6 +191,6 @@ class MappedTableReader(Closeable, Generic[T]):
         return self._table[mapped]
 
     def get(self, key: str) -> T | None:
-        """The object, or None if the key, or the key it maps to, is missing."""
+        """The object for `key` through the map; None if the key, or its mapped key, is missing."""
         mapped = self._lookup(key)
         return None if mapped is None else self._table.get(mapped)

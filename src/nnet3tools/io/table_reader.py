@@ -21,7 +21,7 @@ _RANGE = re.compile(r"(.+)\[([^\[\]]*)\]")
 
 
 def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
-    """Split a line of a script file into key, rxfilename and range ("" if none)."""
+    """Split a script file's line into key, rxfilename, range ("" if none); errors give `where`."""
     key, *rest = line.strip().split(None, 1)
     if not rest or line[0].isspace():
         raise DataError(f"{where}: expected 'key rxfilename', found {quoted(line, 60)}")
@@ -48,13 +48,13 @@ def script_lines(rxfilename: str) -> Iterator[tuple[str, str, str]]:
 
 
 def read_object(rxfilename: str, holder: Holder[T]) -> T:
-    """The object in a file or pipe, or the part of it that a range after its name selects."""
+    """Read the object in a file or pipe, or the part that a range after its name selects."""
     with contextlib.closing(ObjectLoader(holder)) as loader:
         return loader.load("", *split_range(rxfilename))
 
 
 class ObjectLoader(Generic[T]):
-    """Loads the objects that lines of script files name.
+    """Loads objects that lines of script files name.
 
     It keeps the last file open, because most lines point into one archive, and the last object,
     because lines may name ranges of one object.
@@ -73,7 +73,7 @@ class ObjectLoader(Generic[T]):
         self._reader, self._path = None, ""
 
     def load(self, key: str, rxfilename: str, range_text: str = "") -> T:
-        """Load an object, or the part of it that the range names."""
+        """Load an object, or the part that `range_text` names; errors give `key`."""
         if self._last is None or self._last[0] != rxfilename:
             self._last = None
             self._last = (rxfilename, self._read(key, rxfilename))
@@ -116,7 +116,7 @@ def iterate_archive(reader: Reader, holder: Holder[T]) -> Iterator[tuple[str, T]
 def archive_items(
     rxfilename: str, holder: Holder[T], opened: Callable[[Reader], None] | None = None
 ) -> Iterator[tuple[str, T]]:
-    """Yield the (key, object) pairs of an archive, from this process's memory if it has them.
+    """Yield the (key, object) pairs of an archive, from memory if this process holds the archive.
 
     `opened` is called with the reader if the archive is read from a file or pipe.
     """
@@ -176,7 +176,7 @@ class SequentialTableReader(Closeable, Generic[T]):
         self._reader: Reader | None = None
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading and close the open files."""
         if self._items is not None:
             self._items.close()  # type: ignore[attr-defined]
             self._items = None
@@ -190,7 +190,7 @@ class SequentialTableReader(Closeable, Generic[T]):
         return self._items
 
     def pauses(self, seconds: float) -> bool:
-        """Whether the archive delivers no byte for `seconds`: its writer may wait for output.
+        """Whether an archive delivers no byte for `seconds`: its writer may wait for our output.
 
         False before the first object was read.
         """

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def _same_file(a: str, b: str) -> bool:
-    """Whether two wxfilenames name one regular file; /dev/null may stand for both."""
+    """Whether two wxfilenames name one regular file."""
     a, b = os.path.realpath(a), os.path.realpath(b)
     return a == b and (os.path.isfile(a) or not os.path.exists(a))
 
@@ -74,7 +74,7 @@ class TableWriter(Generic[T]):
             self._archive.file.flush()
 
     def write(self, key: str, value: T) -> None:
-        """Write one object."""
+        """Write an object under a key."""
         if not is_word(key):
             raise DataError(f"'{key}' cannot be the key of a table: expected one word")
         if self._handed is not None:

@@ -14,7 +14,7 @@ _ROWS_AT_ONCE = 1024
 
 
 def cast(values: ArrayLike, dtype: DTypeLike) -> NDArray:
-    """Convert to `dtype`; doubles too large for float32 become infinite without a warning."""
+    """Convert to an array of type `dtype`; numbers too large for float32 become infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(values).astype(dtype, copy=False)
 
@@ -75,7 +75,7 @@ def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
 
 
 def _converted(words: list[bytes], convert: type[int] | type[float], dtype: type) -> NDArray:
-    """Convert words to numbers; ValueError quotes the beginning of the first wrong word."""
+    """Convert words to an array of numbers; ValueError quotes the first wrong word."""
     try:
         return np.array(words if convert is float else list(map(int, words)), dtype)
     except (ValueError, OverflowError):
@@ -93,7 +93,7 @@ def _no_number(word: bytes) -> ValueError:
 
 
 def parse_lines(body: bytes, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.intp]]:
-    """Parse lines of numbers: all numbers, and the number of numbers of each non-empty line."""
+    """Parse lines of numbers: all numbers, and how many each non-empty line has."""
     values = parse_numbers(body, dtype)
     chars = np.frombuffer(b"\n" + body + b"\n", np.uint8)
     space = chars <= 32

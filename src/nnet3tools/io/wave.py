@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class WaveInfo:
-    """The contents of a wave file's header."""
+    """The format of a wave file's sound, from its header."""
 
     rate: int
     """Samples per second."""
@@ -38,25 +38,25 @@ class WaveInfo:
 
     @property
     def duration(self) -> float:
-        """Duration in seconds, rounded to float32."""
+        """Duration of the sound in seconds, rounded to float32."""
         return float(np.float32(self.num_samples) / np.float32(self.rate))
 
 
 @dataclass(frozen=True)
 class Wave:
-    """Sound: int16 samples (channels, samples) and the number of samples per second."""
+    """Sound samples, int16 (channels, samples), with the number of samples per second."""
 
     rate: int
     samples: NDArray[np.int16]
 
     @property
     def duration(self) -> float:
-        """Duration in seconds, rounded to float32."""
+        """Duration of the sound in seconds, rounded to float32."""
         return float(np.float32(self.samples.shape[1]) / np.float32(self.rate))
 
 
 def read_wave_info(reader: Reader) -> WaveInfo:
-    """Read the header, up to the samples; DataError unless the file is 16-bit PCM."""
+    """Read a wave file's header, up to the samples; DataError unless it is 16-bit PCM."""
     tag = _tag(reader)
     if tag not in (b"RIFF", b"RIFX"):
         raise reader.error(
@@ -83,7 +83,7 @@ def read_wave_info(reader: Reader) -> WaveInfo:
 
 
 def _read_format(reader: Reader, order: str) -> tuple[int, int, int]:
-    """Read the chunk "fmt ": sampling rate, number of channels, size of the chunk in bytes."""
+    """Read the chunk "fmt ": sampling rate, channels, size of the chunk; `order`: byte order."""
     size = _number(reader, order)
     if not 16 <= size <= 1 << 16:
         raise reader.error(f"expected a format chunk of 16 bytes or more, found one of {size}")

@@ -87,7 +87,7 @@ def _failures_named(path: str, verb: str) -> Iterator[None]:
 
 
 def _own_descriptor(path: str) -> int | None:
-    """The number of this process's file descriptor that a path names, or None."""
+    """The number of the descriptor that a path such as /dev/stdout or /dev/fd/3 names, or None."""
     if (match := _DESCRIPTOR.fullmatch(path)) is None:
         return None
     number = match[1] or match[2]
@@ -95,7 +95,7 @@ def _own_descriptor(path: str) -> int | None:
 
 
 def _mode_of(path: str) -> int | None:
-    """The mode of an existing file, or None; DataError for an impossible path."""
+    """The mode of an existing file; None if there is no file, DataError for an impossible path."""
     with _failures_named(path, "open"):
         try:
             return os.stat(path).st_mode
@@ -106,7 +106,7 @@ def _mode_of(path: str) -> int | None:
 
 
 def _temporary(target: str, exists: bool) -> _Temporary:
-    """Open a temporary file; OSError if `target` could not be replaced by it afterwards."""
+    """Open a temporary file to become `target`; OSError if it could not replace `target` later."""
     if exists and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     folder = os.path.dirname(target)
@@ -144,7 +144,7 @@ class _Temporary:
 
 
 class _Elsewhere(_Temporary):
-    """A file in the system's temporary folder, for a target in a folder that is not writable."""
+    """A temporary output in the system's temporary folder, if the target's is not writable."""
 
     def __init__(self) -> None:
         import tempfile  # imported late because it is slow and rarely needed
@@ -156,7 +156,7 @@ class _Elsewhere(_Temporary):
 
 
 class _Beside(_Temporary):
-    """A temporary file in the target's folder: nameless if the system allows it, else locked."""
+    """A temporary output in the target's folder: nameless if the system allows it, else locked."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self._name = folder, ""
@@ -192,7 +192,7 @@ class _Beside(_Temporary):
             self._name = ""
 
     def _linked(self, name: str) -> bool:
-        """Give the file a name; False if the name exists already."""
+        """Give the temporary file a name; False if a file of this name exists."""
         descriptor = self.file.fileno()
         try:
             # With src_dir_fd Python calls linkat, which follows the link in /proc.

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=1024)
 def _token(token: str) -> bytes:
-    """The bytes of a token and a space; cached because checking takes as long as writing."""
+    """The bytes of a token and a space, checked; cached, because the check takes long."""
     if not is_word(token):
         raise ProgramError(f"not a token: '{token}'")
     return (token + " ").encode("utf-8", "surrogateescape")
 
 
 class Writer:
-    """Writes tokens, numbers, vectors and matrices byte for byte as Kaldi does."""
+    """Writes Kaldi's tokens, numbers, vectors and matrices byte for byte as Kaldi does."""
 
     def __init__(self, file: BinaryIO, binary: bool = True, name: str = "stream") -> None:
         self.file, self.binary, self.name = file, binary, name
@@ -36,7 +36,7 @@ class Writer:
         self.offset += len(data)
 
     def write_text(self, text: str) -> None:
-        """Write raw text in either mode."""
+        """Write text unchanged, in binary and in text mode."""
         self.write_bytes(text.encode("utf-8", "surrogateescape"))
 
     def write_header(self) -> None:
@@ -50,7 +50,7 @@ class Writer:
             self.write_bytes(b"\n")
 
     def write_token(self, token: str) -> None:
-        """Write a word and a space, in either mode."""
+        """Write a word and a space, in binary and in text mode."""
         self.write_bytes(_token(token))
 
     def write_bool(self, value: bool) -> None:

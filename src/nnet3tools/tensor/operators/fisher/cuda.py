@@ -57,7 +57,9 @@ def _source(name: str, **words: int) -> tuple[str, str]:
     text = (Path(__file__).parent / f"{name}.cuh").read_text()
     for word, number in {**words, **_LIMITS}.items():
         text = text.replace(word, str(number))
-    return text, "_".join([name, *map(str, words.values())])
+    kernel = "_".join([name, *map(str, words.values())])
+    # a fused level is one source: each of its kernels needs a struct of its own
+    return re.sub(r"\bEstimate\b", f"Estimate_{kernel}", text), kernel
 
 
 def _rows(array: Array) -> tuple[int, int]:
