@@ -12,7 +12,30 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
-BUDGET = {}
+BUDGET = {
+    "chain": 5705,
+    "cli": 11077,
+    "compiler": 1068,
+    "decoding": 4097,
+    "discriminative": 1403,
+    "executor": 3180,
+    "expression": 5008,
+    "features": 854,
+    "fst": 4176,
+    "grammars": 667,
+    "graph": 3113,
+    "io": 5325,
+    "lang": 1833,
+    "nnet": 12784,
+    "optimizer": 3437,
+    "program": 3770,
+    "recipe": 6312,
+    "recognizer": 714,
+    "tensor": 17147,
+    "training": 4726,
+    "xconfig": 2988,
+    "tests": 48667,
+}
 
 
 def lines(folder: Path) -> int:
