@@ -1,0 +1,1 @@
+"""Users' own recordings and transcripts: reading, checking, and writing as Kaldi data."""

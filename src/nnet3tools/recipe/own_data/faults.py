@@ -1,0 +1,87 @@
+"""Faults of data: collected while data is read and checked, and reported in one list."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+
+
+class Severity(enum.Enum):
+    """What a fault does to the training."""
+
+    ERROR = "error"
+    """Training does not start."""
+    LEFT_OUT = "left out"
+    """The utterance is left out."""
+    WARNING = "warning"
+    """The utterance is used."""
+    NOTE = "note"
+    """Information about all of the data."""
+
+
+class Fault(enum.Enum):
+    """Kinds of faults: severity, and what was expected."""
+
+    MALFORMED = (Severity.ERROR, "malformed line", "the fields that the header or format names")
+    NOT_UTF8 = (Severity.ERROR, "text that is not UTF-8", "UTF-8 (convert it with iconv)")
+    DUPLICATE = (Severity.ERROR, "duplicate id", "one line for each utterance")
+    MISSING_SOUND = (Severity.ERROR, "missing sound", "an existing sound file")
+    UNREADABLE_SOUND = (Severity.ERROR, "unreadable sound", "WAV, FLAC, Ogg or MP3")
+    EMPTY_SOUND = (Severity.ERROR, "empty sound", "at least one sample")
+    BAD_SEGMENT = (Severity.ERROR, "wrong segment", "start and end within the recording")
+    MOSTLY_UNKNOWN = (Severity.ERROR, "mostly unknown words", "transcripts in the lexicon's words")
+    EMPTY_TRANSCRIPT = (Severity.LEFT_OUT, "empty transcript", "at least one word")
+    NO_TRANSCRIPT = (Severity.LEFT_OUT, "sound without transcript", "a line in text")
+    NO_SOUND = (Severity.LEFT_OUT, "transcript without sound", "a line in wav.scp or segments")
+    SILENT = (Severity.LEFT_OUT, "silent sound", "a peak above -60 dB of full scale")
+    TOO_SHORT = (Severity.LEFT_OUT, "too short for its words", "a longer sound, or fewer words")
+    TOO_LONG = (Severity.LEFT_OUT, "too long", "a shorter utterance (cut it with a segments file)")
+    UNKNOWN_WORD = (Severity.WARNING, "word not in the lexicon", "a pronunciation")
+    CLIPPED = (Severity.WARNING, "clipped sound", "a lower recording level")
+    LOW_RATE = (Severity.WARNING, "low sampling rate", "the rate of the training or more")
+    RATES_DIFFER = (Severity.NOTE, "sampling rates differ", "(all sound is resampled)")
+    SPEAKERS_UNKNOWN = (Severity.NOTE, "speakers unknown", "(each file counts as a speaker)")
+    PUNCTUATION = (Severity.NOTE, "punctuation removed", "")
+    COLUMNS = (Severity.NOTE, "columns used", "")
+
+    def __init__(self, severity: Severity, title: str, expected: str) -> None:
+        self.severity, self.title, self.expected = severity, title, expected
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault of one file, line or utterance."""
+
+    where: str
+    found: str
+
+
+@dataclass
+class FaultList:
+    """All faults of some data; at most `most_shown` of each kind are listed."""
+
+    most_shown: int = 10
+    findings: dict[Fault, list[Finding]] = field(default_factory=dict)
+
+    def add(self, fault: Fault, where: str, found: str) -> None:
+        """Record a fault: the file, line or utterance, and what was found there."""
+        self.findings.setdefault(fault, []).append(Finding(where, found))
+
+    @property
+    def num_errors(self) -> int:
+        """The number of faults that stop the training."""
+        return sum(len(f) for kind, f in self.findings.items() if kind.severity is Severity.ERROR)
+
+    def lines(self) -> list[str]:
+        """The report: kinds in the order of `Fault`, each with its first findings."""
+        raise NotImplementedError
+
+    def report(self) -> None:
+        """Log the list; DataError if it contains errors."""
+        for line in self.lines():
+            log.log(line)
+        if self.num_errors:
+            raise DataError(f"the data has {self.num_errors} errors: see the list above")
