@@ -14,13 +14,13 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "chain": 5705,
-    "cli": 11077,
+    "cli": 11104,
     "compiler": 1068,
     "decoding": 4097,
     "discriminative": 1403,
     "executor": 3180,
     "expression": 5008,
-    "features": 854,
+    "features": 884,
     "fst": 4176,
     "grammars": 667,
     "graph": 3113,
@@ -30,11 +30,11 @@ BUDGET = {
     "optimizer": 3437,
     "program": 3770,
     "recipe": 6604,
-    "recognizer": 884,
+    "recognizer": 1527,
     "tensor": 17147,
     "training": 4726,
     "xconfig": 2988,
-    "tests": 48768,
+    "tests": 49135,
 }
 
 

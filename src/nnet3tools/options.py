@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, TypeVar
 
+from nnet3tools.errors import OptionError
+
 T = TypeVar("T")
 
 
@@ -45,3 +47,11 @@ def option_group(prefix: str, options: type[T]) -> T:
     """
     declared: Any = field(default_factory=options, metadata={"prefix": prefix})
     return declared
+
+
+def colon_list(text: str, what: str) -> list[int]:
+    """The numbers in text such as 13:14:15; OptionError, which names `what`, for other text."""
+    words = [word for word in text.split(":") if word]
+    if not all(word.isdecimal() and len(word) < 10 for word in words):
+        raise OptionError(f"Bad {what} (should be colon-separated list of integers): {text}")
+    return [int(word) for word in words]

@@ -22,7 +22,7 @@ from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
 from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.model_file import read_nnet
-from nnet3tools.recognizer.recognizer import Normalization
+from nnet3tools.recognizer.normalization import Normalization
 from support.plain_sound import with_sound_features
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
@@ -286,6 +286,7 @@ def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd, monkeypat
     with_sound_features(monkeypatch)
     Path("mfcc.conf").write_text("--dither=0\n")
     Path("frame_subsampling_factor").write_text("3\n")
+    Path("cmvn_opts").write_text("--norm-means=false --norm-vars=false\n")
     write_wave("one.wav", 0.7)
     write_wave("two.wav", 0.3, channels=2)
     write_wave("slow.wav", 0.3, rate=8000)

@@ -16,6 +16,9 @@ _FOLDER = "recognizer"
 _TEXTS = {
     "mfcc.conf": "--dither=0\n--num-ceps=3  # as the network wants\n--sample-frequency=8000\n",
     "frame_subsampling_factor": "1\n",
+    "cmvn_opts": "--norm-means=true --cmn-window=500\n",
+    "online_cmvn": "",
+    "model.conf": "--acoustic-scale=1.0\n--beam=14\n",
     "words.txt": "<eps> 0\nyes 1\nno 2\n",
     "phones/align_lexicon.int": "1 1 1\n2 2 2\n",
     "phones/silence.csl": "3:4\n",

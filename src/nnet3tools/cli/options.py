@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from nnet3tools import __version__
 from nnet3tools.cli.option_specs import OptionSpec, build, specs_of
@@ -28,6 +28,9 @@ from nnet3tools.options import option, option_group
 __all__ = ["NoOptions", "option", "option_group", "program", "quote"]
 
 O = TypeVar("O")  # noqa: E741
+
+WordsBefore: TypeAlias = "Callable[[Sequence[str]], Sequence[str]]"
+"""Option words that precede those of a command line, by the arguments of the command line."""
 
 _PLAIN = "[]~#^_-+=:.,/"
 
@@ -59,14 +62,16 @@ def program(
     options: type[O],
     num_args: int | tuple[int, int | None],
     values_apart: bool = False,
+    words_before: WordsBefore | None = None,
 ) -> Callable[[Callable[[O, list[str]], int | None]], Main]:
     """Decorator that makes a program of `main(options, args)`, which returns a status or None.
 
     `usage` is Kaldi's usage message with its `e.g.:` lines. `num_args` is the number of arguments,
     or (least, most), with None for no limit. With `values_apart` an option's value may also be the
-    next word, as in Kaldi's Python scripts.
+    next word, as in Kaldi's Python scripts. `words_before(args)` are further option words, which
+    those of the command line override.
     """
-    line = CommandLine(name, usage, options, num_args, values_apart)
+    line = CommandLine(name, usage, options, num_args, values_apart, words_before)
 
     def decorate(function: Callable[[O, list[str]], int | None]) -> Main:
         @functools.wraps(function)
@@ -89,8 +94,10 @@ class CommandLine(Generic[O]):
         options: type[O],
         num_args: int | tuple[int, int | None],
         values_apart: bool = False,
+        words_before: WordsBefore | None = None,
     ) -> None:
         self.name, self.usage, self._values_apart = name, usage, values_apart
+        self._words_before = words_before
         self._options = options
         self._num_args = (num_args, num_args) if isinstance(num_args, int) else num_args
 
@@ -128,9 +135,11 @@ class CommandLine(Generic[O]):
         if any(_normal(word) in ("--version", "--version=true") for word in options):
             raise Version(f"{self.name} (nnet3tools {__version__})")
         try:
-            values = self._convert(options)
+            before = self._words_before(arguments) if self._words_before else []
+            values = self._convert([*before, *options])
         except OptionError as error:
-            log.write(f"{self.help()}\nCommand line was: {shown}")
+            if self.usage:
+                log.write(f"{self.help()}\nCommand line was: {shown}")
             raise error from None
         standard = build(_StandardOptions, values.pop(True))
         if standard.print_args:

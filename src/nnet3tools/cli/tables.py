@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "are_tables",
-    "colon_list",
     "convert_table",
     "is_table",
     "lookup_by_speaker",
@@ -24,14 +23,6 @@ __all__ = [
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-
-def colon_list(text: str, what: str) -> list[int]:
-    """The numbers in text such as 13:14:15; OptionError, which names `what`, for other text."""
-    words = [word for word in text.split(":") if word]
-    if not all(word.isdecimal() and len(word) < 10 for word in words):
-        raise OptionError(f"Bad {what} (should be colon-separated list of integers): {text}")
-    return [int(word) for word in words]
 
 
 def is_table(name: str) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+
+import numpy as np
 
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.utterance import UtteranceDecoder
@@ -13,43 +14,62 @@ from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
+from nnet3tools.features.cmvn_options import CmvnOptions
+from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
+from nnet3tools.fst.fst import Fst
+from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.io.holders import DOUBLE_MATRIX
 from nnet3tools.io.table_reader import read_object
 from nnet3tools.lang.symbols import SymbolTable
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.recognizer.directory import ModelDirectory, ReadOptions, read_directory
 from nnet3tools.recognizer.models import read_acoustic_model
+from nnet3tools.recognizer.normalization import Normalization
 from nnet3tools.recognizer.options import RecognizerOptions
-from nnet3tools.recognizer.recognizer import Normalization, Recognizer
-
-ReadOptions: TypeAlias = "Callable[[str, type], Any]"
-"""Reads a file of options, such as mfcc.conf, into an instance of a dataclass of options."""
+from nnet3tools.recognizer.parts import GLOBAL_STATS, MODEL_CONF
+from nnet3tools.recognizer.recognizer import Recognizer
 
 _FRAMES_PER_CHUNK, _STREAM_FRAMES_PER_CHUNK = 150, 21
 
 
 def load_recognizer(
-    options: RecognizerOptions, model_dir: str, graph_in: str, read_options: ReadOptions
+    options: RecognizerOptions, model_dir: str, graph: str | None, read_options: ReadOptions
 ) -> Recognizer:
-    """The recognizer of a model directory and a graph file.
+    """The recognizer of a model directory and a graph (None: the directory's).
 
     DataError for a file that is missing, malformed, or does not fit the others.
     """
-    folder, graph_folder = Path(model_dir), Path(graph_in).parent
-    model, nnet, priors = read_acoustic_model(str(folder / options.model))
-    features = _load_features(folder, read_options)
-    factor = _number_in(folder / "frame_subsampling_factor", 1)
+    directory = read_directory(model_dir, graph, options, read_options)
+    directory.check()
+    return recognizer_of(directory, options)
+
+
+def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Recognizer:
+    """The recognizer of a directory of which no file is missing; DataError if the files misfit."""
+    d = directory
+    assert d.model is not None
+    assert d.graph is not None
+    assert d.feature_options is not None
+    assert d.frame_subsampling_factor is not None
+    model, nnet, priors = read_acoustic_model(str(d.model))
+    check_inputs(nnet, d.path)
+    scale = acoustic_scale(directory, model)
+    features = SoundFeatures(_allowing(d.feature_options, options))
     frames = options.frames_per_chunk
     frames = frames or (_STREAM_FRAMES_PER_CHUNK if options.stream else _FRAMES_PER_CHUNK)
     simple = SimpleComputationOptions(
-        frame_subsampling_factor=factor,
+        frame_subsampling_factor=d.frame_subsampling_factor,
         frames_per_chunk=frames,
-        acoustic_scale=options.acoustic_scale,
+        acoustic_scale=scale,
     )
-    decoding = UtteranceDecoder(model, options.decoder, options.acoustic_scale, True)
-    with naming(str(folder)):
+    decoding = UtteranceDecoder(model, options.decoder, scale, True)
+    with naming(str(d.path)):
+        normalization = _load_normalization(directory, features.dim, options.stream)
         computer: UtteranceComputer | LoopedComputer
         if options.stream:
             computer = LoopedComputer(nnet, simple, priors)
@@ -58,58 +78,99 @@ def load_recognizer(
             computer = computer_together(nnet, simple, priors)
         if computer.network.input_dim != features.dim:
             raise DataError(
-                f"the network expects {computer.network.input_dim} features, the configured ones "
-                f"have dimension {features.dim}"
+                f"the network expects {computer.network.input_dim} features, those of "
+                f"{d.features} have dimension {features.dim}"
             )
     return Recognizer(
         features,
-        _load_normalization(options, folder),
+        normalization,
         computer,
         decoding,
-        decoding.decoder(DecodingGraph.of(load_fst(graph_in), model, graph_in)),
+        decoding.decoder(DecodingGraph.of(_scaled_graph(d.graph, options), model, str(d.graph))),
         model.transitions(),
-        SymbolTable.load(str(graph_folder / "words.txt")),
-        _load_lexicon(graph_folder / "phones"),
-        factor * features.frame_seconds,
+        SymbolTable.load(str(d.words)),
+        _load_lexicon(d.lexicon, d.silence),
+        d.frame_subsampling_factor * features.frame_seconds,
         options.piece_seconds,
     )
 
 
-def _load_features(folder: Path, read_options: ReadOptions) -> SoundFeatures:
-    """The feature computer for the mfcc.conf or fbank.conf of a model directory."""
-    kinds: tuple[tuple[str, type], ...] = (("mfcc.conf", MfccOptions), ("fbank.conf", FbankOptions))
-    for name, kind in kinds:
-        for path in (folder / name, folder / "conf" / name):
-            if path.exists():
-                return SoundFeatures(read_options(str(path), kind))
-    raise DataError(f"expected {folder / 'mfcc.conf'} or fbank.conf to exist")
+def check_inputs(nnet: Nnet, folder: Path) -> None:
+    """DataError if a network has another input than features, such as i-vectors."""
+    for node in nnet.input_nodes():
+        if nnet.node_names[node] == "ivector":
+            raise DataError(
+                f"{folder} needs i-vectors (the network has an input 'ivector'): there is no "
+                "extractor of them here yet"
+            )
 
 
-def _load_normalization(options: RecognizerOptions, folder: Path) -> Normalization:
-    kind, stats = options.cmvn, folder / "global_cmvn.stats"
-    if kind == "auto":
-        kind = "online" if stats.exists() else "none"
-    if kind == "online":
-        return Normalization(kind, read_object(str(stats), DOUBLE_MATRIX))
-    return Normalization(kind)
+def acoustic_scale(directory: ModelDirectory, model: TransitionModel) -> float:
+    """The scale of a directory's acoustic log-likelihoods: 1.0 for chain models if none is given.
+
+    DataError for another model without a scale.
+    """
+    if directory.acoustic_scale is not None:
+        return directory.acoustic_scale
+    if model.topology.is_hmm:
+        raise DataError(
+            f"{MODEL_CONF.absent(directory.path)} (Kaldi's steps/nnet3/decode.sh has 0.1): this "
+            "is not a chain model, for which the scale is 1.0"
+        )
+    return 1.0
 
 
-def _number_in(path: Path, default: int) -> int:
-    if not path.exists():
-        return default
-    lines = read_text_lines(str(path))
-    if len(lines) != 1 or not lines[0].strip().isdecimal():
-        raise DataError(f"{path}: expected a number")
-    return int(lines[0])
+def _allowing(
+    features: MfccOptions | FbankOptions, options: RecognizerOptions
+) -> MfccOptions | FbankOptions:
+    """The options of features with the permissions to resample that a user has given."""
+    frame = features.frame
+    frame = replace(
+        frame,
+        allow_downsample=frame.allow_downsample or options.allow_downsample,
+        allow_upsample=frame.allow_upsample or options.allow_upsample,
+    )
+    return replace(features, frame=frame)
 
 
-def _load_lexicon(folder: Path) -> Lexicon | None:
-    """The lexicon in a folder's align_lexicon.int and silence.csl; None if either is missing.
+def _load_normalization(directory: ModelDirectory, dim: int, is_stream: bool) -> Normalization:
+    settings = directory.cmvn
+    assert settings is not None
+    if settings.kind == "utterance" and is_stream:
+        raise DataError(
+            "cmvn_opts says that means of speakers or utterances were taken out of the training "
+            "features, which a stream does not know: give --cmvn=online, for which "
+            f"{GLOBAL_STATS.absent(directory.path)}"
+        )
+    if settings.kind == "online":
+        assert isinstance(settings.options, OnlineCmvnOptions)
+        stats = read_object(str(settings.stats), DOUBLE_MATRIX)
+        normalization = Normalization("online", stats, settings.options)
+        with naming(str(settings.stats)):
+            normalization.check(dim)
+        return normalization
+    if settings.kind == "utterance":
+        assert isinstance(settings.options, CmvnOptions)
+        return Normalization("utterance", whole_options=settings.options)
+    return Normalization("none")
+
+
+def _scaled_graph(path: Path, options: RecognizerOptions) -> Fst:
+    """The decoding graph, with its costs multiplied by the language model's scale."""
+    fst = load_fst(str(path))
+    if options.lm_scale == 1.0:
+        return fst
+    scale = np.float32(options.lm_scale)
+    return replace(fst, weights=fst.weights * scale, finals=fst.finals * scale)
+
+
+def _load_lexicon(lexicon: Path | None, silence: Path | None) -> Lexicon | None:
+    """The lexicon in align_lexicon.int and silence.csl; None if there is no such file.
 
     A line of align_lexicon.int has a word, the word again, and its phones.
     """
-    lexicon, silence = folder / "align_lexicon.int", folder / "silence.csl"
-    if not (lexicon.exists() and silence.exists()):
+    if lexicon is None or silence is None:
+        log.warning("without align_lexicon.int and silence.csl the times of words are approximate")
         return None
     pronunciations: dict[int, list[tuple[int, ...]]] = {}
     for number, line in enumerate(read_text_lines(str(lexicon)), start=1):

@@ -22,6 +22,31 @@ class _SearchOptions(LatticeDecoderOptions):
 
 
 @dataclass(frozen=True)
+class FeatureFiles:
+    """Options that name files in place of those of the model directory, as in Kaldi's online.conf.
+
+    With an empty name the directory's file is used.
+    """
+
+    feature_type: str = option("", "mfcc or fbank; needed if the directory has files of both")
+    mfcc_config: str = option("", "Options of MFCC features, in place of the directory's mfcc.conf")
+    fbank_config: str = option(
+        "", "Options of filter-bank features, in place of the directory's fbank.conf"
+    )
+    plp_config: str = option("", "Refused: PLP features are not supported")
+    add_pitch: bool = option(False, "Refused if true: pitch features are not supported")
+    online_pitch_config: str = option("", "Has no effect, since there are no pitch features")
+    ivector_extraction_config: str = option("", "Refused: i-vectors are not extracted here")
+    cmvn_config: str = option(
+        "", "Options of online normalization; with this --cmvn=auto is online"
+    )
+    global_cmvn_stats: str = option(
+        "", "Statistics for online normalization, in place of the directory's global_cmvn.stats"
+    )
+    word_symbol_table: str = option("", "Words by number, in place of words.txt beside the graph")
+
+
+@dataclass(frozen=True)
 class RecognizerOptions:
     """Options of a recognizer: features, network, search and form of results."""
 
@@ -29,24 +54,48 @@ class RecognizerOptions:
     piece_seconds: float = option(0.25, "With --stream=true: the length of pieces of sound")
     cmvn: str = option(
         "auto",
-        "Normalisation of the features: none, utterance (mean of the whole utterance taken out), "
-        "online (as apply-cmvn-online), or auto: online if the directory has global_cmvn.stats",
+        "Normalization of the features: none, utterance (mean of the whole utterance taken out), "
+        "online (as apply-cmvn-online), or auto: as cmvn_opts and online_cmvn of the directory say",
     )
     model: str = option("final.mdl", "The model's name in the directory")
-    acoustic_scale: float = option(1.0, "Scaling factor for acoustic log-likelihoods")
+    frame_subsampling_factor: int = option(
+        0, "Frames of features for each output of the network; 0: as the directory says"
+    )
+    acoustic_scale: float | None = option(
+        None,
+        "Scaling factor for acoustic log-likelihoods; must be given for models that are not chain "
+        "models, unless model.conf has it",
+        shown=1.0,
+    )
+    lm_scale: float = option(1.0, "Scaling factor for the costs of the decoding graph")
     frames_per_chunk: int = option(
         0, "Frames that the network computes at once; 0 is 150, and 21 with --stream=true"
     )
+    allow_downsample: bool = option(
+        False, "If true, accept sound with a higher sampling rate than the features' (resample it)"
+    )
+    allow_upsample: bool = option(
+        False, "If true, accept sound with a lower sampling rate than the features' (resample it)"
+    )
+    files: FeatureFiles = option_group("", FeatureFiles)
     decoder: _SearchOptions = option_group("", _SearchOptions)
 
     def check(self) -> None:
         """OptionError if a value is unknown or options contradict each other."""
         if self.cmvn not in ("auto", "none", "utterance", "online"):
             raise OptionError(f"--cmvn must be auto, none, utterance or online, found {self.cmvn}")
+        if self.files.feature_type not in ("", "mfcc", "fbank", "plp"):
+            raise OptionError(
+                f"--feature-type must be mfcc or fbank, found {self.files.feature_type}"
+            )
         if self.stream and self.cmvn == "utterance":
             raise OptionError("--cmvn=utterance needs the whole utterance: not with --stream=true")
         if self.piece_seconds <= 0.0 or self.frames_per_chunk < 0:
             raise OptionError("--piece-seconds and --frames-per-chunk must be greater than 0")
+        if self.frame_subsampling_factor < 0:
+            raise OptionError("--frame-subsampling-factor must be at least 1")
+        if self.lm_scale <= 0.0 or not (self.acoustic_scale is None or self.acoustic_scale > 0.0):
+            raise OptionError("--acoustic-scale and --lm-scale must be greater than 0")
         if not self.decoder.determinize_lattice:
             raise OptionError("confidences need determinized lattices")
         self.decoder.check()

@@ -17,14 +17,13 @@ from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words
 from nnet3tools.errors import DataError
 from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.utterance_computer import UtteranceComputer
-from nnet3tools.features.online_cmvn import online_cmvn
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.io import log
 from nnet3tools.io.wave import Wave
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import Transitions
+from nnet3tools.recognizer.normalization import Normalization
 
 
 @dataclass(frozen=True)
@@ -34,34 +33,6 @@ class Recognized:
     words: list[tuple[str, float, float, float]]
     """For each word (text, begin in seconds, length in seconds, confidence)."""
     real_time_factor: float
-
-
-# -- features
-
-
-@dataclass(frozen=True)
-class Normalization:
-    """How features are normalized; `kind` is "none", "utterance" (its mean) or "online"."""
-
-    kind: str
-    overall: np.ndarray | None = None
-    options: OnlineCmvnOptions = field(default_factory=OnlineCmvnOptions)
-
-    def whole(self, features: np.ndarray, first: int = 0) -> np.ndarray:
-        """The normalized frames, from `first` on, of an utterance or of a part with its history."""
-        if self.kind == "utterance":
-            return features - features.mean(axis=0)
-        if self.overall is not None:
-            return online_cmvn(features, self.overall, None, self.options, [], first)
-        return features[first:]
-
-    def stream(self, pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """The pieces of an utterance, normalized one by one; not for the kind "utterance"."""
-        history: np.ndarray | None = None
-        for piece in pieces:
-            known = piece if history is None else np.concatenate([history, piece])
-            yield self.whole(known, len(known) - len(piece))
-            history = known[-self.options.cmn_window :]
 
 
 # -- recognizing

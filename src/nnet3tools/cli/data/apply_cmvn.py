@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import OptionError
+from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.io import log
+from nnet3tools.options import colon_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,21 +25,10 @@ See also: modify-cmvn-stats, matrix-sum, compute-cmvn-stats
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(CmvnOptions):
     """Options of apply-cmvn."""
 
     utt2spk: str = option("", "rspecifier for utterance to speaker map")
-    norm_vars: bool = option(False, "If true, normalize variances.")
-    norm_means: bool = option(
-        True,
-        "You can set this to false to turn off mean normalization.  Note, the same can be achieved "
-        "by using 'fake' CMVN stats; see the --fake option to compute_cmvn_stats.sh",
-    )
-    skip_dims: str = option(
-        "",
-        "Dimensions for which to skip normalization: colon-separated list of integers, e.g. "
-        "13:14:15)",
-    )
     reverse: bool = option(
         False,
         "If true, apply CMVN in a reverse sense, so as to transform zero-mean, unit-variance input "
@@ -49,13 +39,12 @@ class Options:
 @program("apply-cmvn", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Normalize a table of features by CMVN statistics; status 1 if no utterance succeeds."""
-    from nnet3tools.cli.tables import colon_list, convert_table, lookup_by_speaker
+    from nnet3tools.cli.tables import convert_table, lookup_by_speaker
     from nnet3tools.features.cmvn import apply_cmvn, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX, GENERAL_MATRIX, MATRIX
 
     stats_in, source, target = args
-    if options.norm_vars and not options.norm_means:
-        raise OptionError("You cannot normalize the variance but not the mean.")
+    options.check()
     if not options.norm_means:
         num_done, _ = convert_table(
             source, target, (GENERAL_MATRIX, GENERAL_MATRIX), lambda key, features: features

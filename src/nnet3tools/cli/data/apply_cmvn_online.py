@@ -10,6 +10,7 @@ from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import naming
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.io import log
+from nnet3tools.options import colon_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,7 @@ class Options:
 @program("apply-cmvn-online", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Normalize a table of features by means over past frames; status 1 if none succeeds."""
-    from nnet3tools.cli.tables import colon_list, read_object
+    from nnet3tools.cli.tables import read_object
     from nnet3tools.features.cmvn import accumulate_cmvn
     from nnet3tools.features.online_cmvn import online_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX, MATRIX

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.options import colon_list
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ class Options:
 @program("modify-cmvn-stats", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> int:
     """Copy a table of CMVN statistics, changed so that some dimensions stay unnormalized."""
-    from nnet3tools.cli.tables import colon_list, convert_table
+    from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.cmvn import mean_and_variance, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
-from nnet3tools.cli.options import CommandLine, option, program
+from nnet3tools.cli.options import option, program
+from nnet3tools.cli.recognizing import directory_words, read_options
 from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
 from nnet3tools.recognizer.options import RecognizerOptions
@@ -20,21 +21,21 @@ if TYPE_CHECKING:
     from nnet3tools.recognizer.recognizer import Recognizer, Utterance
 
 USAGE = """Decode sound: words with times and confidences as text, CTM or JSON lines.
-The model directory has final.mdl and mfcc.conf (or fbank.conf, or either in conf/); if there,
-frame_subsampling_factor (else 1) and global_cmvn.stats (for --cmvn=online) are used. The graph's
-folder has words.txt, and phones/align_lexicon.int and phones/silence.csl for exact times.
+The model directory says how: docs/recognizer.md lists its files, nnet3-recognizer-info what is
+there. Its model.conf has options of this program, which those of the command line override. If a
+file that decides the result is missing, the program names it and does not decode.
+A second argument that is a folder, a file *.fst or a file in OpenFst's format is the graph (the
+folder has HCLG.fst, words.txt, and phones/align_lexicon.int and phones/silence.csl for exact
+times); without it the graph is <model-dir>/graph.
 With --stream=true sound is taken in pieces, as if it came from a microphone: features, network
 (as a looped computation) and search go on with each piece.
 
-Usage: nnet3-decode [options] <model-dir> <HCLG> <wav-rspecifier>|<wav-file> [<wav-file> ...]
+Usage: nnet3-decode [options] <model-dir> [<graph>] <wav-rspecifier>|<wav-file> [<wav-file> ...]
 e.g.:
- nnet3-decode exp/chain exp/chain/graph/HCLG.fst scp:data/test/wav.scp
- nnet3-decode --format=ctm --stream=true exp/chain exp/chain/graph/HCLG.fst one.wav two.wav
-See also: nnet3-latgen-faster
+ nnet3-decode exp/chain one.wav two.wav
+ nnet3-decode --format=ctm exp/chain/tdnn exp/chain/tdnn/graph scp:data/test/wav.scp
+See also: nnet3-recognizer-info, nnet3-latgen-faster
 """
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,25 @@ class Options(RecognizerOptions):
         super().check()
 
 
-@program("nnet3-decode", USAGE, Options, num_args=(3, None))
+@program("nnet3-decode", USAGE, Options, num_args=(2, None), words_before=directory_words)
 def main(options: Options, args: list[str]) -> int:
     """Recognize sound with a model directory; writes words with times and confidences."""
     from nnet3tools.io.files import open_output
+    from nnet3tools.recognizer.directory import is_graph
     from nnet3tools.recognizer.loading import load_recognizer
     from nnet3tools.recognizer.recognizer import text_of
 
     options.check()
     choose_cpu_kernels(options.cpu_kernels)
-    recognizer = load_recognizer(options, args[0], args[1], _read_options)
+    folder, graph, sources = args[0], None, args[1:]
+    if is_graph(sources[0]):
+        graph, sources = sources[0], sources[1:]
+    if not sources:
+        raise OptionError(f"expected sound after the graph {graph}, found no further argument")
+    recognizer = load_recognizer(options, folder, graph, read_options)
     counts, seconds = UtteranceCounts(), 0.0
     with open_output(options.output, binary=False) as writer:
-        for utterance in _utterances(recognizer, args[2:], counts):
+        for utterance in _utterances(recognizer, sources, counts):
             try:
                 with naming(f"utterance {utterance.key}"):
                     result = recognizer.recognize(utterance)
@@ -84,12 +91,6 @@ def main(options: Options, args: list[str]) -> int:
     )
     log.log(f"Done {counts.done} utterances, failed for {counts.failed}")
     return 0 if counts.done else 1
-
-
-def _read_options(path: str, kind: type[T]) -> T:
-    """An object of the dataclass `kind` with the options in a file such as mfcc.conf."""
-    words = [f"--config={path}", "--print-args=false", f"--verbose={log.get_verbose()}"]
-    return CommandLine(path, "", kind, 0).parse(words)[0]
 
 
 def _utterances(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.io import log
+from nnet3tools.options import colon_list
 
 USAGE = """Initialize a biphone context-dependency tree with all the
 leaves (i.e. a full tree). Intended for end-to-end tree-free models.
@@ -42,7 +43,6 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Write a new tree of left biphones and a model with equal Gaussians."""
     from nnet3tools.cli.flat_start import dimension, load_topology, save_flat_start
-    from nnet3tools.cli.tables import colon_list
     from nnet3tools.lang.gaussians import Gaussian
     from nnet3tools.lang.trees import PhoneCounts, biphone_tree, read_shared_phones
 

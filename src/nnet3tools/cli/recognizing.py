@@ -1,0 +1,35 @@
+"""Options of recognizers from command lines and from the files of model directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from nnet3tools.cli.options import CommandLine
+from nnet3tools.io import log
+
+T = TypeVar("T")
+
+
+def read_options(words: Sequence[str], name: str, kind: type[T]) -> T:
+    """An instance of the dataclass `kind` with the options in `words`, such as --config=mfcc.conf.
+
+    OptionError for other options; `name` is the name of the words in errors.
+    """
+    quiet = ["--print-args=false", f"--verbose={log.get_verbose()}"]
+    return CommandLine(name, "", kind, 0).parse([*words, *quiet])[0]
+
+
+def directory_words(arguments: Sequence[str]) -> list[str]:
+    """Option words that read the option files of the model directory `arguments[0]`.
+
+    They stand before the words of the user, which override them.
+    """
+    from nnet3tools.recognizer.directory import option_files
+
+    return [f"--config={path}" for path in option_files(arguments[0])] if arguments else []
+
+
+def options_of_directory(folder: str, kind: type[T], words: Sequence[str] = ()) -> T:
+    """The options in a model directory's option files, overridden by those in `words`."""
+    return read_options([*directory_words([folder]), *words], folder, kind)

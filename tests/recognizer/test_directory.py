@@ -1,0 +1,255 @@
+"""Model directories: what decoding needs is found, or refused by name and never guessed."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nnet3tools.fst.files import save_fst
+from nnet3tools.fst.fst import NOT_FINAL, Fst
+from support.plain_sound import with_sound_features
+from support.programs import run
+from support.tiny_chain import STATES_TOPOLOGY
+from support.tiny_recognizer import (
+    IVECTOR_CONFIG,
+    write_model,
+    write_recognizer,
+    write_statistics,
+    write_wave,
+)
+
+NO_CMVN = "--norm-means=false --norm-vars=false\n"
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("complete") / "dir"
+    write_recognizer(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(
+    complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> Path:
+    """A copy of the complete directory, beside one.wav in the current folder."""
+    with_sound_features(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    write_wave(Path("one.wav"))
+    capfd.readouterr()
+    return Path(shutil.copytree(complete, "dir"))
+
+
+def refusal(capfd: pytest.CaptureFixture, *words: object) -> str:
+    """The error line of nnet3-decode, which has to refuse."""
+    assert run("nnet3-decode", *map(str, words)) == 255
+    out, err = capfd.readouterr()
+    assert not out
+    assert "Traceback" not in err
+    return err.strip().splitlines()[-1]
+
+
+def decoded(capfd: pytest.CaptureFixture, *words: object) -> str:
+    """What nnet3-decode writes."""
+    assert run("nnet3-decode", *map(str, words)) == 0
+    return str(capfd.readouterr().out)
+
+
+def test_a_complete_directory_needs_no_option(folder: Path, capfd) -> None:
+    whole = decoded(capfd, folder, "one.wav")
+    assert whole.startswith("one ")
+    assert decoded(capfd, "--stream=true", folder, "one.wav") == whole
+    assert decoded(capfd, folder, folder / "graph", "one.wav") == whole
+    assert decoded(capfd, folder, folder / "graph/HCLG.fst", "one.wav") == whole
+
+
+COMPLETE = (
+    "final.mdl",
+    "frame_subsampling_factor",
+    "mfcc.conf",
+    "cmvn_opts",
+    "online_cmvn",
+    "global_cmvn.stats",
+    "model.conf",
+    "graph/HCLG.fst",
+    "graph/words.txt",
+    "graph/phones/align_lexicon.int",
+    "graph/phones/silence.csl",
+)
+
+
+def test_the_complete_directory_has_no_other_files(folder: Path) -> None:
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert found == set(COMPLETE)
+
+
+@pytest.mark.parametrize("stream", ["--stream=true", "--stream=false"])
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_missing_file_is_refused_by_name(folder: Path, capfd, name: str, stream: str) -> None:
+    (folder / name).unlink()
+    assert f"dir/{name}" in refusal(capfd, stream, folder, "one.wav")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("frame_subsampling_factor", ["--frame-subsampling-factor=3"]),
+        ("mfcc.conf", ["--mfcc-config=other"]),
+        ("cmvn_opts", ["--cmvn=online"]),
+        ("online_cmvn", ["--cmvn=online"]),
+        ("global_cmvn.stats", ["--global-cmvn-stats=other"]),
+        ("model.conf", ["--acoustic-scale=1.0"]),
+        ("graph/words.txt", ["--word-symbol-table=other"]),
+    ],
+)
+def test_an_option_stands_for_a_missing_file(
+    folder: Path, capfd, name: str, options: list[str]
+) -> None:
+    expected = decoded(capfd, folder, "one.wav")
+    (folder / name).rename("other")
+    assert decoded(capfd, *options, folder, "one.wav") == expected
+
+
+def test_the_command_line_overrides_model_conf(folder: Path, capfd) -> None:
+    (folder / "model.conf").write_text("--acoustic-scale=1.0\n--format=ctm\n")
+    assert decoded(capfd, folder, "one.wav").startswith("one 1 0.")
+    assert not decoded(capfd, "--format=text", folder, "one.wav").startswith("one 1 0.")
+    (folder / "model.conf").write_text("--beams=3\n")
+    assert "model.conf: line 1: " in refusal(capfd, folder, "one.wav")
+
+
+def test_kaldis_training_directory_with_a_graph(folder: Path, capfd) -> None:
+    expected = decoded(capfd, "--cmvn=none", folder, "one.wav")
+    kaldi, graph = Path("exp/chain/tdnn"), Path("exp/chain/tree/graph")
+    kaldi.mkdir(parents=True)
+    for name in ("final.mdl", "frame_subsampling_factor"):
+        shutil.copy(folder / name, kaldi / name)
+    (kaldi / "cmvn_opts").write_text(NO_CMVN)
+    shutil.copytree(folder / "graph", graph)
+    words = ("--mfcc-config=dir/mfcc.conf", kaldi, graph, "one.wav")
+    assert decoded(capfd, *words) == expected
+    assert "exp/chain/tdnn/mfcc.conf" in refusal(capfd, kaldi, graph, "one.wav")
+
+
+def online_directory(folder: Path, with_cmvn: bool) -> Path:
+    """The directory that prepare_online_decoding.sh makes, moved away from where it was made."""
+    online = Path("exp/tdnn_online")
+    (online / "conf").mkdir(parents=True)
+    for name in ("final.mdl", "frame_subsampling_factor"):
+        shutil.copy(folder / name, online / name)
+    shutil.copy(folder / "mfcc.conf", online / "conf/mfcc.conf")
+    lines = ["--feature-type=mfcc", "--mfcc-config=/made/tdnn_online/conf/mfcc.conf"]
+    if with_cmvn:
+        (online / "online_cmvn").touch()
+        (online / "conf/online_cmvn.conf").write_text("# defaults\n")
+        shutil.copy(folder / "global_cmvn.stats", online / "global_cmvn.stats")
+        lines.append("--cmvn-config=/made/tdnn_online/conf/online_cmvn.conf")
+        lines.append("--global-cmvn-stats=/made/tdnn_online/global_cmvn.stats")
+    (online / "conf/online.conf").write_text("\n".join(lines) + "\n")
+    return online
+
+
+@pytest.mark.parametrize("with_cmvn", [True, False])
+def test_the_directory_of_prepare_online_decoding(folder: Path, capfd, with_cmvn: bool) -> None:
+    kind = "--cmvn=online" if with_cmvn else "--cmvn=none"
+    expected = decoded(capfd, kind, folder, "one.wav")
+    online = online_directory(folder, with_cmvn)
+    words = (online, folder / "graph", "one.wav")
+    assert decoded(capfd, *words) == expected
+    assert decoded(capfd, "--stream=true", *words) == expected
+    (online / "conf/mfcc.conf").unlink()
+    assert "--mfcc-config=/made/tdnn_online/conf/mfcc.conf" in refusal(capfd, *words)
+
+
+@pytest.mark.parametrize("with_stats", [True, False])
+def test_vosks_layout(folder: Path, capfd, with_stats: bool) -> None:
+    kind = "--cmvn=online" if with_stats else "--cmvn=none"
+    expected = decoded(capfd, kind, folder, "one.wav")
+    vosk = Path("vosk-model")
+    for place in ("am", "conf", "graph/phones"):
+        (vosk / place).mkdir(parents=True)
+    shutil.copy(folder / "final.mdl", vosk / "am/final.mdl")
+    if with_stats:
+        shutil.copy(folder / "global_cmvn.stats", vosk / "am/global_cmvn.stats")
+    shutil.copy(folder / "mfcc.conf", vosk / "conf/mfcc.conf")
+    (vosk / "conf/model.conf").write_text(
+        "--min-active=200\n--max-active=3000\n--beam=10.0\n--lattice-beam=6.0\n"
+        "--acoustic-scale=1.0\n--frame-subsampling-factor=3\n"
+    )
+    for name in ("HCLG.fst", "words.txt"):
+        shutil.copy(folder / "graph" / name, vosk / "graph" / name)
+    (vosk / "graph/phones/word_boundary.int").write_text("1 singleton\n2 nonword\n")
+    assert decoded(capfd, vosk, "one.wav") == expected
+    assert decoded(capfd, "--stream=true", vosk, "one.wav") == expected
+    (vosk / "conf/model.conf").unlink()
+    assert "model.conf" in refusal(capfd, vosk, "one.wav")
+
+
+def test_a_network_with_ivectors_is_refused(folder: Path, capfd) -> None:
+    write_model(folder / "final.mdl", IVECTOR_CONFIG)
+    capfd.readouterr()
+    assert "dir needs i-vectors" in refusal(capfd, folder, "one.wav")
+
+
+def test_features_and_statistics_must_fit_the_network(folder: Path, capfd) -> None:
+    (folder / "mfcc.conf").write_text("--num-ceps=11\n")
+    assert "expected statistics of features of dimension 11" in refusal(capfd, folder, "one.wav")
+    write_statistics(folder / "global_cmvn.stats", 11)
+    line = refusal(capfd, folder, "one.wav")
+    assert "the network expects 13 features, those of dir/mfcc.conf have dimension 11" in line
+
+
+def test_another_sampling_rate_is_refused_unless_an_option_allows(folder: Path, capfd) -> None:
+    write_wave(Path("slow.wav"), rate=8000)
+    write_wave(Path("fast.wav"), rate=44100)
+    for name, option in (("slow", "--allow-upsample=true"), ("fast", "--allow-downsample=true")):
+        assert run("nnet3-decode", str(folder), f"{name}.wav") == 1
+        assert option in capfd.readouterr().err
+        for stream in ("--stream=false", "--stream=true"):
+            assert decoded(capfd, option, stream, folder, f"{name}.wav").startswith(name)
+
+
+def test_a_scale_is_not_guessed_for_a_model_that_is_no_chain_model(folder: Path, capfd) -> None:
+    write_model(folder / "final.mdl", topology=STATES_TOPOLOGY)
+    shutil.move(folder / "graph", "graph")
+    arcs = [[(2, 1, 0.0, 1)], [(1, 0, 0.0, 1), (4, 0, 0.0, 2)], [(3, 0, 0.0, 2)]]
+    save_fst("graph/HCLG.fst", Fst.from_lists(0, [NOT_FINAL, NOT_FINAL, 0.0], arcs))
+    (folder / "model.conf").unlink()
+    capfd.readouterr()
+    words = (folder, "graph", "one.wav")
+    assert "dir/model.conf" in refusal(capfd, *words)
+    assert decoded(capfd, "--acoustic-scale=0.1", *words) == "one yes\n"
+
+
+def test_means_of_utterances_are_taken_out_of_whole_files_only(folder: Path, capfd) -> None:
+    for name in ("online_cmvn", "global_cmvn.stats"):
+        (folder / name).unlink()
+    (folder / "cmvn_opts").write_text("\n")  # as Kaldi writes it without --feat.cmvn-opts
+    expected = decoded(capfd, "--cmvn=utterance", folder, "one.wav")
+    assert decoded(capfd, folder, "one.wav") == expected
+    assert "dir/global_cmvn.stats" in refusal(capfd, "--stream=true", folder, "one.wav")
+    (folder / "cmvn_opts").write_text("--norm-vars=true\n")
+    decoded(capfd, folder, "one.wav")
+    (folder / "cmvn_opts").write_text(NO_CMVN)
+    expected = decoded(capfd, "--cmvn=none", folder, "one.wav")
+    assert decoded(capfd, "--stream=true", folder, "one.wav") == expected
+
+
+def test_options_of_cmvn_that_contradict_each_other(folder: Path, capfd) -> None:
+    (folder / "cmvn_opts").write_text("--norm-means=false --norm-vars=true\n")
+    refusal(capfd, folder, "one.wav")
+    (folder / "cmvn_opts").write_text("--norm-mean=false\n")
+    assert "dir/cmvn_opts" in refusal(capfd, folder, "one.wav")
+
+
+def test_cmvn_opts_may_name_a_file_that_is_in_the_directory(folder: Path, capfd) -> None:
+    expected = decoded(capfd, folder, "one.wav")
+    (folder / "cmvn_opts").write_text("--config=conf/online_cmvn.conf\n")
+    assert "conf/online_cmvn.conf" in refusal(capfd, folder, "one.wav")
+    (folder / "online_cmvn.conf").write_text("--norm-means=true\n")
+    assert decoded(capfd, folder, "one.wav") == expected
+
+
+def test_a_graph_without_sound(folder: Path, capfd) -> None:
+    assert "expected sound after the graph" in refusal(capfd, folder, folder / "graph")
+    assert "no folder none" in refusal(capfd, "none", "one.wav")
