@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "chain": 5705,
-    "cli": 11104,
+    "cli": 11177,
     "compiler": 1068,
     "decoding": 4097,
     "discriminative": 1403,
@@ -25,7 +25,7 @@ BUDGET = {
     "grammars": 667,
     "graph": 3113,
     "io": 5325,
-    "lang": 1881,
+    "lang": 2158,
     "nnet": 12784,
     "optimizer": 3437,
     "program": 3770,
@@ -34,7 +34,7 @@ BUDGET = {
     "tensor": 17147,
     "training": 4726,
     "xconfig": 2988,
-    "tests": 49135,
+    "tests": 49365,
 }
 
 

@@ -76,6 +76,7 @@ _COMMANDS = (
     "arpa2fst --disambig-symbol=#0 --read-symbol-table=*words.txt grammar.arpa out",
     "compile-train-graphs *lang.tree *lang.mdl *lang/L.fst ark:*transcripts ark:out",
     "nnet3-make-graph lang *lang.tree *lang.mdl graph",
+    "nnet3-make-lm --transcripts=*text --vocab=*words.txt --heldout=*text out",
     "nnet3-text-to-phones lang *text out",
 )
 """Command lines in which each file with a star stands for BAD in turn."""
