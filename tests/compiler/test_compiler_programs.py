@@ -20,6 +20,7 @@ from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from support.equivalence import difference, run
 from support.interpreter import Interpreter
+from support.io_specifications import io_range
 from support.plain_graph import (
     Cindex,
     Index,
@@ -159,8 +160,8 @@ def request_of(
     inputs: dict[str, range], outputs: dict[str, range], backward: bool = False
 ) -> ComputationRequest:
     return ComputationRequest(
-        [IoSpecification.from_range(n, r.start, r.stop, backward) for n, r in inputs.items()],
-        [IoSpecification.from_range(n, r.start, r.stop, backward) for n, r in outputs.items()],
+        [io_range(n, r.start, r.stop, backward) for n, r in inputs.items()],
+        [io_range(n, r.start, r.stop, backward) for n, r in outputs.items()],
     )
 
 

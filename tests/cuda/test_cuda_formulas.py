@@ -140,29 +140,6 @@ def test_reductions(device, reduce, axis, layout):
                 np.testing.assert_allclose(fetch(other), out, rtol=2e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("formula", ["_1 + _2 - _1 * _2", "where(_2 != 0, _2, _1)"])
-@pytest.mark.parametrize("start", [None, 0.25])
-@pytest.mark.parametrize("axis", [0, 1, None])
-def test_folds_by_associative_formulas(device, formula, start, axis):
-    rng = np.random.default_rng(0)
-    op = tensor.aggregate("_1 * _2", formula, axis, start)
-    for shape in ((7, 5), (1, 1), (3, 1100), (300, 3), (2, 9000)):
-        x = (rng.integers(0, 3, shape) * rng.uniform(-0.2, 0.2, shape)).astype(np.float32)
-        if axis is None:
-            assert float(op(mirror(x), 0.5)) == pytest.approx(op(x, 0.5), rel=1e-4, abs=1e-6)
-            continue
-        out = np.full(shape[1 - axis], 2.0, np.float32)
-        other = mirror(out)
-        op(out, x, 0.5, alpha=2.0, beta=0.5)
-        op(other, mirror(x), 0.5, alpha=2.0, beta=0.5)
-        np.testing.assert_allclose(fetch(other), out, rtol=1e-4, atol=1e-6)
-    nothing = to_device(np.zeros((0, 3), np.float32))
-    if axis == 0 and start is not None:
-        out = to_device(np.zeros(3, np.float32))
-        op(out, nothing, 0.5)
-        assert fetch(out).tolist() == [start] * 3
-
-
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_stacks_reduce_over_any_axis(device, axis):
     x = np.random.default_rng(0).normal(size=(9, 8, 50)).astype(np.float32)

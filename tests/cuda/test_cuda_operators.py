@@ -131,7 +131,6 @@ def test_row_operations(device, seed, on_host):
     check(tensor.copy_rows, [out], src, at, host=host)
     check(tensor.add_rows, [out], src, at, 0.5, host=host)
     check(tensor.copy_cols, [out.T.copy()], src.T, at, host=host)
-    check(tensor.add_cols, [out.T.copy()], src.T, at, 0.5, host=host)
     begin = rng.integers(0, rows + 1, n)
     ranges = np.stack([begin, np.minimum(begin + rng.integers(-1, 5, n), rows)], axis=1)
     check(tensor.add_row_ranges, [out], src, ranges.astype(np.int32), 0.5, host=host)

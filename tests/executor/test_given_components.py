@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from support.io_specifications import io_range
 from support.random_networks import parse
 
 CONFIG = """
@@ -28,7 +29,7 @@ Times = dict[str, range]
 
 def request_of(given: Times, wanted: Times, backward: bool = False) -> ComputationRequest:
     io = [
-        [IoSpecification.from_range(name, t.start, t.stop, backward) for name, t in specs.items()]
+        [io_range(name, t.start, t.stop, backward) for name, t in specs.items()]
         for specs in (given, wanted)
     ]
     return ComputationRequest(*io)

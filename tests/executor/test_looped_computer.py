@@ -12,7 +12,7 @@ from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import computer_one_by_one
 from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -24,6 +24,7 @@ from nnet3tools.optimizer.compile_looped import (
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.commands import GotoLabel
 from nnet3tools.program.files import load_computation, save_computation
+from support.io_specifications import io_range
 
 TDNN = """
 input-node name=input dim=3
@@ -94,8 +95,8 @@ def whole(nnet: Nnet, features: np.ndarray, factor: int = 1) -> np.ndarray:
     context = compute_simple_nnet_context(nnet)
     num_frames = len(features)
     request = ComputationRequest(
-        [IoSpecification.from_range("input", -context.left, num_frames + context.right)],
-        [IoSpecification.from_range("output", 0, num_frames)],
+        [io_range("input", -context.left, num_frames + context.right)],
+        [io_range("output", 0, num_frames)],
     )
     request.outputs[0].indexes = request.outputs[0].indexes[::factor].copy()
     compiler = CachingOptimizingCompiler(

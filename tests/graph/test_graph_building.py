@@ -10,8 +10,9 @@ from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.explain import explain_uncomputable
 from nnet3tools.graph.network_plan import NetworkPlan
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.indexes import make_indexes
+from support.io_specifications import io_range
 from support.plain_graph import PlainGraph, RandomNetwork, parse, random_request
 
 SPLICED = """
@@ -127,16 +128,16 @@ def test_a_long_recurrence_takes_no_more_rounds_than_a_short_one(
     taken = []
     for frames in (20, 200):
         rounds = 0
-        given = IoSpecification.from_range("input", -frames, 2 * frames)
-        wanted = IoSpecification.from_range("output", 0, 4)
+        given = io_range("input", -frames, 2 * frames)
+        wanted = io_range("output", 0, 4)
         build(RECURRENT.replace("-2", str(delay)), ComputationRequest([given], [wanted]))
         taken.append(rounds)
     assert taken[0] == taken[1] < 6
 
 
 def test_a_recurrence_ends_where_its_input_does() -> None:
-    given = IoSpecification.from_range("input", -7, 5)
-    request = ComputationRequest([given], [IoSpecification.from_range("output", 3, 5)])
+    given = io_range("input", -7, 5)
+    request = ComputationRequest([given], [io_range("output", 3, 5)])
     builder = build(RECURRENT, request)
     builder.prune()
     graph, a = builder.graph, builder.plan.nnet.node_index("a")
@@ -146,10 +147,10 @@ def test_a_recurrence_ends_where_its_input_does() -> None:
 def test_values_given_for_a_component_node_end_a_recurrence() -> None:
     text = RECURRENT.replace("IfDefined(Offset(b, -2))", "Offset(b, -2)")
     given = [
-        IoSpecification.from_range("input", 0, 4),
-        IoSpecification.from_range("a", -2, 0),
+        io_range("input", 0, 4),
+        io_range("a", -2, 0),
     ]
-    request = ComputationRequest(given, [IoSpecification.from_range("output", 3, 4)])
+    request = ComputationRequest(given, [io_range("output", 3, 4)])
     builder = build(text, request)
     builder.prune()
     graph, a = builder.graph, builder.plan.nnet.node_index("a")
@@ -161,15 +162,15 @@ def test_values_given_for_a_component_node_end_a_recurrence() -> None:
 def test_an_endless_recurrence_is_reported() -> None:
     text = RECURRENT.replace("Append(input, IfDefined(Offset(b, -2)))", "IfDefined(Offset(b, -2))")
     text = text.replace("dim=6", "dim=3") + "output-node name=other input=input\n"
-    given = IoSpecification.from_range("input", 0, 4)
-    request = ComputationRequest([given], [IoSpecification.from_range("output", 0, 4)])
+    given = io_range("input", 0, 4)
+    request = ComputationRequest([given], [io_range("output", 0, 4)])
     with pytest.raises(RequestError, match="endless"):
         build(text, request)
 
 
 def test_the_reason_names_the_output_row_and_the_missing_input() -> None:
-    given = IoSpecification.from_range("input", 0, 10)
-    request = ComputationRequest([given], [IoSpecification.from_range("output", 1, 10)])
+    given = io_range("input", 0, 10)
+    request = ComputationRequest([given], [io_range("output", 1, 10)])
     problem = explain_uncomputable(build(SPLICED, request), request)
     assert "output 'output' is not computable in 2 of 9 rows" in problem
     assert "output(n=0, t=8) needs input(n=0, t=10)" in problem
@@ -182,8 +183,8 @@ def test_segments_may_use_cindexes_of_earlier_segments() -> None:
     plan = NetworkPlan(parse(RECURRENT))
     builder = GraphBuilder(plan)
     for begin in (0, 4, 8):
-        given = IoSpecification.from_range("input", begin, begin + 4)
-        wanted = IoSpecification.from_range("output", begin, begin + 4)
+        given = io_range("input", begin, begin + 4)
+        wanted = io_range("output", begin, begin + 4)
         builder.compute(ComputationRequest([given], [wanted]))
         assert all(c.all() for c in builder.computable_outputs(ComputationRequest([], [wanted])))
         builder.prune()
@@ -196,9 +197,7 @@ def test_segments_may_use_cindexes_of_earlier_segments() -> None:
     assert (terms[:2, 1] < graph.segment_ends[0]).all()
     assert terms[2, 1] >= graph.segment_ends[0]
     assert len(graph.segment_ends) == 3
-    one = ComputationRequest(
-        [IoSpecification.from_range("input", 0, 12)], [IoSpecification.from_range("output", 0, 12)]
-    )
+    one = ComputationRequest([io_range("input", 0, 12)], [io_range("output", 0, 12)])
     whole = build(RECURRENT, one)
     whole.prune()
     assert as_dict(graph) == as_dict(whole.graph)
@@ -206,8 +205,8 @@ def test_segments_may_use_cindexes_of_earlier_segments() -> None:
 
 def test_an_input_row_given_in_two_segments_is_an_error() -> None:
     builder = GraphBuilder(NetworkPlan(parse(RECURRENT)))
-    spec = IoSpecification.from_range("input", 0, 4)
-    builder.compute(ComputationRequest([spec], [IoSpecification.from_range("output", 0, 4)]))
+    spec = io_range("input", 0, 4)
+    builder.compute(ComputationRequest([spec], [io_range("output", 0, 4)]))
     builder.prune()
     with pytest.raises(RequestError, match="earlier segment"):
-        builder.compute(ComputationRequest([spec], [IoSpecification.from_range("output", 4, 5)]))
+        builder.compute(ComputationRequest([spec], [io_range("output", 4, 5)]))

@@ -9,6 +9,7 @@ from nnet3tools.errors import DataError, RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.indexes import make_indexes
+from support.io_specifications import io_range
 from support.plain_graph import parse
 
 NNET = """
@@ -41,9 +42,7 @@ def test_files_bring_the_request_back(binary: bool) -> None:
 
 def test_text_form_is_kaldis() -> None:
     file = io.BytesIO()
-    request = ComputationRequest(
-        [IoSpecification.from_range("input", 0, 2)], [IoSpecification.from_range("output", 1, 2)]
-    )
+    request = ComputationRequest([io_range("input", 0, 2)], [io_range("output", 1, 2)])
     request.write(Writer(file, False))
     assert file.getvalue().decode() == (
         "<ComputationRequest> \n<NumInputs> 1 \n<Inputs> <IoSpecification> \ninput <NumIndexes> 2 "

@@ -18,6 +18,7 @@ from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.steps import Steps, compute_steps
 from nnet3tools.nnet.indexes import pack
 from nnet3tools.nnet.nnet import Nnet
+from support.io_specifications import io_range
 from support.plain_graph import RandomNetwork, parse, random_request
 
 
@@ -135,8 +136,8 @@ def test_a_recurrence_that_needs_past_and_future_has_no_order() -> None:
         "Sum(input, Sum(IfDefined(Offset(a, -1)), IfDefined(Offset(a, 1))))\n"
         "output-node name=output input=a\n"
     )
-    spec = IoSpecification.from_range("input", 0, 4)
-    request = ComputationRequest([spec], [IoSpecification.from_range("output", 0, 4)])
+    spec = io_range("input", 0, 4)
+    request = ComputationRequest([spec], [io_range("output", 0, 4)])
     with pytest.raises(RequestError, match=r"no order of computation works .* through a "):
         compiled(nnet, request)
 
@@ -149,8 +150,8 @@ def test_phases_of_a_recurrence_follow_time() -> None:
     )
     plan = NetworkPlan(nnet)
     builder = GraphBuilder(plan)
-    spec = IoSpecification.from_range("input", 0, 6)
-    builder.compute(ComputationRequest([spec], [IoSpecification.from_range("output", 0, 6)]))
+    spec = io_range("input", 0, 6)
+    builder.compute(ComputationRequest([spec], [io_range("output", 0, 6)]))
     builder.prune()
     a = nnet.node_index("a")
     phases = [

@@ -156,7 +156,8 @@ def test_apply_svd_by_energy_and_shrinkage(nnet: Nnet) -> None:
 def test_vector_operations_agree_with_the_parameter_vector(nnet: Nnet) -> None:
     other = nnet.copy()
     for _, component in other.updatable_components():
-        component.perturb_params(0.5)
+        v = component.vectorize()
+        component.unvectorize(v + 0.5 * np.sin(np.arange(len(v))))
     v, w = arithmetic.vectorize(nnet), arithmetic.vectorize(other)
     assert len(v) == arithmetic.num_parameters(nnet) == 5 * 7 + 5 * 11 + 5 * 6
     parts = arithmetic.component_dot_products(nnet, other)

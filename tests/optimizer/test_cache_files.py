@@ -135,7 +135,7 @@ def test_trained_network_has_the_same_structure():
     nnet = network()
     before = structure_digest(nnet)
     for _, component in nnet.updatable_components():
-        component.perturb_params(1.0)
+        component.unvectorize(component.vectorize() + 1)
         component.set_underlying_learning_rate(0.5)
     assert structure_digest(nnet) == before
     assert structure_digest(nnet.copy()) == before

@@ -11,7 +11,7 @@ import pytest
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io.writer import Writer
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -21,6 +21,7 @@ from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import write_computation
 from support.equivalence import describe, difference, run, variants
+from support.io_specifications import io_range
 from support.random_networks import Case, parse, random_case
 
 VARIANTS = list(variants())
@@ -120,8 +121,8 @@ def test_programs_with_next_to_nothing_to_do(text: str, wanted: str) -> None:
     nnet = parse(text)
     names = [nnet.node_names[node] for node in nnet.input_nodes()]
     request = ComputationRequest(
-        [IoSpecification.from_range(name, 0, 4, name == wanted) for name in names],
-        [IoSpecification.from_range("output", 0, 4, True)],
+        [io_range(name, 0, 4, name == wanted) for name in names],
+        [io_range("output", 0, 4, True)],
     )
     tried = Tried(Case("small", 0, text, nnet, request))
     assert tried.expected.keys() == {"output", f"d {wanted}"}

@@ -3,10 +3,11 @@
 import pytest
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.checker import check_computation
+from support.io_specifications import io_range
 from support.plain_graph import compile_computation
 
 CONFIGURATIONS = {
@@ -41,9 +42,7 @@ def network(component: str) -> Nnet:
 def test_indexes_of_another_configuration_are_refused(what: str) -> None:
     component, values = CONFIGURATIONS[what]
     made_for, other = (network(component.format(value)) for value in values)
-    request = ComputationRequest(
-        [IoSpecification.from_range("input", -4, 12)], [IoSpecification.from_range("output", 0, 8)]
-    )
+    request = ComputationRequest([io_range("input", -4, 12)], [io_range("output", 0, 8)])
     program = compile_computation(made_for, request)
     check_computation(program, made_for, request, check_rewrite=True)
     with pytest.raises(ProgramError, match="not for component 'layer' as it is here"):

@@ -1,7 +1,5 @@
 """Aggregate against float64 formulas, over reductions, axes, types, strides and sizes."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -55,57 +53,6 @@ def test_reductions(reduce, axis, shape, dtype):
             kept = np.expand_dims(out, axis)
             op(kept, given, row, 0.5, alpha=2.0, beta=0.5)
             np.testing.assert_allclose(out, 2.0 * expected + 0.5, **tolerance)
-
-
-FOLDS = {
-    "either": ("_1 + _2 - _1 * _2", lambda a, b: a + b - a * b),
-    "hypotenuse": ("sqrt(_1 * _1 + _2 * _2)", np.hypot),
-    "last that is not 0": ("where(_2 != 0, _2, _1)", lambda a, b: np.where(b != 0, b, a)),
-    "first": ("_1", lambda a, b: a),
-}
-
-
-def folded(combine, values, axis, start=None):
-    """One element after the other, in order."""
-    lines = list(values.ravel() if axis is None else np.moveaxis(values, axis, 0))
-    return functools.reduce(combine, lines if start is None else [start + 0 * lines[0], *lines])
-
-
-@pytest.mark.parametrize("name", FOLDS)
-@pytest.mark.parametrize("axis", [0, 1, None])
-@pytest.mark.parametrize("shape", [(7, 5), (1, 5), (7, 1), (300, 33), (3, 5000)])
-@pytest.mark.parametrize("start", [None, 0.25])
-def test_folds_by_associative_formulas(name, axis, shape, start):
-    rng = np.random.default_rng(0)
-    x = (rng.integers(0, 3, shape) * rng.uniform(-0.2, 0.2, shape)).astype(np.float32)
-    row = rng.uniform(0.5, 1, shape[1]).astype(np.float32)
-    formula, combine = FOLDS[name]
-    expected = folded(combine, x.astype(float) * row, axis, start)
-    op = tensor.aggregate("_1 * _2", formula, axis, start)
-    if axis is None:
-        assert op(x, row) == pytest.approx(expected, rel=1e-5, abs=1e-6)
-        return
-    for given in (x, strided(x), x.T.copy().T):
-        for dtype in ("float32", "float64"):
-            out = np.full(expected.shape, 2.0, dtype)
-            op(out, given, row, alpha=3.0, beta=0.5)
-            np.testing.assert_allclose(out, 3 * expected + 1, rtol=1e-5, atol=1e-6)
-
-
-def test_folds_are_not_commuted_and_keep_the_operand():
-    x = np.array([[1, 2, 4, 8, 16]], np.int32)
-    out = np.zeros(1, np.float64)
-    tensor.aggregate("_1", F.parse("_2 + 0 * _1"), axis=1)(out, x)
-    assert out[0] == 16
-    assert x.tolist() == [[1, 2, 4, 8, 16]]
-
-
-def test_fold_of_nothing_is_its_start():
-    out, nothing = np.full(3, 9.0, np.float32), np.zeros((0, 3), np.float32)
-    tensor.aggregate("_1", "_1 * _2", axis=0, start=1.0)(out, nothing, alpha=2.0)
-    assert out.tolist() == [2.0] * 3
-    with pytest.raises(ProgramError, match="fold of nothing"):
-        tensor.aggregate("_1", "_1 * _2", axis=0)(out, nothing)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
@@ -176,8 +123,6 @@ def test_bound_aggregates_of_one_plan_do_not_disturb_each_other():
     ("call", "words"),
     [
         (lambda x: tensor.aggregate("_1", "median", axis=0), "unknown reduction 'median'"),
-        (lambda x: tensor.aggregate("_1", "_1 + _3", axis=0), "of _1 and _2, not"),
-        (lambda x: tensor.aggregate("_1", "2", axis=0), "of _1 and _2, not"),
         (lambda x: tensor.aggregate("_1 + _3", axis=0)(x[0].copy(), x, x), "was given 2"),
         (lambda x: tensor.aggregate("_1", axis=2)(x, x), "axis 2"),
         (lambda x: tensor.aggregate("_1", axis=0)(np.zeros(7, np.float32), x), "does not fit"),

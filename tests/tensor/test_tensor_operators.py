@@ -114,7 +114,6 @@ def test_row_operations(seed):
     check(tensor.copy_rows, [out], src, pattern)
     check(tensor.add_rows, [out], src, pattern, alpha)
     check(tensor.copy_cols, [out.T.copy()], src.T, pattern)
-    check(tensor.add_cols, [out.T.copy()], src.T, pattern, alpha)
     begin = rng.integers(0, rows + 1, n)
     longest = 4 if seed % 2 else rows
     end = np.minimum(begin + rng.integers(-1, longest + 1, n), rows)
@@ -258,7 +257,7 @@ def test_what_networks_and_expressions_are_made_of_is_declared():
     kinds = (
         "prod softmax log_softmax layer_norm rms_norm batch_norm lstm_nonlinearity "
         "gru_nonlinearity copy_rows add_rows copy_rows_multi add_rows_multi copy_to_rows_multi "
-        "add_to_rows_multi add_row_ranges copy_cols add_cols take gather scatter transpose "
+        "add_to_rows_multi add_row_ranges copy_cols take gather scatter transpose "
         "concatenate split compress decompress sort_indexes cumulative_sum csr_dot"
     ).split()
     tensor.gaps("numpy")  # every module of the layer is imported

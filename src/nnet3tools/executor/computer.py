@@ -24,7 +24,8 @@ from nnet3tools.executor.bound_program import Arena, BoundProgram, Segment, bind
 from nnet3tools.executor.debugging import Debugger
 from nnet3tools.executor.finite_search import FiniteSearch
 from nnet3tools.executor.options import ComputeOptions
-from nnet3tools.executor.replay import Replayer, SideStreamStep, Step, Steps, device_capture
+from nnet3tools.executor.recorded_step import Step, Steps
+from nnet3tools.executor.replay import Replayer, SideStreamStep, device_capture
 from nnet3tools.io.log import get_verbose, log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.device import move_nnet

@@ -25,8 +25,6 @@ from nnet3tools.tensor.recorder import PersistentObjects, Recorder
 from nnet3tools.tensor.settings import settings_version
 from nnet3tools.tensor.workspace import Workspace
 
-__all__ = ["Capture", "Replayer", "SideStreamStep", "Step", "Steps", "device_capture"]
-
 _MAX_LIVE = 2
 """Live runs at most, if the first had work for the host that may not come again."""
 _MAX_RANDOM = 3

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3tools.errors import RequestError
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
-from nnet3tools.nnet.indexes import IndexArray, make_indexes, pack
+from nnet3tools.nnet.indexes import IndexArray, pack
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -30,13 +30,6 @@ class IoSpecification:
     """The rows, (N, 3), in the order of the matrix that will be exchanged."""
     has_deriv: bool = False
     """Output: a derivative will be given. Input: the derivative is wanted."""
-
-    @classmethod
-    def from_range(
-        cls, name: str, t_begin: int, t_end: int, has_deriv: bool = False
-    ) -> IoSpecification:
-        """A specification with the rows n = 0, x = 0, t = t_begin ... t_end - 1."""
-        return cls(name, make_indexes(0, np.arange(t_begin, t_end)), has_deriv)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IoSpecification) and self._key() == other._key()

@@ -1,8 +1,8 @@
 """Descriptions of Kaldi's records, `<Name> field ... </Name>`.
 
 A description lists the fields of a record in the order of the file. The full reader and the full
-writer, in text and in binary, follow from it, and so does the walk of `record_walk.py`, which finds
-where a binary record ends without reading its values. This module does not load NumPy.
+writer, in text and in binary, follow from it. So does the walk over bytes (`byte_walk.py`), which
+finds where a binary record ends without reading its values. This module does not load NumPy.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ also for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms
     batch of small products        prod on arrays with three axes
 
 **Rows**: copy_rows, add_rows, add_row_ranges and the _multi forms move rows by index arrays (-1: no
-row); copy_cols, add_cols likewise. Bind them if they run often: regular index patterns become plain
+row); copy_cols likewise. Bind them if they run often: regular index patterns become plain
 strided copies.
 
 **Axes**: `transpose(out, src, axes)`, `add_transposed`; `concatenate(out, parts, axis)`,
@@ -114,7 +114,6 @@ from nnet3tools.tensor.normalize import diff_normalize_per_row, normalize_per_ro
 from nnet3tools.tensor.operators import random
 from nnet3tools.tensor.operators.concatenate import add_split, concatenate, split
 from nnet3tools.tensor.operators.rows import (
-    add_cols,
     add_row_ranges,
     add_rows,
     add_rows_multi,
@@ -140,7 +139,6 @@ __all__ = [
     "Element",
     "UnsupportedOperator",
     "add",
-    "add_cols",
     "add_row_ranges",
     "add_rows",
     "add_rows_multi",

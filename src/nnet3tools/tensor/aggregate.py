@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.formulas import Constant, Expr, Placeholder, parse
+from nnet3tools.tensor.formulas import Expr, parse
 from nnet3tools.tensor.registry import (
     UnsupportedOperator,
     device_of,
@@ -19,42 +18,9 @@ from nnet3tools.tensor.registry import (
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 
-class Fold(NamedTuple):
-    """A reduction by an associative formula of `_1`, the result so far, and `_2`, a later one."""
-
-    combine: Expr
-    start: float | None = None
-    """The value before the first element. None: the fold begins with the first element."""
-
-    @property
-    def finish(self) -> Expr:
-        """The reduction's result as an expression of `_1`, the combination of all elements."""
-        if self.start is None:
-            return Placeholder(1)
-        first: dict[Expr, Expr] = {Placeholder(1): Constant(self.start)}
-        return self.combine.substitute({**first, Placeholder(2): Placeholder(1)})
-
-
-Reduction = str | Fold
-"""A name of REDUCTIONS, or a Fold."""
-
-AGGREGATE_BACKENDS: dict[str, Callable[[Expr, Reduction, int | None], Callable[..., Any]]] = {}
+AGGREGATE_BACKENDS: dict[str, Callable[[Expr, str, int | None], Callable[..., Any]]] = {}
 """Device -> function of expression, reduction and axis; it returns a function that binds
 (out, ins, alpha, beta)."""
-
-
-def _as_reduction(reduce: str | Expr, start: float | None) -> Reduction:
-    if reduce in REDUCTIONS and start is None:
-        return reduce
-    if isinstance(reduce, str) and re.fullmatch("[A-Za-z]+", reduce):
-        known = ", ".join(REDUCTIONS)
-        raise ProgramError(
-            f"unknown reduction '{reduce}', known: {known}, or a formula of _1 and _2"
-        )
-    combine = parse(reduce) if isinstance(reduce, str) else reduce
-    if not combine.placeholders() or combine.placeholders()[-1] > 2:
-        raise ProgramError(f"a reduction is a formula of _1 and _2, not '{combine.text()}'")
-    return Fold(combine, None if start is None else float(start))
 
 
 class Aggregate:
@@ -65,7 +31,9 @@ class Aggregate:
 
     is_formulas = True
 
-    def __init__(self, formula: str | Expr, reduce: Reduction, axis: int | None) -> None:
+    def __init__(self, formula: str | Expr, reduce: str, axis: int | None) -> None:
+        if reduce not in REDUCTIONS:
+            raise ProgramError(f"unknown reduction '{reduce}', known: {', '.join(REDUCTIONS)}")
         self.formula, self.reduce, self.axis = formula, reduce, axis
         self._expr: Expr | None = None
         self._lowered: dict[str, Callable[..., Any]] = {}
@@ -124,15 +92,9 @@ def _nothing() -> None:
     pass
 
 
-def aggregate(
-    formula: str | Expr, reduce: str | Expr = "sum", axis: int | None = 0,
-    start: float | None = None,
-) -> Aggregate:  # fmt: skip
+def aggregate(formula: str | Expr, reduce: str = "sum", axis: int | None = 0) -> Aggregate:
     """An operator that reduces: axis 0 gives (D,), axis 1 (N,) or (N, 1), axis None a float.
 
-    `reduce` is a name of REDUCTIONS or an associative formula of two placeholders, for example "_1
-    + _2 - _1 * _2". The formula combines neighbours in order and need not commute. It is computed
-    in float32, or in float64 if operands are float64 or integers. `start`, if given, is the value
-    before the first element, and the result if there are no elements.
+    `reduce` is a name of REDUCTIONS.
     """
-    return Aggregate(formula, _as_reduction(reduce, start), axis)
+    return Aggregate(formula, reduce, axis)

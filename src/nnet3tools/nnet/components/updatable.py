@@ -113,10 +113,3 @@ class UpdatableComponent(Component):
             part = values[start : start + p.size].reshape(p.shape)
             tensor.copy(p, tensor.asarray(part, like=p))
             start += int(p.size)
-
-    def perturb_params(self, stddev: float) -> None:
-        """Add Gaussian noise with standard deviation `stddev` to every parameter."""
-        for p in self.parameters().values():
-            with tensor.scratch(p.shape, like=p) as noise:
-                tensor.random.normal(noise)
-                tensor.add(p, noise, alpha=stddev)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.aggregate import Reduction
 from nnet3tools.tensor.cpu.element import Plan, can_walk, column_plan, layout, plan_of
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.emit.c_rows import row_kernel
@@ -29,7 +28,7 @@ _CHUNK = 4096
 
 
 def aggregate_jobs(
-    expr: Expr, reduce: Reduction, axis: int, out: np.ndarray, ins: Sequence[Any],
+    expr: Expr, reduce: str, axis: int, out: np.ndarray, ins: Sequence[Any],
     alpha: Any, beta: float,
 ) -> list[Job] | None:  # fmt: skip
     """Jobs for out = beta * out + alpha * the reduction of `expr`; None if NumPy has to do it."""
@@ -84,7 +83,7 @@ def _plan(
 
 
 def number_jobs(
-    expr: Expr, reduce: Reduction, out: np.ndarray, operands: Sequence[Any], alpha: Any
+    expr: Expr, reduce: str, out: np.ndarray, operands: Sequence[Any], alpha: Any
 ) -> list[Job] | None:
     """Jobs for out[0] = alpha * the reduction of all elements; None if NumPy has to do it."""
     if reduce not in _NAMES or not can_walk([*operands, alpha]):

@@ -14,21 +14,20 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
+from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.element import signature, with_device_numbers
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
 from nnet3tools.tensor.cuda.operands import arguments
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.emit import cuda_reduce as emitted
-from nnet3tools.tensor.emit.cuda_reduce import Reducer, fold_reducer
 from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.plain.operands import operand_types
 from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, is_array, merge_axes
 
-_REDUCERS = {
+_ACCUMULATORS = {
     "sum": "nn_Sum", "mean": "nn_Sum", "max": "nn_Max", "min": "nn_Min", "prod": "nn_Prod",
     "logsumexp": "nn_LogSumExp",
 }  # fmt: skip
@@ -47,7 +46,7 @@ class _Plan:
     """A reduction kernel for operands of given types, shapes and strides, with its grid."""
 
     def __init__(
-        self, expr: Expr, reduce: Reduction, operands: Sequence[Any], axes: Sequence[int],
+        self, expr: Expr, reduce: str, operands: Sequence[Any], axes: Sequence[int],
         full: tuple[int, ...], out: Any, out_strides: Sequence[int],
     ) -> None:  # fmt: skip
         self._device = device = get_device()
@@ -67,16 +66,11 @@ class _Plan:
         self._strides = [[*k, *r] for k, r in zip(kept, reduced, strict=True)]
         self._sizes = [*kept_sizes, *sizes]
         self._walk = walk_of(types, [out, *operands], self._strides, exact=len(self._sizes))
-        if isinstance(reduce, Fold):
-            self._reducer = fold_reducer(reduce, held)
-        else:
-            self._reducer = Reducer(f"{_REDUCERS[reduce]}<{'double' if wide else 'float'}>")
+        accumulator = f"{_ACCUMULATORS[reduce]}<{'double' if wide else 'float'}>"
         self._by_columns = self.kept > 1 and along < step
         self._state_bytes = 2 * (8 if wide else 4)
         self._choose_grid()
-        found = emitted.Reduction(
-            self._walk, len(kept_sizes), self._reducer, held, self._by_columns
-        )
+        found = emitted.Reduction(self._walk, len(kept_sizes), accumulator, held, self._by_columns)
         self._found = emitted.reduce_kernel(expr, found)
         self._kernel = device.kernel(*self._found)
 
@@ -84,7 +78,7 @@ class _Plan:
         """Set the block and grid, with as many chunks of each output as keep the device busy."""
         if self._by_columns:
             self.block, outputs, least = (32, 8, 1), 32, _COLUMN_CHUNK
-        elif self.reduced > _LONG_ROW and not self._reducer.in_order:
+        elif self.reduced > _LONG_ROW:
             self.block, outputs, least = (256, 1, 1), 1, _ROW_CHUNK
         else:
             self.block, outputs, least = (32, 8, 1), 8, _ROW_CHUNK
@@ -120,9 +114,9 @@ class _Plan:
 class AggregateKernel:
     """Calling it binds operands to one reduction; kernels and geometry are kept by layout."""
 
-    def __init__(self, expr: Expr, reduce: Reduction, axis: int | None) -> None:
+    def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = expr, reduce, axis
-        self._of_none = _OF_NONE.get(reduce, 0.0) if isinstance(reduce, str) else reduce.start
+        self._of_none = _OF_NONE.get(reduce, 0.0)
         self._plans: dict[Any, _Plan] = {}
 
     def __call__(
@@ -142,8 +136,7 @@ class AggregateKernel:
             axes = [self._axis % len(full)]
         count = math.prod(full[i] for i in axes)
         if count == 0 and self._of_none is None:
-            called = "fold" if isinstance(self._reduce, Fold) else self._reduce
-            raise ProgramError(f"{called} of nothing: operands have shape {full}")
+            raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")
         factor = alpha / count if self._reduce == "mean" and count else alpha
         if self._axis is None:
             result = get_device().empty((1,), np.float64)

@@ -109,9 +109,6 @@ struct nn_First {
 };
 template <typename R> static __device__ __forceinline__ R nn_warp(R acc)
 { for (int d = 16; d > 0; d >>= 1) acc.merge(acc.down(d)); return acc; }
-// The same for reductions that do not commute; only the first thread gets it.
-template <typename R> static __device__ __forceinline__ R nn_warp_in_order(R acc)
-{ for (int d = 1; d < 32; d <<= 1) acc.merge(acc.down(d)); return acc; }
 // The reduction over a block of (x, 1): every thread gets it. `part` is shared, of one place more than
 // the block has warps.
 template <typename R, int N> static __device__ __forceinline__ R nn_block(R acc, R (&part)[N])

@@ -7,25 +7,12 @@ of an output merges them, in an order that does not depend on which block is las
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
-from nnet3tools.tensor.aggregate import Fold
 from nnet3tools.tensor.emit.body import Body, indented, loop
 from nnet3tools.tensor.emit.cuda import CUDA, Source, coordinates, kernel_source
 from nnet3tools.tensor.emit.walk import Access, Walk
 from nnet3tools.tensor.formulas import Expr, Placeholder, Type
-
-
-@dataclass(frozen=True)
-class Reducer:
-    """The C++ type with which a reduction accumulates elements."""
-
-    state: str
-    source: str = ""
-    """Its definition, if the prelude has none."""
-    in_order: bool = False
-    """Whether a thread's elements must be neighbours, and the threads' results merged in order."""
 
 
 @dataclass(frozen=True)
@@ -35,48 +22,12 @@ class Reduction:
     walk: Walk
     num_kept: int
     """The number of axes of the walk, the first ones, that are not reduced."""
-    reducer: Reducer
-    accumulator: Type
+    accumulator: str
+    """The C++ class in which elements are accumulated, with type argument: nn_Sum<float>."""
+    value_type: Type
+    """The type of elements and of the result in the accumulator: float32 or float64."""
     by_columns: bool
     """Whether neighbouring outputs are neighbours in memory, and reduced elements are not."""
-
-
-def fold_reducer(fold: Fold, held: Type) -> Reducer:
-    """A Reducer for a fold, computed in type `held` (float32 or float64)."""
-    c = CUDA.types[held]
-    functions = [
-        *_function("combine", fold.combine, (held, held)),
-        *_function("finish", fold.finish, (held,)),
-    ]
-    lines = [
-        f"  {c} a; int any;",
-        *indented(functions),
-        f"  __device__ __forceinline__ void init() {{ a = {c}(0); any = 0; }}",
-        f"  __device__ __forceinline__ void add({c} v) {{ a = any ? combine(a, v) : v; any = 1; }}",
-        "  __device__ __forceinline__ void merge(NAME o) { if (o.any) add(o.a); }",
-        "  __device__ __forceinline__ NAME down(int d) {",
-        "    NAME o;",
-        "    o.a = __shfl_down_sync(0xffffffffu, a, d);",
-        "    o.any = __shfl_down_sync(0xffffffffu, any, d);",
-        "    return o;",
-        "  }",
-        f"  __device__ __forceinline__ {c} value() {{ return finish(a); }}",
-    ]
-    text = "\n".join(lines)
-    name = "nn_Fold_" + hashlib.sha1(text.encode()).hexdigest()[:16]
-    struct = f"struct {name} {{\n{text.replace('NAME', name)}\n}};"
-    return Reducer(name, f"#ifndef {name}_\n#define {name}_\n{struct}\n#endif\n", in_order=True)
-
-
-def _function(name: str, expr: Expr, types: tuple[Type, ...]) -> list[str]:
-    """Lines of a C++ function that computes an expression of its arguments, of these types."""
-    body, c = Body(types, CUDA), CUDA.types[types[0]]
-    root = body.lower(expr)
-    value = CUDA.converted(body.name(root), body.held(root), c)
-    given = ", ".join(f"{c} x{i}" for i in range(1, len(types) + 1))
-    head = f"static __device__ __forceinline__ {c} {name}({given})"
-    lines = body.lines([root])
-    return loop(head, [*lines, f"return {value};"])
 
 
 def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
@@ -85,7 +36,7 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
     Parameters: numbers of outputs, of elements reduced for each and of a chunk; the sizes of the
     walk's axes and its operands; factor and beta; `partial` for the chunks, and tickets.
     """
-    walk, state = plan.walk, plan.reducer.state
+    walk, state = plan.walk, plan.accumulator
     body = Body.of_walk(walk, CUDA)
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in expr.placeholders()}
     root = body.lower(expr.substitute(moved))
@@ -95,7 +46,7 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
         body.places[i] = _place(walk, i, plan.num_kept)
     kept = [f"k{axis}" for axis in range(plan.num_kept)]
     outputs = coordinates("output", [f"n{axis}" for axis in range(plan.num_kept)], kept)
-    held = CUDA.types[plan.accumulator]
+    held = CUDA.types[plan.value_type]
     work = [*body.lines([root]), f"acc.add(({held})({body.name(root)}));"]
     setup = [*outputs, *[body.row(i, kept) for i in read]]
     old, new = body.load(0, "q0[0]"), CUDA.stored("result", held, walk.types[0])
@@ -121,8 +72,7 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
         *body.declare(sizes), "double factor", "double beta", f"{state}* partial",
         "unsigned* tickets",
     ]  # fmt: skip
-    source, name = kernel_source("reduce", parameters, lines, f"{state} of {expr.text()}")
-    return plan.reducer.source + source, name
+    return kernel_source("reduce", parameters, lines, f"{state} of {expr.text()}")
 
 
 _OUTPUT = {
@@ -142,18 +92,12 @@ def _place(walk: Walk, i: int, num_kept: int) -> str:
     return f"q{i}[{' + '.join(terms) or '0'}]"
 
 
-def _share(plan: Reduction, axis: str) -> list[str]:
+def _share(axis: str) -> list[str]:
     """Lines that begin a thread's loop over its share of [begin, end), by its place on `axis`."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
-    if not plan.reducer.in_order:
-        return [
-            "#pragma unroll 4",  # loads that do not wait for each other
-            f"for (long long index = begin + {own}; index < end; index += {threads}) {{",
-        ]
     return [
-        f"const long long share = (end - begin + {threads} - 1) / {threads};",
-        f"const long long first = begin + share * {own};",
-        "for (long long index = first; index < end && index < first + share; ++index) {",
+        "#pragma unroll 4",  # loads that do not wait for each other
+        f"for (long long index = begin + {own}; index < end; index += {threads}) {{",
     ]
 
 
@@ -174,22 +118,20 @@ def _carried(axes: range, step: str) -> list[str]:
 
 def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
     """Lines that reduce a chunk to `acc`: each thread its share, then all threads of a block."""
-    own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     axes = range(plan.num_kept, plan.walk.axes)
-    first, step = f"begin + {own}", threads
-    if plan.reducer.in_order:
-        first, step = f"begin + (end - begin + {threads} - 1) / {threads} * {own}", "1"
-    begins = coordinates(first, [f"n{a}" for a in axes], [f"r{a}" for a in axes])
+    begins = coordinates(
+        f"begin + threadIdx.{axis}", [f"n{a}" for a in axes], [f"r{a}" for a in axes]
+    )
     lines = [
         *setup,
         "const long long begin = blockIdx.y * chunk;",
         "const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
         *[line.replace("const ", "") for line in begins],
-        *_share(plan, axis),
-        *indented([*work, *_carried(axes, step)]),
+        *_share(axis),
+        *indented([*work, *_carried(axes, f"blockDim.{axis}")]),
         "}",
     ]
-    init = f"{plan.reducer.state} acc; acc.init();"
+    init = f"{plan.accumulator} acc; acc.init();"
     return [init, *loop("if (output < kept)", lines), _together(plan)]
 
 
@@ -197,8 +139,6 @@ def _together(plan: Reduction) -> str:
     """The line that merges the `acc` of all threads that work on one output."""
     if plan.by_columns:
         return "acc = nn_columns(acc, part, threadIdx.x, threadIdx.y);"
-    if plan.reducer.in_order:
-        return "acc = nn_warp_in_order(acc);"
     return "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);"
 
 
@@ -206,7 +146,7 @@ def _merged(plan: Reduction, axis: str) -> list[str]:
     """Lines by which an output's last block merges the results of all chunks to `acc`."""
     chunks = [
         "const long long begin = 0, end = gridDim.y;",
-        *_share(plan, axis),
+        *_share(axis),
         "  acc.merge(partial[index * kept + output]);",
         "}",
     ]

@@ -21,7 +21,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Number, Placeholder
 from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS, Function
 from nnet3tools.tensor.formulas.simplify import simplify
-from nnet3tools.tensor.formulas.types import Rule, Type, compute_type, dtype_of
+from nnet3tools.tensor.formulas.types import Rule, Type, compute_type
 from nnet3tools.tensor.registry import UnsupportedOperator
 
 _COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
@@ -39,6 +39,8 @@ class Kind(enum.Enum):
     APPLY = "a function of its inputs, which have the type it computes in"
     REDUCE_ROW = "one value for each row of its input (along the last axis)"
     REDUCE_COLUMN = "one value of 64 bits for each column of its input (along the other axes)"
+
+    __hash__ = object.__hash__  # that of Enum is Python code
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Lowering:
 
     def _constant(self, value: Number, to: Type) -> Instruction:
         with np.errstate(all="ignore"):
-            held: Number = np.asarray(value).astype(held_dtype(to)).item()
+            held: Number = np.asarray(value).astype(to.held).item()
         return self._share(Kind.CONSTANT, to, value=held)
 
     def _share(
@@ -165,22 +167,16 @@ class Lowering:
         return known
 
 
-def held_dtype(element_type: Type) -> np.dtype:
-    """The NumPy dtype in which values of a type are computed: 64 bits for plain numbers."""
-    if element_type is Type.WEAK_FLOAT:
-        return np.dtype(np.float64)
-    if element_type is Type.WEAK_INT:
-        return np.dtype(np.int64)
-    return dtype_of(element_type)
-
-
 V = TypeVar("V")
 
 
-def used(values: Sequence[V], roots: Sequence[V]) -> list[V]:
-    """Those of `values` that the roots need directly or not, in order; each value has `inputs`."""
+def used(values: Sequence[V], roots: Sequence[V], known: Collection[V] = ()) -> list[V]:
+    """The roots and the `values` that they need, directly or through others, in order.
+
+    Each value has `inputs`. Inputs of `known` values are not needed.
+    """
     needed: set[Any] = set(roots)
     for value in reversed(values):
-        if value in needed:
+        if value in needed and value not in known:
             needed.update(value.inputs)  # type: ignore[attr-defined]
     return [value for value in values if value in needed]

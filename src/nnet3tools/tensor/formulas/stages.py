@@ -136,23 +136,10 @@ def passes(
         alone = [v for v in roots if v not in along] if index == last else []
         known = {v for v in needed if v not in along and 0 < number[v] <= index}
         now = {v for v in known if number[v] == index and v.kind is not Kind.REDUCE_COLUMN}
-        made = _below(needed, [*now, *alone], known - now)
+        made = used(needed, [*now, *alone], known - now)
         columns = [v for v in made if v not in known or v in now]
         if any(v.kind is Kind.REDUCE_ROW for v in columns):
             raise ProgramError("a formula reduces rows of a value that is the same for all rows")
-        rows = RowStages(_below(needed, wanted, known), within, known)
+        rows = RowStages(used(needed, wanted, known), within, known)
         found.append(Pass(tuple(columns), rows, tuple(totals)))
     return found
-
-
-def _below(
-    instructions: Sequence[Instruction],
-    roots: Sequence[Instruction],
-    known: Collection[Instruction],
-) -> list[Instruction]:
-    """The values needed to compute `roots`, in order, down to and including `known` values."""
-    needed = set(roots)
-    for v in reversed(instructions):
-        if v in needed and v not in known:
-            needed.update(v.inputs)
-    return [v for v in instructions if v in needed]

@@ -29,18 +29,18 @@ class Type(enum.Enum):
     WEAK_INT = "weak_int"
     WEAK_FLOAT = "weak_float"
 
-    @property
-    def is_float(self) -> bool:
+    __hash__ = object.__hash__  # that of Enum is Python code
+
+    def __init__(self, name: str) -> None:
+        self.is_float = "float" in name
         """Whether this is a floating-point type, strong or weak."""
-        return self in _FLOATS
-
-    @property
-    def is_weak(self) -> bool:
+        self.is_weak = name.startswith("weak_")
         """Whether this is the type of a plain number."""
-        return self in (Type.WEAK_INT, Type.WEAK_FLOAT)
+        held = {"weak_int": "int64", "weak_float": "float64"}.get(name, name)
+        self.held = np.dtype(held)
+        """The NumPy dtype in which values are computed: 64 bits for plain numbers."""
 
 
-_FLOATS = frozenset({Type.FLOAT16, Type.FLOAT32, Type.FLOAT64, Type.WEAK_FLOAT})
 _RANK = {
     Type.BOOL: 0,
     Type.INT32: 1,

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
-from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.formulas import FUNCTIONS, Expr, Placeholder, Type
+from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
+from nnet3tools.tensor.formulas import FUNCTIONS, Expr, Placeholder
 from nnet3tools.tensor.plain.blocks import BlockPlan, Shape, broadcast_shape, sum_of_rows
 from nnet3tools.tensor.plain.operands import collapse, is_number, operand_types, with_axes
 from nnet3tools.tensor.plain.threads import LOCK, Call, run_calls
@@ -191,73 +190,7 @@ class _LogSumExp:
         return run
 
 
-class _Folded:
-    """Calling it binds operands to a fold, which combines neighbours, then neighbours of these.
-
-    So rounding grows only with the logarithm of the length. The elements' values are kept until
-    then, so it needs memory for them.
-    """
-
-    def __init__(self, expr: Expr, fold: Fold, axis: int | None) -> None:
-        self._expr, self._fold, self._axis = expr, fold, axis
-        self._compute = element(_moved(expr))
-        self._combine = element(_moved(fold.combine))
-        self._finish = element(_moved(fold.finish))
-
-    def __call__(
-        self, out: np.ndarray | None, ins: Sequence[Any], alpha: Any, beta: float
-    ) -> Callable[[], float | None]:
-        _, axes, full = prepare(ins, self._axis)
-        full = full or (1,)
-        lines = full if self._axis is not None else (int(np.prod(full)),)
-        axis = axes[0] if self._axis is not None else 0
-        if lines[axis] == 0 and self._fold.start is None:
-            raise ProgramError(f"fold of nothing: operands have shape {full}")
-        values = np.empty(full, self._dtype(out, ins))
-        ops = [_bound(self._compute, values, *ins)] if values.size else []
-        in_order = np.moveaxis(values.reshape(lines), axis, 0)
-        step = 1
-        while step < len(in_order):  # place 0 is to hold all places combined
-            later = in_order[step :: 2 * step]
-            earlier = in_order[:: 2 * step][: len(later)]
-            if later.size:
-                ops.append(_bound(self._combine, earlier, earlier, later))
-            step *= 2
-        result = np.empty((1, *in_order.shape[1:]), values.dtype)
-        if len(in_order):
-            ops.append(_bound(self._finish, result, in_order[:1]))
-        else:
-            result.fill(self._fold.start or 0.0)
-        given = np.moveaxis(result, 0, axis)
-        target = None if out is None else target_of(out, given.shape, axis)
-
-        def run() -> float | None:
-            for op in ops:
-                op()
-            return _store(target, given, alpha, 1, beta)
-
-        return run
-
-    def _dtype(self, out: np.ndarray | None, ins: Sequence[Any]) -> Any:
-        types = {i + 1: t for i, t in enumerate(operand_types(ins))}
-        narrow = self._expr.type(types) in (Type.FLOAT32, Type.FLOAT16)
-        return np.float32 if narrow and (out is None or out.dtype != np.float64) else np.float64
-
-
-def _bound(op: Element, *operands: Any) -> Callable[[], None]:
-    """The formula bound to the first operands: as many of them as it takes."""
-    return op.bind(*operands[: op.assignments.num_operands()])
-
-
-def _moved(expr: Expr) -> Expr:
-    """The expression with `_1` renamed to `_2`, `_2` to `_3` and so on."""
-    numbers = expr.placeholders()
-    return expr.substitute({Placeholder(n): Placeholder(n + 1) for n in numbers})
-
-
-def _lower(expr: Expr, reduce: Reduction, axis: int | None) -> Callable[..., Callable[[], Any]]:
-    if isinstance(reduce, Fold):
-        return _Folded(expr, reduce, axis)
+def _lower(expr: Expr, reduce: str, axis: int | None) -> Callable[..., Callable[[], Any]]:
     if reduce == "logsumexp":
         return _LogSumExp(expr, axis)
     return _Aggregate(expr, reduce, axis)

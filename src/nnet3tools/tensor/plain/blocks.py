@@ -17,7 +17,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Expr, Type
-from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, held_dtype, used
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, used
 from nnet3tools.tensor.formulas.stages import Pass, passes
 from nnet3tools.tensor.plain.functions import TARGET, convert, function_of
 from nnet3tools.tensor.plain.operands import is_number
@@ -38,6 +38,8 @@ number takes 5 times as long."""
 
 def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
     """The common shape of shapes with equal numbers of axes; ProgramError if there is none."""
+    if len(set(shapes)) == 1:
+        return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -121,7 +123,7 @@ class BlockPlan:
             instructions += [r for r in copies if r not in self.roots]
             self.roots = copies
         self._given = [v for v in instructions if v.kind is Kind.CONSTANT or _is_number(v)]
-        width = max([held_dtype(v.type).itemsize for v in instructions], default=8)
+        width = max([v.type.held.itemsize for v in instructions], default=8)
         most = REGISTER_BYTES // max(1, width * math.prod(self.full[1:]))
         self._block_rows = max(1, most // aligned_rows * aligned_rows or most)
         one_row = math.prod(self.full[:-1]) == 1 or targets is None
@@ -190,7 +192,7 @@ class BlockPlan:
         for root, (target, dtype) in zip(self.roots, targets.items(), strict=False):
             if not _is_step(root) or root in direct or root not in order:
                 continue
-            if held_dtype(root.type) != dtype or self.shape(root) != self.shapes[target]:
+            if root.type.held != dtype or self.shape(root) != self.shapes[target]:
                 continue
             later = {i for v in order[order.index(root) + 1 :] for i in v.inputs}
             numbers = {v.number for v in later if v.kind is Kind.OPERAND}
@@ -206,13 +208,13 @@ class BlockPlan:
         kept = self.roots if not found.reductions else [v.inputs[0] for v in found.reductions]
         last_use.update((v, len(steps)) for v in kept)
         registers: dict[Instruction, int] = {}
-        free: list[int] = []
+        num_registers, free = 0, list[int]()
         for at, v in enumerate(steps):
             dying = [i for i in dict.fromkeys(v.inputs) if i in registers and last_use[i] == at]
             if v not in self._direct:
                 alike = [registers[i] for i in dying if self._may_replace(i, v)]
-                new = max(registers.values(), default=-1) + 1
-                registers[v] = alike[0] if alike else free.pop() if free else new
+                registers[v] = alike[0] if alike else free.pop() if free else num_registers
+                num_registers = max(num_registers, registers[v] + 1)
             free += {registers[i] for i in dying} - {registers.get(v)}
         arrays = [v for v in values if v.kind is Kind.OPERAND and not v.type.is_weak]
         columns = [v for v in found.columns if v not in self._given]
@@ -220,8 +222,8 @@ class BlockPlan:
 
     def _may_replace(self, given: Instruction, v: Instruction) -> bool:
         """Whether the step of `v` may write over its input `given`, element for element."""
-        sizes = {held_dtype(i.type).itemsize for i in (given, v)}
-        return v.kind is Kind.APPLY and len(sizes) == 1 and self.shape(given) == self.shape(v)
+        has_same_size = given.type.held.itemsize == v.type.held.itemsize
+        return v.kind is Kind.APPLY and has_same_size and self.shape(given) == self.shape(v)
 
     # -- calls
 
@@ -236,17 +238,17 @@ class BlockPlan:
         for v in self._given:
             operand: Any = v.value if v.kind is Kind.CONSTANT else operands[v.number]
             if is_number(operand):
-                known[v] = np.empty((), held_dtype(v.type))
+                known[v] = np.empty((), v.type.held)
                 calls.append((convert, (operand.array[0:1].reshape(()), known[v])))
             else:
-                known[v] = np.asarray(operand, held_dtype(v.type))
+                known[v] = np.asarray(operand, v.type.held)
         last: set[Instruction] = set()
         for number, each in enumerate(self._passes):
             for v in each.columns:
                 if v.kind is Kind.OPERAND:
                     known[v] = operands[v.number]
                 else:
-                    known[v] = np.empty(self.shape(v), held_dtype(v.type))
+                    known[v] = np.empty(self.shape(v), v.type.held)
                     calls.append(_call(v, known, known[v]))
             totals = {v: np.zeros(self.shape(v)) for v in each.totals}
             calls += [(total.fill, (0.0,)) for total in totals.values()]
@@ -295,7 +297,7 @@ class BlockPlan:
         return values
 
     def _register(self, v: Instruction, rows: int, index: int) -> np.ndarray:
-        shape, dtype = self.shape(v), held_dtype(v.type)
+        shape, dtype = self.shape(v), v.type.held
         shape = (min(rows, shape[0]), *shape[1:])
         size = math.prod(shape) * dtype.itemsize
         if size > REGISTER_BYTES:

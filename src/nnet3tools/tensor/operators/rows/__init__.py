@@ -89,11 +89,3 @@ def copy_cols(out: Array, src: Array, indexes: Array) -> None:
     """out[:, j] = src[:, indexes[j]], or zero where the index is -1."""
     for j, column in enumerate(indexes):
         out[:, j] = 0.0 if column < 0 else src[:, column]
-
-
-@operator()
-def add_cols(out: Array, src: Array, indexes: Array, alpha: float = 1.0) -> None:
-    """out[:, j] += alpha * src[:, indexes[j]] unless the index is -1."""
-    for j, column in enumerate(indexes):
-        if column >= 0:
-            out[:, j] += alpha * src[:, column]

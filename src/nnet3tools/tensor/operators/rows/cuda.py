@@ -40,15 +40,6 @@ def bind_copy_cols(out: Array, src: Array, indexes: Any) -> Step:
     return _functions["copy_cols"].on_grid(out.shape, out=out, src=src, at=uploaded(indexes))
 
 
-@implements("add_cols", "cupy", binder=True)
-def bind_add_cols(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """Bind the operator `add_cols`: a thread for each element of out finds its source column."""
-    check_rows(indexes, src.shape[1], out.shape[1])
-    return _functions["add_cols"].on_grid(
-        out.shape, out=out, src=src, at=uploaded(indexes), alpha=alpha
-    )
-
-
 @implements("add_row_ranges", "cupy", binder=True)
 def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0) -> Step:
     """Bind the operator `add_row_ranges`: a thread adds up one column of a range, in order."""

@@ -25,15 +25,6 @@ __device__ void copy_cols(
   out(r, c) = s < 0 ? T(0) : src(r, s);
 }
 
-// out[:, c] += alpha * src[:, at[c]] unless the index is -1.
-template <typename T>
-__device__ void add_cols(
-    long long r, long long c, View<T, 2> out, View<const T, 2> src, View<const int, 1> at,
-    T alpha) {
-  const int s = at(c);
-  if (s >= 0) out(r, c) += alpha * src(r, s);
-}
-
 // out[r] += alpha * the sum of src[begin:end], ranges[r] being (begin, end); in order.
 template <typename T>
 __device__ void add_row_ranges(

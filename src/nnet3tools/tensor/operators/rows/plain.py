@@ -129,12 +129,6 @@ def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run
     return bind_copy_rows(out.T, src.T, indexes)
 
 
-@implements("add_cols", "numpy", binder=True)
-def bind_add_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
-    """Bind add_cols as add_rows of the transposes."""
-    return bind_add_rows(out.T, src.T, indexes, alpha)
-
-
 @implements("add_row_ranges", "numpy", binder=True)
 def bind_add_row_ranges(
     out: np.ndarray, src: np.ndarray, ranges: np.ndarray, alpha: float = 1.0
