@@ -37,7 +37,7 @@ from ours import Ours  # noqa: E402
 from networks import NETWORKS, BenchNetwork  # noqa: E402
 from nnet3tools.tensor.cuda.fused_level import FusedLevel  # noqa: E402
 from nnet3tools.tensor.cuda.launches import Launch as Launch_  # noqa: E402
-from nnet3tools.tensor.cuda.launches import is_collecting  # noqa: E402
+from nnet3tools.tensor.cuda.launches import state  # noqa: E402
 from support import emulated_cuda  # noqa: E402
 from support.paper_device import Launch, PaperDevice, paper_device  # noqa: E402
 
@@ -124,7 +124,7 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
         device._do(lambda: device._note(Launch("mark", args=(node.num_bytes,))))
 
     def marked_launch(self: Any) -> None:
-        if not is_collecting():
+        if state.collected is None:
             mark(self)
         launch(self)
 

@@ -5,6 +5,7 @@ What a GPU is free to do, late, early or by chance (model_streams.Schedule), mus
 
 import gc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,18 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.errors import UserError
+from nnet3tools.cli.gpu_faults import not_usable
+from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.cuda.device import use_device
+from nnet3tools.tensor.cuda.fused_levels import capture
 from nnet3tools.tensor.cuda.indexes import forget, uploaded
+from nnet3tools.tensor.cuda.launches import launches_of
 from nnet3tools.tensor.side_stream import wait_for_side_stream
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support import model_cupy
@@ -216,6 +221,43 @@ def test_branches_of_a_capture_may_run_in_any_order_but_what_is_joined_runs_afte
         assert done[1:3] == (["b", "a"] if schedule is Schedule.EARLY else done[1:3])
 
 
+# -- threads
+
+
+def test_threads_open_no_context_on_another_device(machines):
+    """CuPy's `with Device` ends by going back to the thread's device before: 0 in a new thread."""
+    device = machines(device=3)
+    with ThreadPoolExecutor(1) as reader:
+        reader.submit(device.pinned, 100).result()
+    names = ("k1", "k2")
+    device.load([(f'extern "C" __global__ void {k}(long long n) {{ }}\n', k) for k in names])
+    assert device.machine.contexts == {3}
+
+
+def test_work_of_another_thread_is_not_collected_for_this_threads_graph(machines):
+    device = machines()
+    x, y = (to_device(np.zeros(4, np.float32)) for _ in range(2))
+    increment = tensor.element("_1 += 1")
+    increment(x)
+    device.machine.flush()
+
+    def work() -> None:
+        increment(x)
+        with ThreadPoolExecutor(1) as other:
+            other.submit(increment, y).result()
+
+    assert len(launches_of(work)) == 1
+    assert (fetch(y) == 1).all()
+
+
+def test_actions_of_another_thread_are_taken_while_a_recording_is_captured():
+    done = list[int]()
+    with recording.without_actions(), ThreadPoolExecutor(1) as other:
+        recording.act(lambda: done.append(1))
+        other.submit(recording.act, lambda: done.append(2)).result()
+    assert done == [2]
+
+
 # -- training
 
 
@@ -339,6 +381,54 @@ def test_training_in_too_little_memory_is_an_error_and_never_another_model(machi
     machines(memory=workspace + int(part * need))
     with pytest.raises((UserError, MemoryError), match=r"(?i)memory"):
         train(True, 10)
+
+
+@pytest.mark.parametrize("use", ["module", "kernel", "graph", "launch"])
+def test_lack_of_memory_for_cudas_own_work_is_explained_as_that_of_arrays(machines, use):
+    machines()
+
+    def run_out(_: NnetTrainer, i: int) -> None:
+        if i == 1:
+            model_cupy.get_machine().lacks_memory_for = use
+
+    with pytest.raises(UserError, match=r"out of memory on the GPU.* need less"):
+        train(True, 4, run_out)
+
+
+def test_other_errors_of_cuda_are_not_taken_for_lack_of_memory(machines):
+    device = machines()
+    with pytest.raises(CUDARuntimeError, match="waited"):
+        device.capture(device.stream.synchronize)
+
+
+def test_waiting_for_a_gpu_waits_if_cublas_lacks_memory(machines):
+    with pytest.raises(MemoryError) as caught:
+        machines(lacks_memory_for="cublas")
+    assert not_usable(caught.value).in_use
+
+
+def test_a_product_that_fails_leaves_cublas_to_factors_on_the_host(machines):
+    device = machines()
+    x, y = (to_device(np.ones((2, 2), np.float32)) for _ in range(2))
+    library = device._device._cublas._library
+    alpha = to_device(np.ones(1, np.float32))
+    product = device.gemm(
+        np.dtype(np.float32), 2, 2, 2, 1, x.data.ptr, 2, False, 0, x.data.ptr, 2, False, 0,
+        y.data.ptr, 2, 0, alpha, 0.0,
+    )  # fmt: skip
+    library.status = 14
+    with pytest.raises(ProgramError, match="status 14"):
+        product()
+    assert not library._factors_on_device
+
+
+def test_a_product_on_the_side_stream_is_refused(machines):
+    machines()
+    x, y = (to_device(np.ones((2, 2), np.float32)) for _ in range(2))
+    product = tensor.prod.bind(y, x, x)
+    capture(product)()
+    with pytest.raises(ProgramError, match="side stream"):
+        capture(product, on_side_stream=True)
 
 
 def test_pinned_memory_stays_while_its_copy_is_under_way(machines):

@@ -22,6 +22,8 @@ class ModelCublas:
     """The library; one handle."""
 
     def __init__(self) -> None:
+        self.status = 0
+        """What products return; those that fail do nothing."""
         self._stream: Any = None
         self._factors_on_device = False
         self._workspace = 0
@@ -30,7 +32,7 @@ class ModelCublas:
 
     def cublasCreate_v2(self, handle: Any) -> int:
         handle._obj.value = 1
-        return 0
+        return 1 if get_machine().lacks_memory_for == "cublas" else 0
 
     def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:
         self._stream = next(s for s in get_machine().streams if s.ptr == (stream.value or 0))
@@ -66,6 +68,8 @@ class ModelCublas:
         beta: Any, c: Any, c_type: Any, ldc: Any, stride_c: Any, batch: Any,
         compute: Any, algorithm: Any,
     ) -> int:  # fmt: skip
+        if self.status:
+            return self.status
         machine = get_machine()
         assert self._workspace, "cuBLAS's own workspace does not go with captures"
         kinds = {a_type.value, b_type.value, c_type.value, _COMPUTE[compute.value]}

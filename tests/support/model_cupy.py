@@ -33,6 +33,7 @@ from nnet3tools.tensor import cuda
 from nnet3tools.tensor.cuda.device import PRELUDE
 from support.model_blas import ModelCublas
 from support.model_memory import (
+    CUDADriverError,
     CUDARuntimeError,
     MemoryPointer,
     OutOfMemoryError,
@@ -298,6 +299,7 @@ class RawKernel:
         """Compile and load, which waits for the device."""
         machine = get_machine()
         assert not machine.captures, "a kernel was loaded during a capture"
+        machine.take_driver_memory("module", CUDADriverError)
         self._is_loaded = True
         if not machine.runs:
             return
@@ -313,6 +315,7 @@ class RawKernel:
         assert min(grid) > 0
         assert np.prod(block) <= 1024
         assert shared_mem <= self.max_dynamic_shared_size_bytes, self.name
+        machine.take_driver_memory("kernel", CUDADriverError)
         launch = Launch(self.name, tuple(grid), tuple(block), tuple(args))
         if not machine.runs:
             machine.current_stream().do(launch, lambda: None)
@@ -343,13 +346,12 @@ class RawKernel:
 
 
 class Device:
-    """The only one."""
+    """One of several. The end of a `with` block sets the device before it (CuPy's device.pyx)."""
 
-    id = 0
     compute_capability = "90"
 
-    def __init__(self, number: int = 0) -> None:
-        assert number == 0
+    def __init__(self, number: int | None = None) -> None:
+        self.id = get_machine().tls.device if number is None else number
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -359,13 +361,17 @@ class Device:
         }
 
     def use(self) -> None:
-        """It is in use."""
+        """By this thread."""
+        get_machine().set_device(self.id)
 
     def __enter__(self) -> Device:
+        self._before = get_machine().tls.device
+        if self._before != self.id:
+            self.use()
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        get_machine().set_device(self._before)
 
 
 def _memory_info() -> tuple[int, int]:
@@ -404,6 +410,7 @@ def make_module() -> types.ModuleType:
         get_current_stream=lambda: get_machine().current_stream(),
         alloc_pinned_memory=_pinned,
         runtime=runtime,
+        driver=SimpleNamespace(CUDADriverError=CUDADriverError),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
     return module

@@ -33,6 +33,10 @@ class CUDARuntimeError(RuntimeError):
         self.status = status
 
 
+class CUDADriverError(CUDARuntimeError):
+    """As cupy.cuda.driver's."""
+
+
 class OutOfMemoryError(MemoryError):
     """As cupy.cuda.memory's."""
 

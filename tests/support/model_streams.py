@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from support.model_memory import CUDARuntimeError, DeviceMemory, Pool
+from support.model_memory import OUT_OF_MEMORY, CUDARuntimeError, DeviceMemory, Pool
 
 _INVALID = 901
 
@@ -78,9 +78,10 @@ class Capture:
 
 
 class _Local(threading.local):
-    """A thread's current stream, the stack of `with stream`, and its allocators."""
+    """A thread's device and current stream, the stack of `with stream`, and its allocators."""
 
     def __init__(self, null: Stream) -> None:
+        self.device = 0
         self.current, self.stack = null, [null]
         self.allocator: Any = None
 
@@ -94,14 +95,19 @@ class Machine:
         processors: int = 2,
         memory: int = 1 << 34,
         runs: bool = True,
+        device: int = 0,
+        lacks_memory_for: str = "",
     ) -> None:
-        """`runs`: whether anything is done, or only taken down."""
+        """`runs`: whether anything is done, or only taken down. `device` is this thread's."""
         self.schedule, self.processors, self.runs = schedule, processors, runs
         self.memory = DeviceMemory(memory)
         self.random = random.Random(1)
         self.streams: list[Stream] = []
         self.null = Stream(null=True, machine=self)
         self.tls = _Local(self.null)
+        self.tls.device = device
+        self.contexts = {device}
+        """The devices on which there is a context."""
         self.default_pool = Pool(self)
         self.captures: list[Capture] = []
         """Those under way."""
@@ -116,13 +122,25 @@ class Machine:
         """Who reads ahead waits for events: two threads would run kernels at a time."""
         self.shared_limits: dict[tuple[str, str], int] = {}
         """Most dynamic shared memory that functions (source, name) were given."""
+        self.lacks_memory_for = lacks_memory_for
+        """For which work of CUDA there is no memory: module, kernel, graph, launch, cublas."""
         self.stray: list[str] = []
         """Kernels and the like that ran at once, or later, though a capture was under way."""
+
+    def take_driver_memory(self, use: str, error: type[CUDARuntimeError]) -> None:
+        """Raise `error` if there is no memory for this work of CUDA's, which no pool serves."""
+        if use == self.lacks_memory_for:
+            raise error(OUT_OF_MEMORY, "out of memory")
 
     def note(self, launch: Launch) -> None:
         """Log it."""
         self.log.append(launch)
         self.launched.append(launch.name)
+
+    def set_device(self, number: int) -> None:
+        """Let this thread use a device; from CUDA 12 on that makes a context on it."""
+        self.tls.device = number
+        self.contexts.add(number)
 
     def current_stream(self) -> Stream:
         """Of this thread."""
@@ -314,6 +332,7 @@ class Stream:
             raise CUDARuntimeError(_INVALID, capture.problem)
         if len(capture.before(capture.ends[self])) < len(capture.nodes):
             raise CUDARuntimeError(904, "cudaErrorStreamCaptureUnjoined")
+        self._machine.take_driver_memory("graph", CUDARuntimeError)
         return Graph(self._machine, capture.nodes)
 
 
@@ -330,6 +349,7 @@ class Graph:
         stream = stream or machine.current_stream()
         if stream.capture is not None:
             raise CUDARuntimeError(_INVALID, "a graph was launched in a capture")
+        machine.take_driver_memory("launch", CUDARuntimeError)
         machine.graph_launches += 1
         machine.graph_nodes += len(self.launches)
         machine.launched.append("graph")

@@ -50,6 +50,8 @@ class _ThreadState(threading.local):
     """Takes the calls of operators."""
     known_kernels: KnownKernels | None = None
     """Compiled kernels for operator calls that no recorder takes (tensor/kernel_policy.py)."""
+    skips_actions = False
+    """Whether `act` does nothing, because a finished recording is captured."""
 
 
 state = _ThreadState()
@@ -88,14 +90,11 @@ def unrecorded() -> Iterator[None]:
 @contextmanager
 def without_actions() -> Iterator[None]:
     """In the `with` block `act` does nothing, as a device captures a finished recording there."""
-    _skips_actions[0] = True
+    state.skips_actions = True
     try:
         yield
     finally:
-        _skips_actions[0] = False
-
-
-_skips_actions = [False]
+        state.skips_actions = False
 
 
 def decide(decision: Callable[[], V]) -> V:
@@ -106,7 +105,7 @@ def decide(decision: Callable[[], V]) -> V:
 
 def act(action: Action) -> None:
     """Call a function of the host that does not influence operators. A replay calls it again."""
-    if _skips_actions[0]:
+    if state.skips_actions:
         return
     if state.event_recorder is None:
         action()

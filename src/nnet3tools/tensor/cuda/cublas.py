@@ -23,6 +23,8 @@ _COMPUTE_TYPES = {"fp32": 68, "tf32": 77, "fp16": 74, "bf16": 75}
 """--gpu-math -> cublasComputeType_t. All of them store and accumulate float32."""
 _COMPUTE_64F = 70
 _CUDA_R = {"float32": 0, "float64": 1}
+_NOT_INITIALIZED, _ALLOC_FAILED = 1, 3
+"""cublasStatus_t for lack of memory: the first is what cublasCreate may return for it."""
 _FIRST_OF_FAST_MATH = 8
 """Compute capability (major) that tf32 and bf16 products need."""
 
@@ -58,7 +60,7 @@ def _capability() -> int:
 
 def load_cublas() -> Any:
     """The cuBLAS library that CuPy uses."""
-    from cudas.cuda.libs import cublas  # noqa: F401 (loads the shared library)
+    from cupy_backends.cuda.libs import cublas  # noqa: F401 (loads the shared library)
 
     major = cupy.cuda.runtime.runtimeGetVersion() // 1000
     return ctypes.CDLL(f"libcublas.so.{major}")
@@ -72,7 +74,8 @@ class Cublas:
         self._betas: dict[tuple[np.dtype, float], Array] = {}
         self._library = load_cublas()
         self._handle = ctypes.c_void_p()
-        self._check(self._library.cublasCreate_v2(ctypes.byref(self._handle)))
+        status = self._library.cublasCreate_v2(ctypes.byref(self._handle))
+        self._check(_ALLOC_FAILED if status == _NOT_INITIALIZED else status)
         self._workspaces: dict[int, Array] = {}
         self.use(stream)
 
@@ -97,6 +100,8 @@ class Cublas:
 
     @staticmethod
     def _check(status: int) -> None:
+        if status == _ALLOC_FAILED:
+            raise MemoryError("cuBLAS is out of memory")
         if status != 0:
             raise ProgramError(f"cuBLAS returned status {status}")
 
@@ -135,8 +140,10 @@ class Cublas:
 
         def run_with_device_factors() -> None:
             check(set_mode(self._handle, 1))
-            check(function(*args))
-            check(set_mode(self._handle, 0))
+            try:
+                check(function(*args))
+            finally:
+                check(set_mode(self._handle, 0))
             keep  # noqa: B018
 
         return run_with_device_factors if on_device else run

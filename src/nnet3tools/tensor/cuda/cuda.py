@@ -30,6 +30,9 @@ _BRANCHES = 2
 """Streams besides the main one, for concurrent work in a graph."""
 _COMPILERS = 8
 """Threads that compile kernels."""
+_CUDA_ERRORS = cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError
+_OUT_OF_MEMORY = 2
+"""The status of both errors if the device is out of memory."""
 
 
 class CudaDevice:
@@ -65,17 +68,17 @@ class CudaDevice:
         if "__half" in source:
             source = "#include <cuda_fp16.h>\n" + source
         found = cupy.RawKernel(PRELUDE + source, name, options=options)
-        found.compile()
+        _attempt(found.compile)
         if found.local_size_bytes and in_registers(source) != source:
             found = cupy.RawKernel(PRELUDE + in_registers(source), name, options=options)
-            found.compile()
+            _attempt(found.compile)
 
         # never less than before: CuPy has one function for all kernels of the same source
         if shared_bytes > found.max_dynamic_shared_size_bytes:
             found.max_dynamic_shared_size_bytes = shared_bytes
 
         def launch(grid: Any, block: Any, args: Any) -> None:
-            found(grid, block, tuple(args), shared_mem=shared_bytes)
+            _attempt(found, grid, block, tuple(args), shared_mem=shared_bytes)
 
         return launch
 
@@ -83,13 +86,20 @@ class CudaDevice:
         """Compile kernels in threads: 8 take 0.5 s, in one thread 2.2 s (NVRTC of CUDA 13.0)."""
 
         def compiled(source: tuple[str, str]) -> None:
-            with cupy.cuda.Device(self._number):  # a new thread would use device 0
-                self.kernel(*source)
+            self._enter_thread()
+            self.kernel(*source)
 
         found = set(sources)
         if len(found) > 1:
             with ThreadPoolExecutor(min(len(found), _COMPILERS)) as pool:
                 list(pool.map(compiled, sorted(found)))
+
+    def _enter_thread(self) -> None:
+        """Let the present thread use this device; a new thread would use device 0.
+
+        A `with` block would return to device 0 at its end, and so create a context on it.
+        """
+        cupy.cuda.Device(self._number).use()
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """A new device array from CuPy's memory pool."""
@@ -110,8 +120,8 @@ class CudaDevice:
 
     def pinned(self, num_bytes: int) -> np.ndarray:
         """Page-locked host memory from CuPy's pool."""
-        with cupy.cuda.Device(self._number):  # a new thread would use device 0
-            memory = cupy.cuda.alloc_pinned_memory(num_bytes)
+        self._enter_thread()
+        memory = cupy.cuda.alloc_pinned_memory(num_bytes)
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
@@ -173,17 +183,17 @@ class CudaDevice:
             finally:
                 self._capturing = False
                 self._limit.share()
-            graph = self.stream.end_capture()
+            graph = _attempt(self.stream.end_capture)
         stream = self.stream
 
         def replay() -> None:
-            graph.launch(stream)
+            _attempt(graph.launch, stream)
             kept, copies  # noqa: B018 (the graph points into their memory)
 
         def replay_on_side_stream() -> None:
             side = self._side_stream
             side.wait_event(self.record())
-            graph.launch(side)
+            _attempt(graph.launch, side)
             ended = side.record(cupy.cuda.Event(disable_timing=True))
 
             def wait() -> None:
@@ -249,6 +259,16 @@ class CudaDevice:
     def _abandon_capture(self) -> None:
         with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
             self.stream.end_capture()
+
+
+def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The result of `call(...)`; MemoryError in place of CUDA's errors for lack of memory."""
+    try:
+        return call(*args, **options)
+    except _CUDA_ERRORS as error:
+        if error.status != _OUT_OF_MEMORY:
+            raise
+        raise MemoryError(str(error)) from None
 
 
 def describe() -> str:

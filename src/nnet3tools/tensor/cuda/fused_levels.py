@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.dependencies import dependencies
 from nnet3tools.tensor.cuda.device import Device, get_device
 from nnet3tools.tensor.cuda.fused_level import FusedLevel, can_be_fused
@@ -28,6 +29,9 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
     """A launcher of a CUDA graph of what `work` launches, in fused levels; see Device.capture."""
     device = get_device()
     _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow
+    if on_side_stream and any(isinstance(node, LibraryCall) for node in launches_of(work)):
+        # it would use the workspace of the main stream's products at the same time
+        raise ProgramError("a matrix product cannot run on the side stream")
 
     steps = list[Callable[[], Any]]()
 

@@ -6,6 +6,7 @@ is added to a list instead, which is rewritten before a graph is captured (fused
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -14,7 +15,13 @@ import numpy as np
 
 from nnet3tools.tensor.cuda.device import Array, Dim, Kernel, get_device
 
-_collected: list[Launch | LibraryCall] | None = None
+
+class _ThreadState(threading.local):
+    collected: list[Launch | LibraryCall] | None = None
+    """Receives this thread's launches, if they are collected instead of done."""
+
+
+state = _ThreadState()
 
 
 class Launch:
@@ -44,10 +51,10 @@ class Launch:
         """The arrays of which each thread reads and writes its own points only."""
 
     def __call__(self) -> None:
-        if _collected is None:
+        if state.collected is None:
             self.kernel(self.grid, self.block, self.args)
         else:
-            _collected.append(self)
+            state.collected.append(self)
 
     @property
     def num_bytes(self) -> int:
@@ -69,10 +76,10 @@ class LibraryCall:
         self.name, self.run, self.reads, self.writes = name, run, tuple(reads), tuple(writes)
 
     def __call__(self) -> None:
-        if _collected is None:
+        if state.collected is None:
             self.run()
         else:
-            _collected.append(self)
+            state.collected.append(self)
 
     def __repr__(self) -> str:
         return self.name
@@ -80,18 +87,12 @@ class LibraryCall:
 
 def launches_of(work: Callable[[], Any]) -> list[Launch | LibraryCall]:
     """All that `work()` launches, in order, collected by calling it; nothing reaches the device."""
-    global _collected
-    before, _collected = _collected, []
+    before, state.collected = state.collected, []
     try:
         work()
-        return _collected
+        return state.collected
     finally:
-        _collected = before
-
-
-def is_collecting() -> bool:
-    """Whether launches are collected instead of done."""
-    return _collected is not None
+        state.collected = before
 
 
 _TICKETS = 1 << 14
