@@ -28,7 +28,8 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from support.handmade import ROWS, Program, small_nnet, small_program
-from support.plain_interpreter import COLS, Interpreter, random_program
+from support.interpreter import Interpreter
+from support.random_programs import COLS, random_program
 
 NNET = small_nnet()
 INPUT = np.random.default_rng(3).normal(size=(ROWS, 4)).astype(np.float32)
@@ -52,9 +53,8 @@ def dirty(computer):
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs(seed):
     c = random_program(NNET, seed)
-    source, sink = NNET.node_index("input"), NNET.node_index("output")
     x = np.random.default_rng(seed).normal(size=(6, COLS)).astype(np.float32)
-    expected = Interpreter(c, {source: x}).run()[sink]
+    expected = Interpreter(NNET, c).run({"input": x})["output"]
     computer = NnetComputer(ComputeOptions(), c, NNET)
     for _ in range(2):  # twice in the same memory
         dirty(computer)

@@ -11,7 +11,7 @@ from nnet3tools.program.commands import CompressMatrix, DecompressMatrix
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets
 from support.handmade import small_nnet, small_program
-from support.plain_interpreter import random_program
+from support.random_programs import random_program
 
 BLOCKS = st.lists(
     st.tuples(st.integers(1, 500), st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=25

@@ -1,4 +1,6 @@
-"""A plain interpreter of unoptimized programs, for tests of the compiler alone."""
+"""The plainest way to run a program: what tests of compiler and executor compare with."""
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -9,13 +11,12 @@ from nnet3tools.program.computation import Computation
 
 
 class Interpreter:
-    """Runs a program command by command on NaN-filled matrices."""
+    """Each matrix is an array of its own, at first NaN; each command is a loop over rows."""
 
     def __init__(self, nnet: Nnet, computation: Computation) -> None:
         self.nnet, self.computation = nnet, computation
         self.matrices: dict[int, np.ndarray] = {}
         self.memos: dict[int, object] = {}
-        self.provided: dict[tuple[int, str], np.ndarray] = {}
 
     def view(self, submatrix: int) -> np.ndarray | None:
         if submatrix == 0:
@@ -45,32 +46,55 @@ class Interpreter:
         info = self.computation.matrices[matrix]
         self.matrices[matrix] = np.full((info.num_rows, info.num_cols), np.nan, np.float32)
 
+    def row_pairs(self, one: int, indexes: int) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """(row of submatrix `one`, row of another submatrix, or None) for indexes_multi."""
+        for i, (submatrix, row) in enumerate(self.computation.indexes_multi[indexes].tolist()):
+            yield self.view(one)[i], None if submatrix < 0 else self.view(submatrix)[row]
+
     def execute(self, command: c.Command) -> None:
         computation, view = self.computation, self.view
+        alpha = np.float32(getattr(command, "alpha", 1.0))
         match command:
             case c.AllocMatrix(submatrix):
                 self.allocate(submatrix)
             case c.DeallocMatrix(submatrix):
                 del self.matrices[computation.matrix_of(submatrix)]
+            case c.SwapMatrix(a, b):
+                self.matrices[computation.matrix_of(a)] = self.matrices.pop(
+                    computation.matrix_of(b)
+                )
             case c.SetConst(submatrix, value):
                 view(submatrix)[:] = value
-            case c.MatrixAdd(dest, src, alpha):
+            case c.MatrixCopy(dest, src):
+                view(dest)[:] = alpha * view(src)
+            case c.MatrixAdd(dest, src):
                 view(dest)[:] += alpha * view(src)
-            case c.AddRows(dest, src, indexes, alpha):
+            case c.CopyRows(dest, src, indexes):
                 for i, row in enumerate(computation.indexes[indexes]):
-                    if row >= 0:
-                        view(dest)[i] += alpha * view(src)[row]
-            case c.AddRowsMulti(dest, indexes, alpha):
-                for i, (submatrix, row) in enumerate(computation.indexes_multi[indexes]):
-                    if submatrix >= 0:
-                        view(dest)[i] += alpha * view(submatrix)[row]
-            case c.AddToRowsMulti(src, indexes, alpha):
-                for i, (submatrix, row) in enumerate(computation.indexes_multi[indexes]):
-                    if submatrix >= 0:
-                        view(submatrix)[row] += alpha * view(src)[i]
-            case c.AddRowRanges(dest, src, ranges, alpha):
+                    view(dest)[i] = 0 if row < 0 else alpha * view(src)[row]
+            case c.AddRows(dest, src, indexes):
+                for i, row in enumerate(computation.indexes[indexes]):
+                    view(dest)[i] += 0 if row < 0 else alpha * view(src)[row]
+            case c.CopyRowsMulti(dest, indexes):
+                for own, other in self.row_pairs(dest, indexes):
+                    own[:] = 0 if other is None else alpha * other
+            case c.AddRowsMulti(dest, indexes):
+                for own, other in self.row_pairs(dest, indexes):
+                    own += 0 if other is None else alpha * other
+            case c.CopyToRowsMulti(src, indexes):
+                for own, other in self.row_pairs(src, indexes):
+                    if other is not None:
+                        other[:] = own
+            case c.AddToRowsMulti(src, indexes):
+                for own, other in self.row_pairs(src, indexes):
+                    if other is not None:
+                        other += alpha * own
+            case c.AddRowRanges(dest, src, ranges):
                 for i, (begin, end) in enumerate(computation.indexes_ranges[ranges]):
-                    view(dest)[i] += alpha * view(src)[begin:end].sum(axis=0)
+                    for row in range(begin, end):
+                        view(dest)[i] += alpha * view(src)[row]
+            case c.CompressMatrix(submatrix):
+                view(submatrix)[:] = np.maximum(np.sign(view(submatrix)), 0)
             case c.Propagate(component, precomputed, in_value, out_value, memo, _):
                 indexes = computation.component_precomputed_indexes[precomputed].data
                 self.memos[memo] = self.nnet.component(component).propagate(
@@ -78,19 +102,11 @@ class Interpreter:
                 )
             case c.Backprop(component, precomputed, in_value, out_value, out_deriv, in_deriv, memo):
                 indexes = computation.component_precomputed_indexes[precomputed].data
+                values = view(in_value), view(out_value), view(out_deriv)
                 self.nnet.component(component).backprop(
-                    BackpropArgs(
-                        "",
-                        indexes,
-                        view(in_value),
-                        view(out_value),
-                        view(out_deriv),
-                        self.memos.get(memo),
-                        None,
-                        view(in_deriv),
-                    )
+                    BackpropArgs("", indexes, *values, self.memos.get(memo), None, view(in_deriv))
                 )
-            case c.NoOperationMarker() | c.NoOperationPermanent():
+            case c.NoOperationMarker() | c.NoOperationPermanent() | c.DecompressMatrix():
                 pass
             case _:
                 raise AssertionError(f"the compiler is not expected to make {command}")

@@ -1,4 +1,4 @@
-"""Programs without components: a generator of random ones, and the plainest way to run them."""
+"""Random programs without components."""
 
 import numpy as np
 
@@ -24,94 +24,6 @@ from nnet3tools.program.commands import (
 from support.handmade import Program
 
 COLS = 4
-
-
-class Interpreter:
-    """Each matrix an array of its own, each command a loop over rows."""
-
-    def __init__(self, computation, inputs):
-        self.c, self.inputs, self.outputs = computation, inputs, {}
-        self.arrays = {}
-
-    def view(self, submatrix):
-        m, r, h, k, w = self.c.submatrices[submatrix]
-        return self.arrays[m][r : r + h, k : k + w]
-
-    def run(self):
-        for command in self.c.commands:
-            getattr(self, type(command).__name__)(command)
-        return self.outputs
-
-    def new(self, submatrix):
-        info = self.c.matrices[self.c.matrix_of(submatrix)]
-        self.arrays[self.c.matrix_of(submatrix)] = np.full(info[:2], np.nan, np.float32)
-
-    def AcceptInput(self, c):
-        self.new(c.submatrix)
-        self.view(c.submatrix)[:] = self.inputs[c.node]
-
-    def ProvideOutput(self, c):
-        self.outputs[c.node] = self.view(c.submatrix).copy()
-
-    def AllocMatrix(self, c):
-        self.new(c.submatrix)
-
-    def DeallocMatrix(self, c):
-        del self.arrays[self.c.matrix_of(c.submatrix)]
-
-    def SwapMatrix(self, c):
-        self.arrays[self.c.matrix_of(c.a)] = self.arrays.pop(self.c.matrix_of(c.b))
-
-    def SetConst(self, c):
-        self.view(c.submatrix)[:] = c.value
-
-    def MatrixCopy(self, c):
-        self.view(c.dest)[:] = np.float32(c.alpha) * self.view(c.src)
-
-    def MatrixAdd(self, c):
-        self.view(c.dest)[:] += np.float32(c.alpha) * self.view(c.src)
-
-    def CopyRows(self, c):
-        for i, row in enumerate(self.c.indexes[c.indexes]):
-            self.view(c.dest)[i] = 0 if row < 0 else np.float32(c.alpha) * self.view(c.src)[row]
-
-    def AddRows(self, c):
-        for i, row in enumerate(self.c.indexes[c.indexes]):
-            if row >= 0:
-                self.view(c.dest)[i] += np.float32(c.alpha) * self.view(c.src)[row]
-
-    def listed(self, c):
-        for i, (s, row) in enumerate(self.c.indexes_multi[c.indexes_multi].tolist()):
-            yield i, None if s < 0 else self.view(s)[row]
-
-    def CopyRowsMulti(self, c):
-        for i, row in self.listed(c):
-            self.view(c.dest)[i] = 0 if row is None else np.float32(c.alpha) * row
-
-    def AddRowsMulti(self, c):
-        for i, row in self.listed(c):
-            self.view(c.dest)[i] += 0 if row is None else np.float32(c.alpha) * row
-
-    def CopyToRowsMulti(self, c):
-        for i, row in self.listed(c):
-            if row is not None:
-                row[:] = self.view(c.src)[i]
-
-    def AddToRowsMulti(self, c):
-        for i, row in self.listed(c):
-            if row is not None:
-                row += np.float32(c.alpha) * self.view(c.src)[i]
-
-    def AddRowRanges(self, c):
-        for i, (begin, end) in enumerate(self.c.indexes_ranges[c.indexes_ranges]):
-            for row in range(begin, end):
-                self.view(c.dest)[i] += np.float32(c.alpha) * self.view(c.src)[row]
-
-    def CompressMatrix(self, c):
-        self.view(c.submatrix)[:] = np.maximum(np.sign(self.view(c.submatrix)), 0)
-
-    def DecompressMatrix(self, c):
-        pass
 
 
 class Generator:
