@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
+    "api": 725,
     "chain": 5705,
     "cli": 11177,
     "compiler": 1068,
@@ -23,18 +24,18 @@ BUDGET = {
     "features": 884,
     "fst": 4176,
     "grammars": 667,
-    "graph": 3106,
-    "io": 5325,
+    "graph": 3123,
+    "io": 5355,
     "lang": 2158,
     "nnet": 12777,
     "optimizer": 3437,
     "program": 3770,
     "recipe": 6604,
-    "recognizer": 1527,
+    "recognizer": 1531,
     "tensor": 16953,
-    "training": 4726,
+    "training": 4727,
     "xconfig": 2988,
-    "tests": 49445,
+    "tests": 49987,
 }
 
 

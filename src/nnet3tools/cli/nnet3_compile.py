@@ -64,7 +64,6 @@ def main(options: Options, args: list[str]) -> None:
 def compile_request(options: Options, nnet_in: str, request_in: str, computation_out: str) -> None:
     """Compile the request in a file for a network, and write the program."""
     from nnet3tools.graph.request import ComputationRequest
-    from nnet3tools.io.files import open_input
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
     from nnet3tools.program.files import save_computation
@@ -72,12 +71,7 @@ def compile_request(options: Options, nnet_in: str, request_in: str, computation
     from nnet3tools.program.printing import program_text
 
     nnet = read_nnet(nnet_in)
-    with open_input(request_in) as reader:
-        if reader.binary:
-            request = ComputationRequest.read(reader)
-        else:
-            with naming(request_in):
-                request = ComputationRequest.from_text(reader.read_rest())
+    request = ComputationRequest.load(request_in)
     compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
     with naming(request_in):
         computation = compiler.compile(request)

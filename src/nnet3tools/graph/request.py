@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3tools.errors import RequestError
+from nnet3tools.errors import RequestError, naming
+from nnet3tools.io.files import open_input
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
-from nnet3tools.nnet.indexes import IndexArray, pack
+from nnet3tools.nnet.indexes import IndexArray, make_indexes, pack
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -30,6 +31,13 @@ class IoSpecification:
     """The rows, (N, 3), in the order of the matrix that will be exchanged."""
     has_deriv: bool = False
     """Output: a derivative will be given. Input: the derivative is wanted."""
+
+    @classmethod
+    def from_range(
+        cls, name: str, t_begin: int, t_end: int, has_deriv: bool = False
+    ) -> IoSpecification:
+        """A specification with the rows n = 0, x = 0, t = t_begin ... t_end - 1."""
+        return cls(name, make_indexes(0, np.arange(t_begin, t_end)), has_deriv)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IoSpecification) and self._key() == other._key()
@@ -195,6 +203,15 @@ class ComputationRequest:
 
         inputs, outputs, need_model_derivative, store_component_stats = read_request(text)
         return cls(specs(inputs), specs(outputs), need_model_derivative, store_component_stats)
+
+    @classmethod
+    def load(cls, rxfilename: str) -> ComputationRequest:
+        """The request in a file, text or binary; UserError, with the file's name, if malformed."""
+        with open_input(rxfilename) as reader:
+            if reader.binary:
+                return cls.read(reader)
+            with naming(rxfilename):
+                return cls.from_text(reader.read_rest())
 
     def write(self, writer: Writer) -> None:
         """Write this ComputationRequest in Kaldi's form."""

@@ -17,12 +17,20 @@ _LONGEST_ERROR = 400
 _program = ""
 _verbose = 0
 _has_status = False
+_uses_logging = False
+_LEVELS = {"LOG": 20, "WARNING": 30}  # logging's; other kinds are DEBUG, 10
 
 
 def set_program(name: str) -> None:
-    """Set the program name that later log lines print."""
-    global _program
-    _program = name
+    """Set the program name that later log lines print. They go to standard error from now on."""
+    global _program, _uses_logging
+    _program, _uses_logging = name, False
+
+
+def use_logging() -> None:
+    """Send later messages to the logger "nnet3tools" of Python's logging, unless a program runs."""
+    global _uses_logging
+    _uses_logging = not _program
 
 
 def set_verbose(level: int) -> None:
@@ -59,7 +67,10 @@ def error_line(message: str) -> None:
 
 def skipped(error: Exception) -> None:
     """Print an ERROR line about an utterance or example that the program skips."""
-    error_line(f"{error} (skipped)")
+    if _uses_logging:
+        _emit("WARNING", f"{error} (skipped)")
+    else:
+        error_line(f"{error} (skipped)")
 
 
 def write(text: str) -> None:
@@ -98,6 +109,11 @@ def _put(text: str) -> None:
 
 
 def _emit(kind: str, message: str) -> None:
+    if _uses_logging:
+        import logging
+
+        logging.getLogger("nnet3tools").log(_LEVELS.get(kind, 10), message)
+        return
     from nnet3tools.io.log_places import place
 
     frame = sys._getframe(2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +31,18 @@ class Posterior:
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         ids = np.ascontiguousarray(pdfs, np.int32)
         return cls(offsets, ids, np.ascontiguousarray(cast(weights, np.float32)))
+
+    @classmethod
+    def from_frames(cls, frames: Sequence[Sequence[tuple[int, float]]]) -> Posterior:
+        """Make a Posterior of a list of (pdf, weight) pairs for each frame."""
+        pairs = [pair for frame in frames for pair in frame]
+        columns = np.array(pairs, np.float64).reshape(-1, 2).T
+        return cls.from_counts([len(frame) for frame in frames], *columns)
+
+    def frames(self) -> list[list[tuple[int, float]]]:
+        """The (pdf, weight) pairs of each frame."""
+        pairs = list(zip(self.pdfs.tolist(), self.weights.tolist(), strict=True))
+        return [pairs[a:b] for a, b in itertools.pairwise(self.offsets.tolist())]
 
     @property
     def num_frames(self) -> int:

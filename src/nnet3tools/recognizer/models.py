@@ -19,8 +19,7 @@ def read_acoustic_model(rxfilename: str) -> tuple[TransitionModel, Nnet, np.ndar
     The priors are empty if the file has none.
     """
     model = AmNnet.load(rxfilename)
-    draw_before_statistics(model.nnet)
-    prepare_for_test(model.nnet)
+    prepare_for_outputs(model.nnet, is_acoustic=True)
     return model.transition_model, model.nnet, model.priors
 
 
@@ -31,7 +30,12 @@ def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | No
     with open_input(rxfilename) as reader:
         is_acoustic = reader.peek_token() == "<TransitionModel>"
         nnet = load_nnet(reader)
+    prepare_for_outputs(nnet, is_acoustic)
+    return nnet, None
+
+
+def prepare_for_outputs(nnet: Nnet, is_acoustic: bool) -> None:
+    """Prepare a network that was read from a file for test; `is_acoustic`: from a .mdl file."""
     if is_acoustic:
         draw_before_statistics(nnet)
     prepare_for_test(nnet)
-    return nnet, None

@@ -157,7 +157,8 @@ class NnetTrainer:
             objective=objective or FrameObjective(),
         )
         self._num_minibatches = 0
-        self._totals: dict[str, ObjectiveTotals] = {}
+        self.totals: dict[str, ObjectiveTotals] = {}
+        """The sums of each output over all minibatches so far."""
         self._constrained = constrained_components(nnet)
         num_updatable = len(nnet.updatable_components())
         self._l2 = L2Regularization(num_updatable, like)
@@ -200,7 +201,7 @@ class NnetTrainer:
 
     def print_total_stats(self) -> bool:
         """Log the overall objectives and max-change statistics; returns whether there was data."""
-        results = [self._print_total(name, self._totals[name]) for name in sorted(self._totals)]
+        results = [self._print_total(name, self.totals[name]) for name in sorted(self.totals)]
         if self._loss_scale is not None:
             self._loss_scale.print()
         self._max_change.print(self.nnet, warn=self._loss_scale is None)
@@ -316,9 +317,9 @@ class NnetTrainer:
             names = [name + suffix for name in evaluation.names]
             weight = evaluation.weight
             for name in names:
-                if name not in self._totals:
-                    self._totals[name] = self._new_totals(evaluation)
-                self._totals[name].begin(name, self.options.print_interval, self._num_minibatches)
+                if name not in self.totals:
+                    self.totals[name] = self._new_totals(evaluation)
+                self.totals[name].begin(name, self.options.print_interval, self._num_minibatches)
             is_alike = place is not None and evaluation.is_alike
             computer.replay(
                 ("objective", *names, place, evaluation.facts) if is_alike else None,
@@ -326,12 +327,12 @@ class NnetTrainer:
             )
             if weight is not None:
                 for name in names:
-                    self._totals[name].add_weight(weight)
+                    self.totals[name].add_weight(weight)
 
     def _evaluate(self, evaluation: Evaluation, suffix: str) -> None:
         """Run an evaluation and add its results to the totals, named with the `suffix`."""
         for measured in evaluation.run():
-            totals = self._totals[measured.name + suffix]
+            totals = self.totals[measured.name + suffix]
             if evaluation.weight is None:
                 totals.add_weight(measured.weight)
             totals.add_objective(measured.objective, measured.auxiliary)

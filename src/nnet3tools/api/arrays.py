@@ -1,0 +1,27 @@
+"""Arrays that users give, checked and in the type that the engine takes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nnet3tools.errors import DataError
+
+
+def numbers(name: str, given: ArrayLike) -> NDArray:
+    """An array of numbers; DataError, with the name of the argument, for anything else."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:  # rows of different lengths
+        raise DataError(f"{name}: expected numbers, found an irregular list") from error
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{name}: expected numbers, found an array of type {array.dtype}")
+    return array
+
+
+def float_matrix(name: str, given: ArrayLike) -> NDArray[np.float32]:
+    """A float32 matrix of at least one row; DataError, with the argument's name, otherwise."""
+    array = numbers(name, given)
+    if array.ndim != 2 or not len(array):
+        raise DataError(f"{name}: expected a matrix of shape (rows, dim), found {array.shape}")
+    return array.astype(np.float32, copy=False)

@@ -1,0 +1,32 @@
+"""RandomNumbers: a sequence of the random generator that belongs to one object."""
+
+from __future__ import annotations
+
+import threading
+from typing import Self
+
+from nnet3tools import draws
+
+_lock = threading.RLock()
+
+
+class RandomNumbers:
+    """In a `with` block, the process-wide generator continues the sequence of this object.
+
+    Two objects thus give results that do not depend on each other. Blocks of several threads take
+    turns.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = draws.GlibcRand(seed).state()
+
+    def __enter__(self) -> Self:
+        _lock.acquire()
+        self._outer = draws.get_state()
+        draws.set_state(self._state)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._state = draws.get_state()
+        draws.set_state(self._outer)
+        _lock.release()

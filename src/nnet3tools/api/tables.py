@@ -1,0 +1,153 @@
+"""Tables (archives and script files) of Python values, with the kind of value given by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from nnet3tools.api.arrays import numbers
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io.holder import Holder
+from nnet3tools.io.posterior import Posterior
+from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
+from nnet3tools.io.table import TableWriter as _TableWriter
+from nnet3tools.io.wave import Wave
+
+Kind = Literal[
+    "matrix",
+    "vector",
+    "wave",
+    "posterior",
+    "int-vector",
+    "int",
+    "float",
+    "word",
+    "words",
+    "egs",
+    "chain-egs",
+    "lattice",
+]
+"""The kinds of values in tables:
+
+| kind | value |
+|---|---|
+| matrix, vector | float32 array (rows, columns) or (elements,); compressed ones are decompressed |
+| wave | `Wave`: `samples` int16 (channels, samples), `rate` in Hz |
+| posterior | `Posterior`; when written, also a list of frames, each a list of (pdf, weight) |
+| int-vector | int32 array, such as an alignment |
+| int, float, word, words | int, float, str, list of str |
+| egs, chain-egs | training examples: `NnetExample`, `NnetChainExample` |
+| lattice | `Lattice` or `CompactLattice` of nnet3tools.fst.lattice |
+"""
+
+_HOLDERS: dict[str, tuple[str, str]] = {
+    "matrix": ("io.holders", "MATRIX"),
+    "vector": ("io.holders", "VECTOR"),
+    "wave": ("io.wave", "WAVE"),
+    "posterior": ("io.holders", "POSTERIOR"),
+    "int-vector": ("io.holders", "INT32_VECTOR"),
+    "int": ("io.holders", "INT32"),
+    "float": ("io.holders", "FLOAT"),
+    "word": ("io.holders", "TOKEN"),
+    "words": ("io.holders", "TOKEN_VECTOR"),
+    "egs": ("training.example", "EXAMPLE"),
+    "chain-egs": ("chain.example", "CHAIN_EXAMPLE"),
+    "lattice": ("fst.lattice_files", "LATTICE"),
+}
+
+
+def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
+    """A function that makes an array of the type; DataError for another number of dimensions."""
+
+    def convert(value: Any) -> np.ndarray:
+        array = numbers("a value", value)
+        converted: np.ndarray = array.astype(dtype)
+        if array.ndim != num_dims or (dtype is np.int32 and (converted != array).any()):
+            raise DataError(
+                f"expected {num_dims}-dimensional {dtype.__name__}, found an array of shape "
+                f"{array.shape} and type {array.dtype}"
+            )
+        return converted
+
+    return convert
+
+
+def _posterior(value: Any) -> Posterior:
+    return value if isinstance(value, Posterior) else Posterior.from_frames(value)
+
+
+def _wave(value: Any) -> Wave:
+    if not isinstance(value, Wave) or value.samples.dtype != np.int16 or value.samples.ndim != 2:
+        raise DataError("expected a Wave with int16 samples of shape (channels, samples)")
+    return value
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "matrix": _array(np.float32, 2),
+    "vector": _array(np.float32, 1),
+    "int-vector": _array(np.int32, 1),
+    "posterior": _posterior,
+    "wave": _wave,
+}
+"""What a writer does to a value of each kind before it writes the value."""
+
+
+def _holder(kind: Kind) -> Holder[Any]:
+    if kind not in _HOLDERS:
+        raise OptionError(f"no kind '{kind}' of tables: expected one of {', '.join(_HOLDERS)}")
+    module, name = _HOLDERS[kind]
+    holder: Holder[Any] = getattr(import_module(f"nnet3tools.{module}"), name)
+    return holder
+
+
+assert set(get_args(Kind)) == set(_HOLDERS)
+
+
+class TableReader(SequentialTableReader[Any]):
+    """Iterates over the (key, value) pairs of a table, one value in memory at a time.
+
+    with TableReader("scp:feats.scp") as table:
+        for key, features in table: ...
+
+    DataError for a missing or damaged table, OptionError for a malformed rspecifier.
+    """
+
+    def __init__(self, rspecifier: str, kind: Kind = "matrix") -> None:
+        """`rspecifier`: as for Kaldi's programs, such as "ark:feats.ark"; `kind`: see `Kind`."""
+        super().__init__(rspecifier, _holder(kind))
+
+
+class RandomTableReader(RandomAccessTableReader[Any]):
+    """Gives the values of a table by key: `key in table`, `table[key]`, `table.get(key)`.
+
+    with RandomTableReader("ark:ali.ark", "int-vector") as table:
+        alignment = table["utterance-1"]
+
+    An archive is read as far as needed and stays in memory. DataError for a key that is missing.
+    """
+
+    def __init__(self, rspecifier: str, kind: Kind = "matrix") -> None:
+        """`rspecifier`: as for Kaldi's programs, such as "scp:feats.scp"; `kind`: see `Kind`."""
+        super().__init__(rspecifier, _holder(kind))
+
+
+class TableWriter(_TableWriter[Any]):
+    """Writes (key, value) pairs to a table, whose files appear when the block ends without error.
+
+    with TableWriter("ark,scp:feats.ark,feats.scp") as table:
+        table.write("utterance-1", features)
+
+    DataError for a value of another kind, OptionError for a malformed wspecifier.
+    """
+
+    def __init__(self, wspecifier: str, kind: Kind = "matrix") -> None:
+        """`wspecifier`: as for Kaldi's programs, such as "ark,t:-"; `kind`: see `Kind`."""
+        super().__init__(wspecifier, _holder(kind))
+        self._convert = _CONVERSIONS.get(kind, lambda value: value)
+
+    def write(self, key: str, value: Any) -> None:
+        """Write a value under a key, which is one word."""
+        super().write(key, self._convert(value))

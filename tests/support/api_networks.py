@@ -1,0 +1,43 @@
+"""A network and features for the tests of the Python interface."""
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+import nnet3tools
+from nnet3tools.nnet.components.batchnorm import BatchNormComponent
+
+CONFIG = """
+input-node name=input dim=3
+component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=6
+component name=r type=RectifiedLinearComponent dim=6
+component name=b type=BatchNormComponent dim=6
+component name=d type=DropoutComponent dim=6 dropout-proportion=0.3
+component name=o type=NaturalGradientAffineComponent input-dim=6 output-dim=4
+component name=s type=LogSoftmaxComponent dim=4
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component-node name=r component=r input=a
+component-node name=b component=b input=r
+component-node name=d component=d input=b
+component-node name=o component=o input=d
+component-node name=s component=s input=o
+output-node name=output input=s
+"""
+
+
+def network(config: str = CONFIG) -> nnet3tools.Nnet:
+    """A network whose parameters are random numbers, the same every time."""
+    Path("net.config").write_text(config)
+    nnet, rng = nnet3tools.Nnet.from_config_file("net.config"), np.random.default_rng(3)
+    for values in nnet.parameters().values():
+        values[...] = rng.normal(size=values.shape) / 3
+    if "b" in nnet.component_names:  # statistics, without which test mode invents random ones
+        norm = cast(BatchNormComponent, nnet.component("b"))
+        norm.count, norm.stats_sum[:], norm.stats_sumsq[:] = 50, rng.normal(size=6), 50
+    return nnet
+
+
+def frames(num: int, dim: int = 3) -> np.ndarray:
+    """Random features (num, dim), the same every time."""
+    return np.random.default_rng(num).normal(size=(num, dim)).astype(np.float32)
