@@ -278,8 +278,8 @@ def test_features_of_pieces_are_normalized_as_those_of_the_whole(norm_vars: bool
     normalization = Normalization("online", overall, options)
     features = np.random.default_rng(2).normal(size=(40, 2)).astype(np.float32)
     pieces = np.split(features, [1, 6, 7, 30])
-    found = np.concatenate(list(normalization.stream(iter(pieces))))
-    np.testing.assert_allclose(found, normalization.whole(features), rtol=1e-5, atol=1e-6)
+    found = np.concatenate(list(map(normalization.stream(), pieces)))
+    np.testing.assert_array_equal(found, normalization.whole(features))
 
 
 def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd, monkeypatch) -> None:
@@ -314,6 +314,6 @@ def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd, monkeypat
     out, err = capfd.readouterr()
     streamed = [json.loads(line) for line in out.splitlines()]
     assert [line["words"] for line in streamed] == [line["words"] for line in lines]
-    assert "pieces of 0.25s of sound took" in err
+    assert "pieces of sound took" in err
     assert run("nnet3-decode", "--stream=true", "--cmvn=utterance", *whole[2:]) == 255
     assert "not with --stream=true" in capfd.readouterr().err

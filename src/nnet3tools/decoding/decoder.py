@@ -97,6 +97,48 @@ class Decoder:
         """All tokens and links of the utterance that have not been pruned."""
         return Ways.of(self.frames)
 
+    def trace(self) -> tuple[NDArray[np.int64], float]:
+        """The graph's arcs on the best path so far, and the relative cost of final states.
+
+        Final costs do not decide the path. The relative cost is that of the best path to a final
+        state minus that of the best path to any state: infinite if no final state is reached.
+        """
+        last = self.frames[-1]
+        if not len(last.states):
+            return np.zeros(0, np.int64), float("inf")
+        token, number = int(last.costs.argmin()), self.num_frames
+        relative = (last.costs + self.graph.finals[last.states]).min() - last.costs[token]
+        arcs: list[int] = []
+        steps = 0
+        while number or token:
+            frame = self.frames[number]
+            before = self.frames[number - 1] if number else frame
+            step, cost = self._cheapest(frame.emitting, before, token, _INFINITY)
+            epsilon, _ = self._cheapest(frame.epsilon, frame, token, cost)
+            steps = steps + 1 if epsilon >= 0 else 0
+            if steps > len(frame.states):
+                raise DataError("the decoding graph has an epsilon loop that makes paths cheaper")
+            if max(step, epsilon) < 0:
+                break
+            links = frame.emitting if epsilon < 0 else frame.epsilon
+            link = step if epsilon < 0 else epsilon
+            number -= epsilon < 0
+            arcs.append(int(links.arcs[link]))
+            token = int(links.sources[link])
+        return np.array(arcs[::-1], np.int64), float(relative)
+
+    def _cheapest(
+        self, links: Links, before: Frame, token: int, limit: np.float32
+    ) -> tuple[int, np.float32]:
+        """(the cheapest of the links to a token, its cost); -1 if none is below the limit."""
+        leading = np.flatnonzero(links.targets == token)
+        costs = before.costs[links.sources[leading]] + links.acoustic[leading]
+        costs = costs + self.graph.fst.weights[links.arcs[leading]]
+        best = int(costs.argmin()) if len(costs) else -1
+        if best < 0 or not costs[best] < limit:
+            return -1, limit
+        return int(leading[best]), costs[best]
+
     # -- one frame
 
     def _next(self, frame: Frame, loglikes: NDArray[np.float32]) -> Frame:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.decoding.native.lattices import best_arcs_by
 from nnet3tools.decoding.native.library import decoding_library
+from nnet3tools.decoding.search import Search
 from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.weights import single_sum
@@ -57,6 +58,18 @@ class BestPath:
         """Graph and acoustic cost of the whole path, summed in float32 as in Kaldi."""
         graph = np.append(self.graph, np.float32(self.final))
         return single_sum(graph), single_sum(self.acoustic)
+
+
+def path_so_far(search: Search) -> tuple[BestPath, float]:
+    """The best path so far of a search that goes on, and the relative cost of final states.
+
+    Final costs do not decide the path, and it has no acoustic costs (0). See Decoder.trace.
+    """
+    arcs, relative_cost = search.trace()
+    fst = search.graph.fst
+    none = np.zeros(len(arcs), np.float32)
+    path = BestPath(fst.ilabels[arcs], fst.olabels[arcs], fst.weights[arcs], none)
+    return path, relative_cost
 
 
 def best_path(lattice: Lattice) -> BestPath:

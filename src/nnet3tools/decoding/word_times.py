@@ -44,16 +44,23 @@ def spoken_words(
     not match it (in a path that was cut off), they come from the positions of the words in the
     graph. A confidence is the sum of the posteriors of arcs with the word at about that time.
     """
-    words = path.transcript.tolist()
-    spans = None
-    if lexicon is not None:
-        spans = _spans_by_lexicon(path.alignment, words, transitions, lexicon)
-    if spans is None:
-        begins = [*path.word_starts.tolist(), len(path.alignment)]
-        spans = list(pairwise(begins))
     arcs = _timed_posteriors(lattice)
+    words = path.transcript.tolist()
+    spans = word_spans(path, transitions, lexicon)
     spoken = [SpokenWord(word, *span, 0.0) for word, span in zip(words, spans, strict=True)]
     return [replace(word, confidence=_confidence(arcs, word)) for word in spoken]
+
+
+def word_spans(
+    path: BestPath, transitions: Transitions, lexicon: Lexicon | None
+) -> list[tuple[int, int]]:
+    """Frames [begin, end) of each word of a path, by the lexicon or else by the graph."""
+    if lexicon is not None:
+        words = path.transcript.tolist()
+        spans = _spans_by_lexicon(path.alignment, words, transitions, lexicon)
+        if spans is not None:
+            return spans
+    return list(pairwise([*path.word_starts.tolist(), len(path.alignment)]))
 
 
 def _spans_by_lexicon(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from copy import copy
 from functools import partial
 from itertools import islice
 
@@ -57,23 +58,36 @@ class LoopedComputer:
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk)  # no chunk is shorter
         self.network = SimpleNetwork(nnet)
-        self._factor = options.frame_subsampling_factor
-        self._frames = chunk_size_for(nnet, self._factor, options.frames_per_chunk)
+        self.factor = options.frame_subsampling_factor
+        self.chunk_frames = chunk_size_for(nnet, self.factor, options.frames_per_chunk)
         context = self.network.context
         left = context.left + max(0, options.extra_left_context_initial)
-        self._context = context._replace(left=left)
+        self.context = context._replace(left=left)
         if self.network.ivector_dim:
             nnet = nnet.copy()
-            set_ivector_period(nnet, self._frames)
-        requests = looped_requests(nnet, self._frames, self._factor, self._frames, self._context)
+            set_ivector_period(nnet, self.chunk_frames)
+        requests = looped_requests(
+            nnet, self.chunk_frames, self.factor, self.chunk_frames, self.context
+        )
         self.computation = compile_looped(nnet, options.optimization, requests)
-        self._computer = NnetComputer(options.computation, self.computation, nnet, like=like)
+        self._new_computer = partial(
+            NnetComputer, options.computation, self.computation, nnet, like=like
+        )
+        self._computer = self._new_computer()
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
         self._watch = FiniteWatch()
         self._like = like
-        rows = self._frames // self._factor
+        rows = self.chunk_frames // self.factor
         self._output = tensor.empty((rows, self.network.output_dim), like=like)
         self._complete: list[tuple[str, np.ndarray]] = []
+
+    def another(self) -> LoopedComputer:
+        """A computer for another stream, with the same program but a state of its own."""
+        other = copy(self)
+        other._computer = self._new_computer()
+        other._output = tensor.empty(self._output.shape, like=self._like)
+        other._watch, other._complete = FiniteWatch(), []
+        return other
 
     @property
     def peak_bytes(self) -> int:
@@ -128,7 +142,7 @@ class LoopedComputer:
 
     def warm_up(self) -> None:
         """Compile and record everything now that the first stream would otherwise wait for."""
-        frames = self._context.left + self._context.right + _CHUNKS_TO_WARM_UP * self._frames
+        frames = self.context.left + self.context.right + _CHUNKS_TO_WARM_UP * self.chunk_frames
         silence = np.zeros((frames, self.network.input_dim), np.float32)
         with suppress(NotFiniteError):
             for _ in range(_STREAMS_TO_WARM_UP):
@@ -139,39 +153,26 @@ class LoopedComputer:
         self, pieces: Iterable[np.ndarray], ivectors: Ivectors | None = None
     ) -> Iterator[np.ndarray]:
         """Yield the output rows of each chunk of a new stream of features, given in pieces."""
-        self._computer.reset()
-        left, right = self._context.left, self._context.right
-        buffer = last = np.empty((0, self.network.input_dim), np.float32)
-        num_frames = num_given = 0
+        stream = LoopedStream(self, ivectors)
         for piece in pieces:
-            self.network.check_inputs(piece, ivectors)
-            if num_frames == 0:
-                buffer = np.repeat(piece[:1], left, axis=0)
-            num_frames += len(piece)
-            buffer, last = np.concatenate([buffer, piece]), piece[-1:]
-            while num_given * self._factor + self._frames + right <= num_frames:
-                buffer, rows = self._next_chunk(buffer, num_given, ivectors)
-                num_given += len(rows)
-                yield rows
-        num_outputs = -(-num_frames // self._factor)
-        while num_given < num_outputs:
-            padding = np.repeat(last, left + right + self._frames, axis=0)
-            padded = np.concatenate([buffer, padding])
-            buffer, rows = self._next_chunk(padded, num_given, ivectors)
-            yield rows[: num_outputs - num_given]
-            num_given += len(rows)
+            yield from stream.chunks(piece)
+        yield from stream.last_chunks()
 
-    def _next_chunk(
+    def begin(self) -> None:
+        """Forget the state of the last stream."""
+        self._computer.reset()
+
+    def next_chunk(
         self, buffer: np.ndarray, num_given: int, ivectors: Ivectors | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """(frames left over, output rows) of the next chunk, after `num_given` output rows."""
-        size = self._frames + (0 if num_given else self._context.left + self._context.right)
+        size = self.chunk_frames + (0 if num_given else self.context.left + self.context.right)
         computer = self._computer
         device_rows = tensor.asarray(np.ascontiguousarray(buffer[:size]), like=self._like)
         fill_rows(computer.input_buffer("input"), device_rows, slice(0, size))
         if ivectors is not None and "ivector" in computer.expected_inputs():
             num_rows = computer.input_buffer("ivector").shape[0]
-            end = num_given * self._factor + self._frames + self._context.right
+            end = num_given * self.factor + self.chunk_frames + self.context.right
             computer.accept_input("ivector", _newest_ivector(ivectors, end, num_rows))
         computer.run()
         # A copy: the program's output may also be part of its state.
@@ -183,6 +184,73 @@ class LoopedComputer:
         """Compute the first `count` chunks of an utterance, without keeping their outputs."""
         for _ in islice(self._chunks([features], ivectors), count):
             pass
+
+
+class LoopedStream:
+    """One stream of features through a LoopedComputer, which serves one stream at a time.
+
+    Frames before the first repeat the first frame; frames after the last repeat the last one.
+    """
+
+    def __init__(self, computer: LoopedComputer, ivectors: Ivectors | None = None) -> None:
+        self._computer, self._ivectors = computer, ivectors
+        self._restart()
+
+    def _restart(self) -> None:
+        self._computer.begin()
+        self._buffer = self._last = np.empty((0, self._computer.network.input_dim), np.float32)
+        self._num_frames = self._num_given = 0
+
+    def accept(self, features: np.ndarray) -> np.ndarray:
+        """Take features (frames, dim); return the output rows that can be computed now.
+
+        NotFiniteError if an output is not finite.
+        """
+        return self._joined(self.chunks(features))
+
+    def finish(self) -> np.ndarray:
+        """The output rows of the remaining frames; the next frame begins a new stream."""
+        rows = self._joined(self.last_chunks())
+        self._restart()
+        return rows
+
+    def _joined(self, chunks: Iterator[np.ndarray]) -> np.ndarray:
+        none = np.empty((0, self._computer.network.output_dim), np.float32)
+        rows = np.concatenate([none, *chunks])
+        check_finite("outputs", rows)
+        return rows
+
+    def chunks(self, piece: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the output rows of each chunk that is complete with further frames."""
+        computer, context = self._computer, self._computer.context
+        if not len(piece):
+            return
+        computer.network.check_inputs(piece, self._ivectors)
+        if self._num_frames == 0:
+            self._buffer = np.repeat(piece[:1], context.left, axis=0)
+        self._num_frames += len(piece)
+        self._buffer = np.concatenate([self._buffer, piece])
+        self._last = piece[-1:]
+        while (
+            self._num_given * computer.factor + computer.chunk_frames + context.right
+            <= self._num_frames
+        ):
+            yield self._next_chunk(self._buffer)
+
+    def last_chunks(self) -> Iterator[np.ndarray]:
+        """Yield the output rows of the remaining frames."""
+        computer, context = self._computer, self._computer.context
+        num_outputs = -(-self._num_frames // computer.factor)
+        while self._num_given < num_outputs:
+            size = context.left + context.right + computer.chunk_frames
+            padding = np.repeat(self._last, size, axis=0)
+            missing = num_outputs - self._num_given
+            yield self._next_chunk(np.concatenate([self._buffer, padding]))[:missing]
+
+    def _next_chunk(self, buffer: np.ndarray) -> np.ndarray:
+        self._buffer, rows = self._computer.next_chunk(buffer, self._num_given, self._ivectors)
+        self._num_given += len(rows)
+        return rows
 
 
 def _newest_ivector(ivectors: Ivectors, frame: int, num_rows: int) -> np.ndarray:

@@ -27,17 +27,57 @@ def online_cmvn(
     speaker's earlier utterances (None if there are none), then `overall`, those of all data.
     DataError if the statistics do not fit.
     """
-    if overall.shape != (2, features.shape[1] + 1):
+    check_overall(overall, features.shape[1])
+    if not options.norm_means:
+        return features[first:]
+    sums = _sums(features, np.zeros((2, features.shape[1] + 1)), options.norm_vars)
+    stats = _window_stats(sums, options.cmn_window, first)
+    return _normalized(features[first:], stats, overall, speaker, options, skipped)
+
+
+class OnlineCmvnStream:
+    """Normalizes frames that come in pieces as `online_cmvn` does the whole, bit for bit."""
+
+    def __init__(self, overall: Stats, options: OnlineCmvnOptions, skipped: list[int]) -> None:
+        """See `online_cmvn`; DataError if the statistics cannot be used."""
+        check_overall(overall, overall.shape[1] - 1)
+        self._overall, self._options, self._skipped = overall, options, skipped
+        self._sums = np.zeros((1, *overall.shape))
+        """Sums over all frames so far, and over those before each of the last `cmn_window`."""
+
+    def accept(self, features: Features) -> Features:
+        """The next frames, (frames, D), normalized."""
+        if not self._options.norm_means or not len(features):
+            return features
+        check_overall(self._overall, features.shape[1])
+        new = _sums(features, self._sums[-1], self._options.norm_vars)
+        sums = np.concatenate([self._sums, new[1:]])
+        window = self._options.cmn_window
+        stats = _window_stats(sums, window, len(sums) - len(new))
+        self._sums = sums[-window - 1 :].copy()
+        return _normalized(features, stats, self._overall, None, self._options, self._skipped)
+
+
+def check_overall(overall: Stats, dim: int) -> None:
+    """DataError unless `overall` are statistics of features of this dimension."""
+    if overall.shape != (2, dim + 1):
         raise DataError(
-            f"features of dimension {features.shape[1]} and global statistics of "
+            f"features of dimension {dim} and global statistics of "
             f"{overall.shape[0]} x {overall.shape[1]}"
         )
     if not overall[0, -1] > 0.0:
         raise DataError(f"global statistics over {overall[0, -1]:g} frames")
-    if not options.norm_means:
-        return features[first:]
-    stats = _window_sums(features, options.cmn_window, options.norm_vars, first)
-    features = features[first:]
+
+
+def _normalized(
+    features: Features,
+    stats: Stats,
+    overall: Stats,
+    speaker: Stats | None,
+    options: OnlineCmvnOptions,
+    skipped: list[int],
+) -> Features:
+    """The features normalized by the statistics of their windows, which are completed in place."""
     if speaker is not None:
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
     _fill(stats, overall, options.cmn_window, options.global_frames)
@@ -53,19 +93,22 @@ def online_cmvn(
     return features * scale.astype(np.float32) - (mean * scale).astype(np.float32)
 
 
-def _window_sums(features: Features, window: int, with_squares: bool, first: int) -> Stats:
-    """The CMVN statistics over the window of each frame from `first` on, (frames, 2, D + 1).
+def _sums(features: Features, before: NDArray[np.float64], with_squares: bool) -> Stats:
+    """CMVN statistics, `before` and after each frame, (frames + 1, 2, D + 1).
 
     Without `with_squares` the sums of squares are 0.
     """
     size, dim = features.shape
-    wide = features.astype(np.float64)
-    sums = np.zeros((size + 1, 2, dim + 1))
-    np.cumsum(wide, axis=0, out=sums[1:, 0, :-1])
+    new = np.zeros((size + 1, 2, dim + 1))
+    new[0], new[1:, 0, :-1], new[1:, 0, -1] = before, features, 1.0
     if with_squares:
-        np.cumsum(wide * wide, axis=0, out=sums[1:, 1, :-1])
-    sums[:, 0, -1] = np.arange(size + 1)
-    ends = np.arange(first + 1, size + 1)
+        new[1:, 1, :-1] = np.square(features.astype(np.float64))
+    return np.cumsum(new, axis=0)
+
+
+def _window_stats(sums: Stats, window: int, first: int) -> Stats:
+    """The CMVN statistics over the window of each frame from `first` on, (frames, 2, D + 1)."""
+    ends = np.arange(first + 1, len(sums))
     return sums[first + 1 :] - sums[np.maximum(ends - window, 0)]
 
 

@@ -6,15 +6,13 @@ would abort the process are refused here first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, OptionError, install_command
-from nnet3tools.features.resample import resample
+from nnet3tools.features.resample import Resampler, resample
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 
 _FRAME_FIELDS = {
@@ -68,7 +66,7 @@ class SoundFeatures:
         self._settings = _engine_options(
             engine.MfccOptions() if is_mfcc else engine.FbankOptions(), options
         )
-        self.dim: int = self._extractor(self._settings).dim
+        self.dim: int = self.new_extractor().dim
         """Dimension of the features."""
 
     def compute(self, samples: NDArray[np.int16], rate: int) -> NDArray[np.float32]:
@@ -81,64 +79,100 @@ class SoundFeatures:
         if rate != wanted:
             self._check_rates(rate, wanted)
             wave = resample(wave, rate, int(wanted))
-        extractor = self._extractor(self._settings)
-        self._accept(extractor, wave)
+        extractor = self.new_extractor()
+        self.accept(extractor, wave)
         extractor.input_finished()
         num_frames = extractor.num_frames_ready
-        return (
-            self._frames(extractor, 0, num_frames) if num_frames else np.zeros((0, 0), np.float32)
-        )
+        return self.frames(extractor, 0, num_frames) if num_frames else np.zeros((0, 0), np.float32)
 
-    def stream(self, pieces: Iterable[NDArray[np.int16]]) -> Iterator[NDArray[np.float32]]:
-        """Features, (frames, dim), as soon as the samples of one channel, given in pieces, allow.
+    def stream(self, rate: float) -> SoundStream:
+        """A new stream of sound with this sampling rate.
 
-        The samples must have the sampling rate of the options.
+        DataError if it is not that of the options and they forbid resampling.
         """
-        extractor = self._extractor(self._settings)
-        done = 0
-        for piece in chain(pieces, [None]):
-            if piece is None:
-                extractor.input_finished()
-            else:
-                self._accept(extractor, piece.astype(np.float32))
-            ready = extractor.num_frames_ready
-            if ready > done:
-                yield self._frames(extractor, done, ready)
-                done = ready
+        self.check_rate(rate)
+        return SoundStream(self, rate)
 
-    def _accept(self, extractor: Any, wave: NDArray[np.float32]) -> None:
+    def new_extractor(self) -> Any:
+        """A new object of kaldi-native-fbank that computes the features."""
+        return self._extractor(self._settings)
+
+    def accept(self, extractor: Any, wave: NDArray[np.float32]) -> None:
         """Pass samples to the extractor, which takes a sequence of Python numbers.
 
         A memoryview takes a third of the time of a list.
         """
         extractor.accept_waveform(self._frame.sample_frequency, wave.data)
 
-    def _frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
+    def frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
         """Copies of the extractor's frames `begin` to `end` - 1, since it reuses its memory."""
         found = np.empty((end - begin, self.dim), np.float32)
         for row, frame in enumerate(range(begin, end)):
             found[row] = extractor.get_frame(frame)
         return found
 
-    def check_rate(self, rate: int) -> None:
+    def check_rate(self, rate: float) -> None:
         """DataError if `rate` is not the options' sampling rate and resampling is forbidden."""
         if rate != self._frame.sample_frequency:
             self._check_rates(rate, self._frame.sample_frequency)
+
+    @property
+    def sample_frequency(self) -> float:
+        """Sampling rate, in Hz, of the sound that the features are computed of."""
+        return self._frame.sample_frequency
 
     @property
     def frame_seconds(self) -> float:
         """Seconds from one frame to the next."""
         return self._frame.frame_shift / 1000.0
 
-    def _check_rates(self, rate: int, wanted: float) -> None:
+    def _check_rates(self, rate: float, wanted: float) -> None:
         down = wanted < rate
         if self._frame.allow_downsample if down else self._frame.allow_upsample:
             return
         verb = "downsample" if down else "upsample"
         raise DataError(
-            f"Waveform and config sample Frequency mismatch: {rate} .vs {wanted:g} (use "
+            f"Waveform and config sample Frequency mismatch: {rate:g} .vs {wanted:g} (use "
             f"--allow-{verb}=true to allow {verb[:-1]}ing the waveform)."
         )
+
+
+class SoundStream:
+    """Features of sound that comes in pieces; they do not depend on where the pieces are cut."""
+
+    def __init__(self, features: SoundFeatures, rate: float) -> None:
+        """See SoundFeatures.stream."""
+        self._features = features
+        self._extractor = features.new_extractor()
+        self._done = 0
+        wanted = features.sample_frequency
+        self._resampler = None if rate == wanted else Resampler(round(rate), round(wanted))
+
+    def accept(self, samples: NDArray) -> NDArray[np.float32]:
+        """The frames, (frames, dim), that further samples of one channel complete.
+
+        Samples are in the range of 16-bit integers.
+        """
+        wave = np.ascontiguousarray(samples, np.float32)
+        if self._resampler is not None:
+            wave = self._resampler.accept(wave)
+        if len(wave):
+            self._features.accept(self._extractor, wave)
+        return self._ready()
+
+    def finish(self) -> NDArray[np.float32]:
+        """The last frames, (frames, dim)."""
+        if self._resampler is not None and len(rest := self._resampler.finish()):
+            self._features.accept(self._extractor, rest)
+        self._extractor.input_finished()
+        return self._ready()
+
+    def _ready(self) -> NDArray[np.float32]:
+        begin, end = self._done, self._extractor.num_frames_ready
+        self._done = max(begin, end)
+        frames = self._features.frames(self._extractor, begin, self._done)
+        self._extractor.pop(self._done - begin)  # else it keeps all frames
+        return frames
 
 
 def _engine_options(settings: Any, options: MfccOptions | FbankOptions) -> Any:

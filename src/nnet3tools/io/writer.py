@@ -39,6 +39,10 @@ class Writer:
         """Write text unchanged, in binary and in text mode."""
         self.write_bytes(text.encode("utf-8", "surrogateescape"))
 
+    def flush(self) -> None:
+        """Write what the file has buffered."""
+        self.file.flush()
+
     def write_header(self) -> None:
         r"""Write the header "\0B" in binary mode."""
         if self.binary:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from nnet3tools.decoding.endpoint import EndpointOptions
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.utterance import UtteranceDecoder
 from nnet3tools.decoding.word_times import Lexicon
 from nnet3tools.errors import DataError, naming
-from nnet3tools.executor.looped_computer import LoopedComputer
+from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
 from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_features import SoundFeatures
@@ -29,6 +29,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.recognizer.directory import ModelDirectory, ReadOptions, read_directory
 from nnet3tools.recognizer.models import read_acoustic_model
+from nnet3tools.recognizer.network import AcousticNetwork
 from nnet3tools.recognizer.normalization import Normalization
 from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.parts import GLOBAL_STATS, MODEL_CONF
@@ -60,38 +61,31 @@ def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Reco
     check_inputs(nnet, d.path)
     scale = acoustic_scale(directory, model)
     features = SoundFeatures(_allowing(d.feature_options, options))
-    frames = options.frames_per_chunk
-    frames = frames or (_STREAM_FRAMES_PER_CHUNK if options.stream else _FRAMES_PER_CHUNK)
     simple = SimpleComputationOptions(
         frame_subsampling_factor=d.frame_subsampling_factor,
-        frames_per_chunk=frames,
+        frames_per_chunk=options.frames_per_chunk or _FRAMES_PER_CHUNK,
         acoustic_scale=scale,
     )
+    stream_frames = options.frames_per_chunk or _STREAM_FRAMES_PER_CHUNK
     decoding = UtteranceDecoder(model, options.decoder, scale, True)
     with naming(str(d.path)):
         normalization = _load_normalization(directory, features.dim, options.stream)
-        computer: UtteranceComputer | LoopedComputer
-        if options.stream:
-            computer = LoopedComputer(nnet, simple, priors)
-            computer.warm_up()
-        else:
-            computer = computer_together(nnet, simple, priors)
-        if computer.network.input_dim != features.dim:
+        if (input_dim := SimpleNetwork(nnet).input_dim) != features.dim:
             raise DataError(
-                f"the network expects {computer.network.input_dim} features, those of "
-                f"{d.features} have dimension {features.dim}"
+                f"the network expects {input_dim} features, those of {d.features} have dimension "
+                f"{features.dim}"
             )
     return Recognizer(
         features,
         normalization,
-        computer,
+        AcousticNetwork(nnet, priors, simple, stream_frames),
         decoding,
-        decoding.decoder(DecodingGraph.of(_scaled_graph(d.graph, options), model, str(d.graph))),
+        DecodingGraph.of(_scaled_graph(d.graph, options), model, str(d.graph)),
         model.transitions(),
         SymbolTable.load(str(d.words)),
         _load_lexicon(d.lexicon, d.silence),
         d.frame_subsampling_factor * features.frame_seconds,
-        options.piece_seconds,
+        _endpoint(options.endpoint, d.silence),
     )
 
 
@@ -162,6 +156,14 @@ def _scaled_graph(path: Path, options: RecognizerOptions) -> Fst:
         return fst
     scale = np.float32(options.lm_scale)
     return replace(fst, weights=fst.weights * scale, finals=fst.finals * scale)
+
+
+def _endpoint(options: EndpointOptions, silence: Path | None) -> EndpointOptions:
+    """The options, with the silence phones of a file such as silence.csl if they name none."""
+    if options.silence_phones or silence is None:
+        return options
+    phones = ":".join(map(str, sorted(_read_silence_phones(silence))))
+    return replace(options, silence_phones=phones)
 
 
 def _load_lexicon(lexicon: Path | None, silence: Path | None) -> Lexicon | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from nnet3tools.errors import DataError
 from nnet3tools.features.cmvn import accumulate_cmvn, apply_cmvn, skip_cmvn
 from nnet3tools.features.cmvn_options import CmvnOptions
-from nnet3tools.features.online_cmvn import online_cmvn
+from nnet3tools.features.online_cmvn import OnlineCmvnStream, online_cmvn
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.options import colon_list
 
@@ -42,21 +42,30 @@ class Normalization:
                 f"{' x '.join(map(str, self.overall.shape))}"
             )
 
-    def whole(self, features: np.ndarray, first: int = 0) -> np.ndarray:
-        """The normalized frames, from `first` on, of an utterance or of a part with its history."""
+    def whole(self, features: np.ndarray) -> np.ndarray:
+        """The normalized frames of an utterance."""
         if self.overall is not None:
-            skipped = colon_list(self.options.skip_dims, "--skip-dims option")
-            return online_cmvn(features, self.overall, None, self.options, skipped, first)
+            return online_cmvn(features, self.overall, None, self.options, self._skipped)
         if self.kind == "utterance":
             skipped = colon_list(self.whole_options.skip_dims, "--skip-dims option")
             stats = skip_cmvn(accumulate_cmvn(None, features), skipped)
             features = apply_cmvn(stats, features, self.whole_options.norm_vars)
-        return features[first:]
+        return features
 
-    def stream(self, pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-        """The pieces of an utterance, normalized one by one; not for the kind "utterance"."""
-        history: np.ndarray | None = None
-        for piece in pieces:
-            known = piece if history is None else np.concatenate([history, piece])
-            yield self.whole(known, len(known) - len(piece))
-            history = known[-self.options.cmn_window :]
+    def stream(self) -> Callable[[np.ndarray], np.ndarray]:
+        """A function that normalizes the frames of a stream, piece after piece.
+
+        DataError for the kind "utterance", which needs the whole utterance.
+        """
+        if self.overall is not None:
+            return OnlineCmvnStream(self.overall, self.options, self._skipped).accept
+        if self.kind == "utterance":
+            raise DataError(
+                "means of utterances were taken out of the features, which a stream does not know: "
+                "expected online normalization"
+            )
+        return lambda frames: frames
+
+    @property
+    def _skipped(self) -> list[int]:
+        return colon_list(self.options.skip_dims, "--skip-dims option")

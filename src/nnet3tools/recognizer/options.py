@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnet3tools.decoding.endpoint import EndpointOptions
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option, option_group
@@ -50,8 +51,8 @@ class FeatureFiles:
 class RecognizerOptions:
     """Options of a recognizer: features, network, search and form of results."""
 
-    stream: bool = option(False, "If true, take the sound in pieces, as a stream")
-    piece_seconds: float = option(0.25, "With --stream=true: the length of pieces of sound")
+    stream: bool = option(False, "If true, decode sound as it comes, as a stream")
+    piece_seconds: float = option(0.25, "With --stream=true: the length of pieces of sound files")
     cmvn: str = option(
         "auto",
         "Normalization of the features: none, utterance (mean of the whole utterance taken out), "
@@ -77,8 +78,16 @@ class RecognizerOptions:
     allow_upsample: bool = option(
         False, "If true, accept sound with a lower sampling rate than the features' (resample it)"
     )
+    nbest: int = option(0, "Number of alternatives in results as JSON; 0 for none")
+    sample_rate: float = option(
+        0.0, "Sampling rate of raw samples on standard input; 0: the one of the features"
+    )
+    sample_format: str = option(
+        "int16", "Format of raw samples on standard input, little-endian: int16, or float32 (-1..1)"
+    )
     files: FeatureFiles = option_group("", FeatureFiles)
     decoder: _SearchOptions = option_group("", _SearchOptions)
+    endpoint: EndpointOptions = option_group("endpoint", EndpointOptions)
 
     def check(self) -> None:
         """OptionError if a value is unknown or options contradict each other."""
@@ -98,4 +107,9 @@ class RecognizerOptions:
             raise OptionError("--acoustic-scale and --lm-scale must be greater than 0")
         if not self.decoder.determinize_lattice:
             raise OptionError("confidences need determinized lattices")
+        if self.nbest < 0 or self.sample_rate < 0.0:
+            raise OptionError("--nbest and --sample-rate must be at least 0")
+        if self.sample_format not in ("int16", "float32"):
+            raise OptionError(f"--sample-format must be int16 or float32, not {self.sample_format}")
         self.decoder.check()
+        self.endpoint.check()

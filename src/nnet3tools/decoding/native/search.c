@@ -509,3 +509,48 @@ void nn_search_export(const search *s, int64_t *num_tokens, int32_t *last_states
   }
   for (int64_t i = 0; i < last_frame(s)->num_tokens; i++) last_states[i] = last_frame(s)->tokens[i].state;
 }
+
+/* -- the best path so far */
+
+/* The cheapest link among `count` that lead to a token, with its cost in *cost; NULL if none is cheaper. */
+static const way *cheapest(const way *ways, int64_t count, int32_t target, const token *sources, const float *weights, float *cost) {
+  const way *found = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    if (ways[i].target != target) continue;
+    float total = sources[ways[i].source].cost + ways[i].acoustic + weights[ways[i].arc];
+    if (total >= *cost) continue;
+    *cost = total;
+    found = ways + i;
+  }
+  return found;
+}
+
+/* The arcs of the best path to a token of the last frame, the latest first; final costs do not count.
+   Returns their number, of which the first `room` are stored. `relative` gets the cost of the best path
+   to a final state minus that of the best path to any state. */
+int64_t nn_search_trace(const search *s, int64_t *arcs, int64_t room, float *relative) {
+  const frame *f = last_frame(s);
+  float best = INFINITY, best_final = INFINITY;
+  int32_t at = -1;
+  for (int32_t i = 0; i < f->num_tokens; i++) {
+    float with_final = f->tokens[i].cost + s->graph->finals[f->tokens[i].state];
+    if (with_final < best_final) best_final = with_final;
+    if (f->tokens[i].cost < best) best = f->tokens[at = i].cost;
+  }
+  *relative = best_final < INFINITY ? best_final - best : INFINITY;
+  int64_t count = 0;
+  for (int64_t number = s->frames.size - 1, steps = 0; at >= 0;) {
+    f = frame_of(s, number);
+    float cost = INFINITY;
+    const way *step = number ? cheapest(f->emitting, f->num_emitting, at, f[-1].tokens, s->graph->weights, &cost) : NULL;
+    const way *epsilon = number || at ? cheapest(f->epsilon, f->num_epsilon, at, f->tokens, s->graph->weights, &cost) : NULL;
+    if (epsilon) step = epsilon;
+    if (!step) break;
+    if (epsilon && ++steps > f->num_tokens) return EPSILON_LOOP;
+    if (!epsilon) number--, steps = 0;
+    if (count < room) arcs[count] = step->arc;
+    count++;
+    at = step->source;
+  }
+  return count;
+}

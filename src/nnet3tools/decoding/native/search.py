@@ -19,6 +19,9 @@ _EPSILON_LOOP = -2
 _FRAMES_AT_A_TIME = 25
 """Frames of one call of C, 50 ms with a large graph: signals are handled between calls."""
 
+_ROOM_FOR_ARCS = 4096
+"""Arcs of the best path that the first call of C has room for: half a minute of speech."""
+
 
 class _Graph(ctypes.Structure):
     """The C struct `search_graph` of search.c."""
@@ -131,6 +134,28 @@ class NativeDecoder:
             ctypes.byref(_way_pointers(epsilon)),
         )
         return Ways(num_tokens, last_states, emitting, epsilon)
+
+    def trace(self) -> tuple[NDArray[np.int64], float]:
+        """The graph's arcs on the best path so far, and the relative cost of final states.
+
+        See decoder.Decoder.trace.
+        """
+        self._require_begun()
+        relative, room = ctypes.c_float(), _ROOM_FOR_ARCS
+        run = self._library.nn_search_trace
+        run.restype = ctypes.c_int64
+        while True:
+            arcs = np.empty(room, np.int64)
+            count = run(
+                self._handle,
+                ctypes.c_void_p(arcs.ctypes.data),
+                ctypes.c_int64(room),
+                ctypes.byref(relative),
+            )
+            _check(count)
+            if count <= room:
+                return arcs[:count][::-1], relative.value
+            room = count
 
     def _sizes(self) -> list[int]:
         """Numbers of frames, tokens, emitting links, epsilon links, last tokens; 1 if one is

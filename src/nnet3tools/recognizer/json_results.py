@@ -1,0 +1,122 @@
+"""Results as text: lines of words, CTM, JSON of our own, and the JSON of Vosk."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nnet3tools.recognizer.results import Alternative, Partial, Result, Word
+
+FORMATS = ("text", "ctm", "json", "vosk")
+
+
+def result_text(key: str, result: Result, form: str, real_time_factor: float | None = None) -> str:
+    """The result of utterance `key` in one of FORMATS, as complete lines."""
+    if form == "text":
+        return " ".join([key, *(word.text for word in result.words)]) + "\n"
+    if form == "ctm":
+        return "".join(
+            f"{key} 1 {word.start:.2f} {word.end - word.start:.2f} {word.text} "
+            f"{word.confidence:.2f}\n"
+            for word in result.words
+        )
+    if form == "vosk":
+        return json_line(vosk_result(result, with_words=True))
+    return json_line(own_result(key, result, real_time_factor))
+
+
+def partial_text(key: str, partial: Partial, form: str) -> str:
+    """A partial result as a line of JSON; nothing for text and CTM."""
+    if form not in ("json", "vosk"):
+        return ""
+    return json_line(vosk_partial(partial) if form == "vosk" else own_partial(key, partial))
+
+
+def json_line(value: dict[str, Any]) -> str:
+    """The value as one line of JSON."""
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+# -- our own
+
+
+def own_result(key: str, result: Result, real_time_factor: float | None = None) -> dict[str, Any]:
+    """Our own form: utterance, text, words with begin and length (seconds) and confidence."""
+    line: dict[str, Any] = {
+        "utterance": key,
+        "text": result.text,
+        "words": [_own_word(word) for word in result.words],
+    }
+    if result.alternatives:
+        line["alternatives"] = [
+            {
+                "text": other.text,
+                "log_likelihood": round(other.loglike, 3),
+                "words": [_own_word(word) for word in other.words],
+            }
+            for other in result.alternatives
+        ]
+    if real_time_factor is not None:
+        line["real_time_factor"] = round(real_time_factor, 4)
+    return line
+
+
+def own_partial(key: str, partial: Partial) -> dict[str, Any]:
+    """Our own form: utterance and the words so far as text."""
+    return {"utterance": key, "partial": partial.text}
+
+
+def _own_word(word: Word) -> dict[str, Any]:
+    return {
+        "word": word.text,
+        "begin": round(word.start, 3),
+        "length": round(word.end - word.start, 3),
+        "confidence": round(word.confidence, 3),
+    }
+
+
+# -- Vosk's (vosk-api, src/recognizer.cc)
+
+
+def vosk_result(result: Result, with_words: bool) -> dict[str, Any]:
+    """Vosk's Result and FinalResult; `with_words` as by SetWords.
+
+    A result with alternatives has only these, as after SetMaxAlternatives. Their "confidence" is
+    the log-likelihood of the path.
+    """
+    if result.alternatives:
+        return {"alternatives": [_vosk_alternative(a, with_words) for a in result.alternatives]}
+    line: dict[str, Any] = {}
+    if with_words and result.words:
+        line["result"] = [_vosk_word(word) for word in result.words]
+    return {**line, "text": result.text}
+
+
+def vosk_partial(partial: Partial, with_words: bool = False) -> dict[str, Any]:
+    """Vosk's PartialResult; `with_words` as by SetPartialWords."""
+    line: dict[str, Any] = {"partial": partial.text}
+    if with_words and partial.words:
+        line["partial_result"] = [_vosk_word(word) for word in partial.words]
+    return line
+
+
+def vosk_empty(alternatives: bool) -> dict[str, Any]:
+    """Vosk's result for an utterance without sound; `alternatives` as by SetMaxAlternatives."""
+    return {"alternatives": [{"text": "", "confidence": 1.0}]} if alternatives else {"text": ""}
+
+
+def _vosk_alternative(alternative: Alternative, with_words: bool) -> dict[str, Any]:
+    line: dict[str, Any] = {"confidence": round(alternative.loglike, 6)}
+    if with_words and alternative.words:
+        timed = [_vosk_word(word) for word in alternative.words]
+        line["result"] = [{k: v for k, v in word.items() if k != "conf"} for word in timed]
+    return {**line, "text": alternative.text}
+
+
+def _vosk_word(word: Word) -> dict[str, Any]:
+    return {
+        "conf": round(word.confidence, 6),
+        "end": round(word.end, 6),
+        "start": round(word.start, 6),
+        "word": word.text,
+    }

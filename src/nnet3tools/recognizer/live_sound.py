@@ -1,0 +1,90 @@
+"""Sound that arrives on a pipe: raw samples, or a wave file, whose header says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.wave import WaveInfo, read_wave_info
+from nnet3tools.recognizer.stream import SampleFormat
+
+_PIECE = 1 << 16
+_OTHER_KINDS = {b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3", b"FORM": "AIFF", b"\x1aE": "WebM"}
+
+
+@dataclass(frozen=True)
+class LiveSound:
+    """Sound on a pipe: its sampling rate, the format of samples given as bytes, and its pieces."""
+
+    rate: float
+    sample_format: SampleFormat
+    pieces: Iterator[bytes | np.ndarray]
+
+
+def live_sound(reader: Reader, rate: float, sample_format: SampleFormat) -> LiveSound:
+    """The sound on a pipe, whose pieces come as soon as they are there.
+
+    `rate` and `sample_format` are those of raw samples. A wave file has its own. DataError if there
+    is no sound, or sound of another kind.
+    """
+    if reader.peek_byte() < 0:
+        raise DataError(f"{reader.name}: expected sound, found none")
+    while len(head := reader.buffered(4)) < 4 and reader.more():
+        pass
+    for magic, kind in _OTHER_KINDS.items():
+        if head.startswith(magic):
+            raise DataError(
+                f"{reader.name}: expected raw samples or a wave file, found {kind}: convert it, as "
+                "by ffmpeg -i - -f wav -"
+            )
+    if head not in (b"RIFF", b"RIFX"):
+        return LiveSound(rate, sample_format, _raw_pieces(reader, sample_format))
+    info = read_wave_info(reader)
+    if info.num_channels != 1:
+        log.warning(
+            f"{reader.name}: sound with {info.num_channels} channels: the first one is decoded"
+        )
+    return LiveSound(info.rate, SampleFormat.INT16, _first_channel(reader, info))
+
+
+def _raw_pieces(reader: Reader, sample_format: SampleFormat) -> Iterator[bytes]:
+    count = 0
+    for piece in _pieces(reader, None):
+        count += len(piece)
+        yield piece
+    if rest := count % sample_format.num_bytes:
+        log.warning(f"{reader.name}: {rest} bytes at the end are not a whole sample")
+
+
+def _first_channel(reader: Reader, info: WaveInfo) -> Iterator[np.ndarray]:
+    """The samples, int16, of a wave file's first channel."""
+    block = 2 * info.num_channels
+    wanted = None if info.num_samples < 0 else info.num_samples * block
+    rest, count = b"", 0
+    for piece in _pieces(reader, wanted):
+        count += len(piece)
+        data = rest + piece
+        size = len(data) // block * block
+        rest = data[size:]
+        samples = np.frombuffer(data[:size], ">i2" if info.big_endian else "<i2")
+        yield samples.reshape(-1, info.num_channels)[:, 0].astype(np.int16)
+    if wanted is not None and count < wanted:
+        log.warning(
+            f"Expected {wanted} bytes of wave data, but read only {count} bytes. Truncated file?"
+        )
+
+
+def _pieces(reader: Reader, size: int | None) -> Iterator[bytes]:
+    """Yield the next `size` bytes (None: all) in pieces; a wait for input does no work."""
+    left = size
+    while left != 0 and reader.peek_byte() >= 0:
+        piece = reader.buffered(_PIECE if left is None else min(left, _PIECE))
+        reader.advance(len(piece))
+        if left is not None:
+            left -= len(piece)
+        yield piece

@@ -1,0 +1,64 @@
+"""The loaded models of a recognizer: features, network, graph, words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.decoding.endpoint import EndpointOptions
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.search import Search
+from nnet3tools.decoding.traceback import BestPath
+from nnet3tools.decoding.utterance import Decoded, UtteranceDecoder
+from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words, word_spans
+from nnet3tools.errors import DataError
+from nnet3tools.features.sound_features import SoundFeatures
+from nnet3tools.fst.lattice import CompactLattice
+from nnet3tools.lang.symbols import SymbolTable
+from nnet3tools.nnet.hmm.transition_model import Transitions
+from nnet3tools.recognizer.network import AcousticNetwork
+from nnet3tools.recognizer.normalization import Normalization
+from nnet3tools.recognizer.results import Result, Word
+
+
+@dataclass
+class LoadedModels:
+    """All models that recognition needs, and how decoded utterances become results."""
+
+    features: SoundFeatures
+    normalization: Normalization
+    network: AcousticNetwork
+    decoding: UtteranceDecoder
+    graph: DecodingGraph
+    transitions: Transitions
+    words: SymbolTable
+    lexicon: Lexicon | None
+    output_seconds: float
+    """Seconds from one output of the network to the next."""
+    endpoint: EndpointOptions
+    """When utterances of streams end."""
+
+    def new_search(self) -> Search:
+        """A new search over the recognizer's graph."""
+        return self.decoding.decoder(self.graph)
+
+    def result_of(self, decoded: Decoded, start: float = 0.0, nbest: int = 0) -> Result:
+        """The result for a decoded utterance, which begins `start` seconds after the sound."""
+        lattice = decoded.lattice
+        assert isinstance(lattice, CompactLattice)
+        spoken = spoken_words(decoded.best, lattice, self.transitions, self.lexicon)
+        end = start + decoded.num_frames * self.output_seconds
+        return Result(tuple(self._word(word, start) for word in spoken), (), start, end)
+
+    def words_of(self, path: BestPath, start: float) -> tuple[Word, ...]:
+        """The words of a path, which begins `start` seconds after the sound; confidences are 1."""
+        words = path.transcript.tolist()
+        spans = word_spans(path, self.transitions, self.lexicon)
+        spoken = [SpokenWord(word, *span, 1.0) for word, span in zip(words, spans, strict=True)]
+        return tuple(self._word(word, start) for word in spoken)
+
+    def _word(self, spoken: SpokenWord, start: float) -> Word:
+        text = self.words.symbols.get(spoken.word)
+        if text is None:
+            raise DataError(f"word {spoken.word} is not in {self.words.name}")
+        begin, end = (start + at * self.output_seconds for at in (spoken.begin, spoken.end))
+        return Word(text, begin, end, spoken.confidence)

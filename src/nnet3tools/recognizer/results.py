@@ -1,0 +1,68 @@
+"""Results of a recognizer: words with times, alternatives, partial results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Word:
+    """A recognized word; times are in seconds from the start of the sound or stream."""
+
+    text: str
+    start: float
+    end: float
+    confidence: float
+    """The probability, from 0 to 1, that the word is right (by minimum Bayes risk)."""
+
+
+def text_of_words(words: Sequence[Word]) -> str:
+    """The words with a space between them."""
+    return " ".join(word.text for word in words)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One of the n best word sequences; `loglike` is its log-likelihood in the lattice.
+
+    The confidence of its words is 1.
+    """
+
+    words: tuple[Word, ...]
+    loglike: float
+
+    @property
+    def text(self) -> str:
+        """The words with a space between them."""
+        return text_of_words(self.words)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result for an utterance, which begins at `start` and ends at `end` (seconds).
+
+    `alternatives` are the best word sequences, the best first, if they were requested.
+    """
+
+    words: tuple[Word, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    start: float = 0.0
+    end: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The words with a space between them."""
+        return text_of_words(self.words)
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The words of an utterance so far: those of the best path, without confidences (1)."""
+
+    words: tuple[Word, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The words with a space between them."""
+        return text_of_words(self.words)

@@ -1,0 +1,240 @@
+"""Live recognition: sound comes in pieces of any size, words come out as they are said.
+
+    stream = recognizer.stream(16000)
+    for data in microphone:                # bytes (PCM) or arrays
+        if stream.accept(data):            # an utterance has ended
+            print(stream.result().text)
+        else:
+            print(stream.partial().text)
+    print(stream.final().text)             # the sound has ended
+
+Results do not depend on how the sound is cut: chunks of the network and the places where ends of
+utterances are looked for are counted from the start of the stream. `accept` does three steps that a
+server may call one by one, to compute the network for several streams together: `frames_of`
+(samples to features), a `StreamNetwork` (features to log-likelihoods), `search`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.decoding.endpoint import EndpointOptions
+from nnet3tools.decoding.traceback import path_so_far
+from nnet3tools.errors import DataError, NotFiniteError
+from nnet3tools.recognizer.loaded_models import LoadedModels
+from nnet3tools.recognizer.results import Partial, Result
+
+_SECONDS_BETWEEN_CHECKS = 0.1
+"""About the time from one look for the end of an utterance to the next."""
+
+
+class SampleFormat(Enum):
+    """How samples are stored in the bytes of a stream; both are little-endian."""
+
+    INT16 = "int16"
+    FLOAT32 = "float32"
+    """Samples from -1 to 1."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of a sample."""
+        return 2 if self is SampleFormat.INT16 else 4
+
+
+class StreamNetwork(Protocol):
+    """Computes the network's outputs for one stream of features."""
+
+    def accept(self, features: np.ndarray) -> np.ndarray:
+        """Take features (frames, dim); return the output rows that can be computed now."""
+
+    def finish(self) -> np.ndarray:
+        """The output rows of the remaining frames; the next frame begins a new stream."""
+
+
+class Stream:
+    """One live stream of sound. Its methods may be called in any thread, one at a time."""
+
+    def __init__(
+        self,
+        models: LoadedModels,
+        sample_rate: float,
+        network: StreamNetwork,
+        endpoint: EndpointOptions | None = None,
+        nbest: int = 0,
+        sample_format: SampleFormat = SampleFormat.INT16,
+        name: str = "stream",
+    ) -> None:
+        """Use `Recognizer.stream`, which supplies the network and the endpoint rules.
+
+        Without `endpoint`, utterances end only by `result` and `final`. `nbest` is the number of
+        alternatives in results. `name` is used in warnings. DataError for a sampling rate that the
+        features cannot be computed of.
+        """
+        self._models, self._rate, self._network = models, sample_rate, network
+        self._endpoint, self._nbest, self._name = endpoint, nbest, name
+        self._silence = endpoint.phones() if endpoint else frozenset()
+        self._type = np.dtype("<i2" if sample_format is SampleFormat.INT16 else "<f4")
+        self._check_interval = max(1, round(_SECONDS_BETWEEN_CHECKS / models.output_seconds))
+        self._search = models.new_search()
+        self._finished: deque[Result] = deque()
+        self._num_utterances = 0
+        self._offset = 0.0
+        """The time at which the present part of the stream began: 0, or that of `final`."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a stream of sound, with new features, normalization and network state."""
+        self._features = self._models.features.stream(self._rate)
+        self._normalized = self._models.normalization.stream()
+        self._rest = b""
+        self._num_samples = self._num_outputs = 0
+        self._begin_utterance()
+
+    def _begin_utterance(self) -> None:
+        self._search.start()
+        self._first_output = self._num_outputs
+
+    # -- sound in, results out
+
+    def accept(self, samples: np.ndarray | bytes) -> bool:
+        """Take sound; return whether a finished utterance waits for `result`.
+
+        Bytes are samples in the stream's format; a sample may be cut. An array (samples,) of floats
+        has values from -1 to 1, one of int16 the range of 16-bit samples. After `final` a new part
+        of the stream begins, whose times go on.
+        """
+        return self.search(self._network.accept(self.frames_of(samples)))
+
+    def partial(self) -> Partial:
+        """The words of the present utterance so far."""
+        if not self._search.num_frames:
+            return Partial()
+        path, _ = path_so_far(self._search)
+        return Partial(self._models.words_of(path, self._start))
+
+    @property
+    def duration(self) -> float:
+        """Seconds of sound accepted so far."""
+        return self._offset + self._num_samples / self._rate
+
+    @property
+    def num_waiting(self) -> int:
+        """Number of finished utterances that wait for `result`."""
+        return len(self._finished)
+
+    def result(self) -> Result:
+        """The result of the first utterance that waits; if none waits, end the present one."""
+        if not self._finished:
+            self._end_utterance()
+        return self._finished.popleft()
+
+    def final(self) -> Result:
+        """End the input; return the result of the last utterance.
+
+        Utterances that wait for `result` are not included: take them first.
+        """
+        features = self.last_frames()
+        rows = [self._network.accept(features), self._network.finish()]
+        self.search(np.concatenate(rows), is_last=True)
+        return self.finish_last()
+
+    # -- the steps of `accept` and `final`
+
+    def frames_of(self, samples: np.ndarray | bytes) -> np.ndarray:
+        """Normalized features, (frames, dim), that further sound completes; see `accept`.
+
+        DataError for samples that are not finite or of an unknown type.
+        """
+        if not isinstance(samples, np.ndarray):
+            data = self._rest + samples
+            size = len(data) // self._type.itemsize * self._type.itemsize
+            self._rest = data[size:]
+            samples = np.frombuffer(data[:size], self._type)
+        self._num_samples += len(samples)
+        return self._normalized(self._features.accept(_in_16_bits(samples)))
+
+    def last_frames(self) -> np.ndarray:
+        """Normalized features, (frames, dim), that only the end of the input completes."""
+        return self._normalized(self._features.finish())
+
+    def search(self, loglikes: np.ndarray, is_last: bool = False) -> bool:
+        """Search outputs of the network; return whether an utterance waits for `result`.
+
+        With `is_last` no end of an utterance is looked for: the end of the input ends it.
+        """
+        begin = 0
+        while begin < len(loglikes):
+            size = self._check_interval - self._num_outputs % self._check_interval
+            rows = loglikes[begin : begin + size]
+            self._search.advance(rows)
+            self._num_outputs += len(rows)
+            if len(rows) == size and not is_last and self._has_ended():
+                self._end_utterance()
+            begin += size
+        return bool(self._finished)
+
+    def finish_last(self) -> Result:
+        """End the present utterance and the part of the stream; return the utterance's result."""
+        self._end_utterance()
+        self._offset = self.duration
+        self._begin()
+        return self._finished.pop()
+
+    # -- utterances
+
+    @property
+    def _start(self) -> float:
+        """The time at which the present utterance begins."""
+        return self._offset + self._first_output * self._models.output_seconds
+
+    def _has_ended(self) -> bool:
+        """Whether the present utterance ends here; one without paths ends at once."""
+        if self._endpoint is None:
+            return False
+        if not self._search.is_alive:
+            return True
+        path, relative_cost = path_so_far(self._search)
+        phones = self._models.transitions.phones[path.alignment]
+        silent = trailing_silence(phones, self._silence)
+        seconds = self._models.output_seconds
+        length = self._search.num_frames * seconds
+        return self._endpoint.is_end(length, silent * seconds, relative_cost)
+
+    def _end_utterance(self) -> None:
+        """Append the result of the present utterance to those finished, and begin another."""
+        self._num_utterances += 1
+        start = self._start
+        end = self._offset + self._num_outputs * self._models.output_seconds
+        result = Result(start=start, end=end)
+        if self._search.num_frames:
+            key = f"{self._name}-{self._num_utterances}"
+            decoded = self._models.decoding.finish(self._search, key)
+            if decoded is not None:
+                result = self._models.result_of(decoded, start, self._nbest)
+        self._finished.append(result)
+        self._begin_utterance()
+
+
+def trailing_silence(phones: NDArray[np.int32], silence: frozenset[int]) -> int:
+    """The number of frames at the end whose phones are silence, given the phone of each frame."""
+    spoken = np.flatnonzero(~np.isin(phones, list(silence)))
+    return len(phones) - (int(spoken[-1]) + 1 if len(spoken) else 0)
+
+
+def _in_16_bits(samples: np.ndarray) -> NDArray[np.float32]:
+    """Samples (samples,) of int16, or of floats from -1 to 1, in the range of 16-bit integers."""
+    if samples.ndim != 1 or not (samples.dtype == np.int16 or samples.dtype.kind == "f"):
+        raise DataError(
+            "expected samples of one channel as int16 or floats, found an array of shape "
+            f"{samples.shape} and type {samples.dtype}"
+        )
+    if samples.dtype.kind != "f":
+        return samples.astype(np.float32)
+    if not np.isfinite(samples).all():
+        raise NotFiniteError("a sample is not finite")
+    return np.float32(32768.0) * samples.astype(np.float32)

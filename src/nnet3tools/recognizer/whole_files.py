@@ -1,0 +1,85 @@
+"""Recognition of whole utterances, whose network outputs are computed together."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from nnet3tools.errors import DataError
+from nnet3tools.recognizer.recognizer import Recognizer
+from nnet3tools.recognizer.results import Result
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """An accepted utterance and the seconds spent on it so far."""
+
+    key: str
+    outputs: np.ndarray
+    """The network's outputs; without rows as long as they are not computed."""
+    duration: float
+    seconds: float
+
+
+class UtteranceQueue:
+    """Recognizes utterances: call `accept` for each, then `recognize` for each from `ready`."""
+
+    def __init__(self, recognizer: Recognizer) -> None:
+        self._recognizer = recognizer
+        self._computer = recognizer.network.utterance_computer
+        self._search = recognizer.new_search()
+        self._utterances: deque[Utterance] = deque()
+        """Accepted utterances that `ready` has not given yet, in order."""
+        self._computing = 0.0
+        """Seconds of computing that utterances share, because they are computed together."""
+        self._given = 0.0
+        """Seconds of sound accepted so far."""
+
+    def accept(self, key: str, samples: np.ndarray, rate: int) -> None:
+        """Add an utterance of one channel; DataError for sound that cannot be used."""
+        began = time.perf_counter()
+        features = self._recognizer.features.compute(samples, rate)
+        if not len(features):
+            raise DataError("the sound is shorter than a frame")
+        features = self._recognizer.normalization.whole(features)
+        seconds = time.perf_counter() - began
+        self._compute(partial(self._computer.accept, key, features))
+        duration = len(samples) / rate
+        self._given += duration
+        self._utterances.append(Utterance(key, features[:0], duration, seconds))
+
+    def finish(self) -> None:
+        """Compute the network outputs of all accepted utterances that still wait."""
+        self._compute(self._computer.finish)
+
+    def _compute(self, work: Callable[[], None]) -> None:
+        began = time.perf_counter()
+        work()
+        self._computing += time.perf_counter() - began
+
+    def ready(self) -> Iterator[Utterance]:
+        """Iterate over the accepted utterances that can be recognized now, in order.
+
+        Call `recognize` for each before taking the next.
+        """
+        for _, outputs in self._computer.ready():
+            utterance = self._utterances.popleft()
+            shared = self._computing * utterance.duration / max(self._given, 1e-3)
+            yield replace(utterance, outputs=outputs, seconds=utterance.seconds + shared)
+
+    def recognize(self, utterance: Utterance, nbest: int = 0) -> tuple[Result, float] | None:
+        """(the result of an utterance, its real-time factor); None, after a warning, if no path
+        is found.
+        """
+        began = time.perf_counter()
+        decoded = self._recognizer.decoding.decode(self._search, utterance.key, utterance.outputs)
+        if decoded is None:
+            return None
+        result = self._recognizer.result_of(decoded, nbest=nbest)
+        seconds = utterance.seconds + time.perf_counter() - began
+        return result, seconds / max(utterance.duration, 1e-3)
