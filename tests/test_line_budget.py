@@ -15,7 +15,7 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 725,
     "chain": 5705,
-    "cli": 11403,
+    "cli": 11447,
     "compiler": 1068,
     "decoding": 4333,
     "discriminative": 1403,
@@ -31,11 +31,11 @@ BUDGET = {
     "optimizer": 3437,
     "program": 3770,
     "recipe": 6604,
-    "recognizer": 2131,
+    "recognizer": 2228,
     "tensor": 16953,
     "training": 4727,
     "xconfig": 2988,
-    "tests": 49987,
+    "tests": 50050,
 }
 
 

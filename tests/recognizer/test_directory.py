@@ -1,5 +1,6 @@
 """Model directories: what decoding needs is found, or refused by name and never guessed."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from nnet3tools.fst.files import save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.recognizer.parts import PARTS
 from support.plain_sound import with_sound_features
 from support.programs import run
 from support.tiny_chain import STATES_TOPOLOGY
@@ -111,11 +113,24 @@ def test_an_option_stands_for_a_missing_file(
 
 
 def test_the_command_line_overrides_model_conf(folder: Path, capfd) -> None:
-    (folder / "model.conf").write_text("--acoustic-scale=1.0\n--format=ctm\n")
-    assert decoded(capfd, folder, "one.wav").startswith("one 1 0.")
-    assert not decoded(capfd, "--format=text", folder, "one.wav").startswith("one 1 0.")
+    factor = "--frame-subsampling-factor"
+    with_three, with_one = (
+        decoded(capfd, f"{factor}={n}", "--format=ctm", folder, "one.wav") for n in (3, 1)
+    )
+    assert with_three != with_one
+    (folder / "model.conf").write_text(f"--acoustic-scale=1.0  # chosen\n{factor}=1\n")
+    assert decoded(capfd, "--format=ctm", folder, "one.wav") == with_one
+    assert decoded(capfd, "--format=ctm", f"{factor}=3", folder, "one.wav") == with_three
     (folder / "model.conf").write_text("--beams=3\n")
-    assert "model.conf: line 1: " in refusal(capfd, folder, "one.wav")
+    assert "dir/model.conf: line 1: Invalid option" in refusal(capfd, folder, "one.wav")
+
+
+def test_lm_scale_multiplies_the_costs_of_the_graph(folder: Path, capfd) -> None:
+    wide = ("--format=ctm", "--beam=100", "--lattice-beam=20", "--max-active=100000")
+    halved = decoded(capfd, *wide, "--lm-scale=0.5", "--acoustic-scale=0.5", folder, "one.wav")
+    words = [line.split()[:5] for line in halved.splitlines()]
+    plain = decoded(capfd, *wide, "--acoustic-scale=1.0", folder, "one.wav")
+    assert [line.split()[:5] for line in plain.splitlines()] == words
 
 
 def test_kaldis_training_directory_with_a_graph(folder: Path, capfd) -> None:
@@ -253,3 +268,66 @@ def test_cmvn_opts_may_name_a_file_that_is_in_the_directory(folder: Path, capfd)
 def test_a_graph_without_sound(folder: Path, capfd) -> None:
     assert "expected sound after the graph" in refusal(capfd, folder, folder / "graph")
     assert "no folder none" in refusal(capfd, "none", "one.wav")
+
+
+def info(capfd: pytest.CaptureFixture, *words: object) -> tuple[int, list[str]]:
+    """The status and the lines of nnet3-recognizer-info."""
+    status = run("nnet3-recognizer-info", *map(str, words))
+    return status, capfd.readouterr().out.splitlines()
+
+
+def test_info_shows_a_complete_directory_in_about_ten_lines(folder: Path, capfd) -> None:
+    status, lines = info(capfd, folder)
+    assert status == 0
+    assert 10 <= len(lines) <= 14
+    text = "\n".join(lines)
+    for shown in (
+        "dir/final.mdl, chain model, 4 pdfs, input of dimension 13, context 2 left, 2 right",
+        "frame-subsampling-factor: 3",
+        "MFCC of dimension 13 by dir/mfcc.conf, 16000 Hz, a frame every 10 ms",
+        "normalization: online, from dir/global_cmvn.stats",
+        "words: dir/graph/words.txt, 3 symbols",
+        "scales: acoustic 1, graph 1",
+        "can decode: yes",
+    ):
+        assert shown in text
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_info_names_what_is_missing(folder: Path, capfd, name: str) -> None:
+    (folder / name).unlink()
+    status, lines = info(capfd, folder)
+    assert status == 1
+    assert any(line.startswith(f"missing: expected dir/{name}") for line in lines)
+    assert lines[-1] == "can decode: no"
+
+
+def test_info_sees_what_does_not_fit(folder: Path, capfd) -> None:
+    (folder / "mfcc.conf").write_text("--num-ceps=11\n")
+    status, lines = info(capfd, folder)
+    assert status == 1
+    assert any("expected statistics of features of dimension 11" in line for line in lines)
+    (folder / "final.mdl").write_bytes(b"broken")
+    status, lines = info(capfd, folder)
+    assert status == 1
+    assert lines[0].startswith("model: dir/final.mdl: ")
+
+
+PAGE = (Path(__file__).parents[2] / "docs/recognizer.md").read_text()
+
+
+def test_the_page_has_the_table_of_files() -> None:
+    for part in PARTS:
+        other = " ".join(f"`{place}`" for place in part.places[1:])
+        option = f"`{part.option}`" if part.option else ""
+        cells = [f"`{part.name}`", other, part.purpose, option]
+        assert "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|\n" in PAGE
+
+
+def test_the_commands_of_the_page_work(folder: Path, capfd) -> None:
+    Path("exp").mkdir()
+    folder.rename("exp/chain")
+    block = re.search(r"```sh\n(.*?)```", PAGE, re.S)
+    assert block is not None
+    for command in block.group(1).strip().splitlines():
+        assert run(*command.split()) == 0

@@ -16,8 +16,7 @@ _FOLDER = "recognizer"
 _TEXTS = {
     "mfcc.conf": "--dither=0\n--num-ceps=3  # as the network wants\n--sample-frequency=8000\n",
     "frame_subsampling_factor": "1\n",
-    "cmvn_opts": "--norm-means=true --cmn-window=500\n",
-    "online_cmvn": "",
+    "cmvn_opts": "--norm-means=true --cmn-window=700\n",
     "model.conf": "--acoustic-scale=1.0\n--beam=14\n",
     "words.txt": "<eps> 0\nyes 1\nno 2\n",
     "phones/align_lexicon.int": "1 1 1\n2 2 2\n",
@@ -36,6 +35,7 @@ def make_recognizer_samples() -> None:
     (folder / "phones").mkdir(parents=True)
     for name, text in _TEXTS.items():
         (folder / name).write_text(text)
+    (folder / "online_cmvn").touch()
     shutil.copy("decode.mdl", folder / "final.mdl")
     shutil.copy("decode.fst", folder / "HCLG.fst")
     statistics = np.array([[30.0, -20.0, 10.0, 10.0], [400.0, 300.0, 200.0, 0.0]])

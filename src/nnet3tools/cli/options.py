@@ -134,8 +134,9 @@ class CommandLine(Generic[O]):
                 raise Usage(self.help(), 0)
         if any(_normal(word) in ("--version", "--version=true") for word in options):
             raise Version(f"{self.name} (nnet3tools {__version__})")
+        before = list(self._words_before(arguments)) if self._words_before else []
+        self._convert(before)  # an error in a file is shown without the help
         try:
-            before = self._words_before(arguments) if self._words_before else []
             values = self._convert([*before, *options])
         except OptionError as error:
             if self.usage:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from nnet3tools.cli.options import CommandLine
+from nnet3tools.errors import OptionError, quoted
 from nnet3tools.io import log
 
 T = TypeVar("T")
@@ -16,6 +17,9 @@ def read_options(words: Sequence[str], name: str, kind: type[T]) -> T:
 
     OptionError for other options; `name` is the name of the words in errors.
     """
+    for word in words:
+        if not word.startswith("--") or word.partition("=")[0] in ("--", "--help", "--version"):
+            raise OptionError(f"expected options such as --norm-means=true, found {quoted(word)}")
     quiet = ["--print-args=false", f"--verbose={log.get_verbose()}"]
     return CommandLine(name, "", kind, 0).parse([*words, *quiet])[0]
 

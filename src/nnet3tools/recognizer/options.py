@@ -39,7 +39,7 @@ class FeatureFiles:
     online_pitch_config: str = option("", "Has no effect, since there are no pitch features")
     ivector_extraction_config: str = option("", "Refused: i-vectors are not extracted here")
     cmvn_config: str = option(
-        "", "Options of online normalization; with this --cmvn=auto is online"
+        "", "Options of apply-cmvn-online, in place of cmvn_opts; --cmvn=auto is then online"
     )
     global_cmvn_stats: str = option(
         "", "Statistics for online normalization, in place of the directory's global_cmvn.stats"
