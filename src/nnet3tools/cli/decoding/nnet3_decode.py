@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.decoding.sound_files import skipping, waves
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
 from nnet3tools.cli.options import option, program
 from nnet3tools.cli.recognizing import directory_words, read_options
+from nnet3tools.cli.sound_files import skipping, waves
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.recognizer.options import RecognizerOptions
@@ -17,7 +17,7 @@ from nnet3tools.recognizer.utterances import UtteranceCounts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nnet3tools.cli.decoding.output import Output
+    from nnet3tools.cli.recognized_output import Output
     from nnet3tools.recognizer.recognizer import Recognizer
     from nnet3tools.recognizer.whole_files import Utterance, UtteranceQueue
 
@@ -61,8 +61,8 @@ class Options(RecognizerOptions):
 @program("nnet3-decode", USAGE, Options, num_args=(2, None), words_before=directory_words)
 def main(options: Options, args: list[str]) -> int:
     """Recognize sound with a model directory; writes words with times and confidences."""
-    from nnet3tools.cli.decoding.live_decoding import decode_streams
-    from nnet3tools.cli.decoding.output import Output
+    from nnet3tools.cli.live_decoding import decode_streams
+    from nnet3tools.cli.recognized_output import Output
     from nnet3tools.io.files import open_output
     from nnet3tools.recognizer.directory import is_graph
     from nnet3tools.recognizer.loading import load_recognizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.decoding.sound_files import skipping, waves
+from nnet3tools.cli.sound_files import skipping, waves
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.files import open_input
@@ -15,7 +15,7 @@ from nnet3tools.recognizer.stream import SampleFormat
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.cli.decoding.output import Output
+    from nnet3tools.cli.recognized_output import Output
     from nnet3tools.recognizer.options import RecognizerOptions
     from nnet3tools.recognizer.recognizer import Recognizer
     from nnet3tools.recognizer.results import Result
