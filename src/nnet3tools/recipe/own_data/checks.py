@@ -1,12 +1,28 @@
-"""Checks of sound and transcripts before training: the one list of faults."""
+"""Checks of sound and transcripts before training: all faults go into one list."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from nnet3tools.recipe.own_data.corpus import Corpus, Utterance
-from nnet3tools.recipe.own_data.faults import FaultList
-from nnet3tools.recipe.own_data.pronunciations import WordList
+import numpy as np
+
+from nnet3tools.errors import UserError, quoted
+from nnet3tools.features.sound_files import Sound
+from nnet3tools.io.files import Kind, classify_input
+from nnet3tools.recipe.own_data.corpus import Corpus
+from nnet3tools.recipe.own_data.faults import Fault, FaultList
+from nnet3tools.recipe.own_data.pronunciations import RESERVED, WordList
+from nnet3tools.recipe.own_data.recordings import by_recording, in_threads, read_sounds
+from nnet3tools.recipe.own_data.utterances import Utterance
+
+WIDE_BAND, NARROW_BAND = 16000, 8000
+_SILENT = 0.001
+"""Half of the range of samples, relative to full scale: -60 dB."""
+_CLIPPED = 0.001
+"""Share of samples at full scale."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +46,21 @@ class SoundFacts:
     rate: int
     num_channels: int
     seconds: float
-    peak: float
-    """Largest absolute sample; 1 is full scale."""
+    amplitude: float
+    """Half of the range of samples; 1 is full scale."""
     clipped: float
     """Share of samples at full scale."""
+
+    @classmethod
+    def of(cls, sound: Sound) -> SoundFacts:
+        """The facts about a sound that has samples."""
+        amplitude = float(np.ptp(sound.samples)) / 2.0
+        return cls(sound.rate, sound.num_channels, sound.seconds, amplitude, sound.clipped)
 
 
 @dataclass(frozen=True)
 class CheckedData:
-    """The utterances that can be used, with words normalized for the lexicon, and their sound."""
+    """The utterances that can be used, with words in the form of the word list, and their sound."""
 
     utterances: tuple[Utterance, ...]
     facts: dict[str, SoundFacts]
@@ -54,21 +76,137 @@ class CheckedData:
 
 
 def check_data(
-    corpus: Corpus, lexicon: WordList, faults: FaultList, options: CheckOptions
+    corpus: Corpus, words: WordList, faults: FaultList, options: CheckOptions
 ) -> CheckedData:
-    """Check sound and words of all utterances; faults are added to `faults`.
+    """Check the sound and words of all utterances; faults are added to `faults`.
 
-    The result lacks utterances with errors, and those that are left out.
+    The result lacks utterances with errors and those that are left out.
     """
-    raise NotImplementedError
+    normalized = _normalized(corpus.utterances, words, faults)
+    _check_unknown(normalized, words, faults, options)
+    facts = _survey(normalized, faults, options)
+    seconds: Counter[int] = Counter()
+    for fact in facts.values():
+        seconds[fact.rate] += round(1000 * fact.seconds)
+    is_wide = 2 * sum(s for r, s in seconds.items() if r >= WIDE_BAND) >= sum(seconds.values())
+    rate = WIDE_BAND if is_wide else NARROW_BAND
+    if len(seconds) > 1:
+        parts = ", ".join(f"{s / 60_000:.1f} minutes of {r} Hz" for r, s in seconds.most_common(9))
+        faults.add(Fault.RATES_DIFFER, "all sound", f"{parts}; the training uses {rate} Hz")
+    kept = []
+    for utterance in normalized:
+        found = facts.get(utterance.name)
+        if found and utterance.words and _is_usable(utterance, found, rate, words, faults, options):
+            kept.append(utterance)
+    return CheckedData(tuple(kept), facts, corpus.has_speakers, rate)
 
 
-def split_held_out(
-    data: CheckedData, share: float = 0.1, max_seconds: float = 7200.0
-) -> tuple[tuple[Utterance, ...], tuple[Utterance, ...]]:
-    """Split into utterances for training and held-out ones; the result depends on ids only.
+def _normalized(
+    utterances: Sequence[Utterance], words: WordList, faults: FaultList
+) -> list[Utterance]:
+    """The utterances with their words in the form of the word list."""
+    forms = {word: words.normalized(word) for u in utterances for word in u.words}
+    removed: Counter[str] = Counter()
+    found = []
+    for utterance in utterances:
+        removed.update(word for word in utterance.words if forms[word] != word)
+        now = tuple(forms[word] for word in utterance.words if forms[word])
+        if not now:
+            faults.add(Fault.EMPTY_TRANSCRIPT, utterance.place, f"'{utterance.name}'")
+        for word in now:
+            if RESERVED.fullmatch(word):
+                faults.add(Fault.MALFORMED, utterance.place, f"'{word}' as a word")
+        found.append(replace(utterance, words=now))
+    if removed:
+        examples = ", ".join(f"{quoted(word)}" for word, _ in removed.most_common(5))
+        found_text = f"from {removed.total()} words, such as {examples}"
+        faults.add(Fault.PUNCTUATION, "transcripts", found_text)
+    return found
 
-    Held out are speakers with about `share` of the sound, at least one speaker and at most
-    `max_seconds` of sound. If there is only one speaker, utterances are held out.
-    """
-    raise NotImplementedError
+
+def _check_unknown(
+    utterances: Sequence[Utterance], words: WordList, faults: FaultList, options: CheckOptions
+) -> None:
+    counts = Counter(word for utterance in utterances for word in utterance.words)
+    unknown = [(w, c) for w, c in counts.most_common() if not words.num_phones(w)]
+    total, num_unknown = counts.total(), sum(count for _, count in unknown)
+    for number, (word, count) in enumerate(unknown):
+        hint = words.nearest(word) if number < faults.most_shown else ""
+        times = f"{count} time{'s' if count > 1 else ''}"
+        faults.add(Fault.UNKNOWN_WORD, f"word '{word}'", f"{times}{hint}")
+    if num_unknown > options.max_unknown * total:
+        found = f"{num_unknown} of {total} running words are not in the lexicon"
+        for form in (str.upper, str.lower):
+            known = sum(c for w, c in unknown if words.num_phones(form(w)))
+            if 2 * known > num_unknown:
+                found += f"; {known} of these are in {form.__name__} case"
+        faults.add(Fault.MOSTLY_UNKNOWN, "transcripts", found)
+
+
+def _survey(
+    utterances: Sequence[Utterance], faults: FaultList, options: CheckOptions
+) -> dict[str, SoundFacts]:
+    """Read all sound; facts by id of the utterances whose sound can be read."""
+    results: dict[str, SoundFacts | tuple[Fault, str]] = {}
+
+    def survey(recording: Sequence[Utterance]) -> None:
+        for utterance, sound in zip(recording, read_sounds(recording), strict=True):
+            if isinstance(sound, Sound) and len(sound.samples):
+                results[utterance.name] = SoundFacts.of(sound)
+            else:
+                results[utterance.name] = _sound_fault(utterance, sound)
+
+    in_threads(survey, by_recording(utterances), options.num_threads)
+    facts = {}
+    for utterance in utterances:
+        result = results[utterance.name]
+        if isinstance(result, SoundFacts):
+            facts[utterance.name] = result
+        else:
+            fault, found = result
+            faults.add(fault, utterance.place, f"{quoted(utterance.sound.name, 100)}: {found}")
+    return facts
+
+
+def _sound_fault(utterance: Utterance, sound: Sound | UserError) -> tuple[Fault, str]:
+    """The fault of an utterance whose sound is empty or cannot be read."""
+    source = utterance.sound
+    if isinstance(sound, Sound):
+        is_part = source.start > 0.0 or source.end >= 0.0
+        fault = Fault.BAD_SEGMENT if is_part else Fault.EMPTY_SOUND
+        return fault, "no samples" + (f" after {source.start:g} s" if is_part else "")
+    is_file = not source.from_wav_scp or classify_input(source.name) is Kind.FILE
+    if is_file and not os.path.exists(source.name):
+        return Fault.MISSING_SOUND, "there is no such file"
+    if is_file and os.path.isfile(source.name) and not os.path.getsize(source.name):
+        return Fault.EMPTY_SOUND, "a file of 0 bytes"
+    return Fault.UNREADABLE_SOUND, str(sound)
+
+
+def _is_usable(
+    utterance: Utterance,
+    fact: SoundFacts,
+    rate: int,
+    words: WordList,
+    faults: FaultList,
+    options: CheckOptions,
+) -> bool:
+    """Whether an utterance can be trained on; faults of its sound are added to `faults`."""
+    where = f"{utterance.place} '{utterance.name}'"
+    num_phones = sum(words.num_phones(word) or 1 for word in utterance.words)
+    needed = num_phones * options.frame_seconds
+    if fact.rate < rate:
+        faults.add(Fault.LOW_RATE, where, f"{fact.rate} Hz, below {rate} Hz")
+    if fact.amplitude < _SILENT:
+        faults.add(Fault.SILENT, where, f"amplitude {fact.amplitude:.5f} of full scale")
+    elif fact.seconds > options.max_seconds:
+        faults.add(Fault.TOO_LONG, where, f"{fact.seconds:.1f} s, above {options.max_seconds:g} s")
+    elif fact.seconds < needed:
+        found = f"{fact.seconds:.2f} s for {num_phones} phones, which need {needed:.2f} s"
+        faults.add(Fault.TOO_SHORT, where, found)
+    else:
+        if fact.clipped > _CLIPPED:
+            found = f"{100 * fact.clipped:.1f} % of samples at full scale"
+            faults.add(Fault.CLIPPED, where, found)
+        return True
+    return False

@@ -1,37 +1,15 @@
-"""Utterances of a user's data, in one form for Kaldi data directories and manifests."""
+"""The user's data: a Kaldi data directory, or a manifest of sound files."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
-from nnet3tools.recipe.own_data.faults import FaultList
-
-
-@dataclass(frozen=True)
-class SoundSource:
-    """Where the sound of an utterance is."""
-
-    name: str
-    """Path of a sound file; from wav.scp also a pipe or an offset into an archive."""
-    from_wav_scp: bool = False
-    """Whether `name` is an rxfilename of Kaldi."""
-    start: float = 0.0
-    """Begin in seconds."""
-    end: float = -1.0
-    """End in seconds; -1 is the end of the recording."""
-    channel: int = -1
-    """Channel number; -1 is the mean of all channels."""
-
-
-@dataclass(frozen=True)
-class Utterance:
-    """An utterance: id, speaker, words, sound, and the file and line that it comes from."""
-
-    name: str
-    speaker: str
-    words: tuple[str, ...]
-    sound: SoundSource
-    place: str
+from nnet3tools.errors import DataError
+from nnet3tools.recipe.own_data.faults import Fault, FaultList
+from nnet3tools.recipe.own_data.kaldi_data import read_kaldi_data
+from nnet3tools.recipe.own_data.manifest import MANIFEST_KINDS, read_manifest
+from nnet3tools.recipe.own_data.utterances import Utterance
 
 
 @dataclass(frozen=True)
@@ -46,7 +24,31 @@ class Corpus:
 def read_corpus(data: str, faults: FaultList) -> Corpus:
     """Read a Kaldi data directory, or a TSV, CSV or JSON-lines manifest of sound files.
 
-    Faults of single lines are added to `faults`, and their utterances are left out. DataError if
-    `data` cannot be read at all.
+    `data` may also be a folder with one manifest. Faults of single lines are added to `faults`, and
+    their utterances are left out. DataError if `data` cannot be read at all.
     """
-    raise NotImplementedError
+    if not os.path.exists(data):
+        raise DataError(f"'{data}' does not exist: expected a Kaldi data directory or a manifest")
+    if os.path.isfile(os.path.join(data, "wav.scp")):
+        found = read_kaldi_data(data, faults)
+    else:
+        found = read_manifest(_manifest_of(data), faults)
+    utterances = tuple(sorted(found, key=lambda utterance: utterance.name))
+    has_speakers = any(utterance.speaker != utterance.name for utterance in utterances)
+    if utterances and not has_speakers:
+        faults.add(Fault.SPEAKERS_UNKNOWN, data, f"{len(utterances)} utterances without speaker")
+    return Corpus(utterances, has_speakers)
+
+
+def _manifest_of(data: str) -> str:
+    """The path itself if it is a file, or the only manifest in a folder; DataError otherwise."""
+    if not os.path.isdir(data):
+        return data
+    found = sorted(name for name in os.listdir(data) if name.lower().endswith(MANIFEST_KINDS))
+    if len(found) != 1:
+        names = ", ".join(f"'{name}'" for name in found[:10])
+        raise DataError(
+            f"'{data}': expected wav.scp and text (a Kaldi data directory) or one manifest "
+            f"({', '.join(MANIFEST_KINDS)}), found {names or 'neither'}"
+        )
+    return os.path.join(data, found[0])

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nnet3tools.recipe.own_data.corpus import Utterance
+from nnet3tools.errors import DataError, UserError, naming
+from nnet3tools.features.resample import resample
+from nnet3tools.features.sound_files import Sound
+from nnet3tools.io.files import open_output
+from nnet3tools.io.wave import Wave, write_wave
+from nnet3tools.io.whole_file import whole_file
+from nnet3tools.io.writer import Writer
+from nnet3tools.recipe.own_data.recordings import by_recording, in_threads, read_sounds
+from nnet3tools.recipe.own_data.utterances import Utterance
+
+_UTTERANCES_IN_ARCHIVE = 2000
 
 
 def bytes_needed(seconds: float, rate: int) -> int:
@@ -18,6 +29,69 @@ def write_data_dir(
 ) -> None:
     """Write wav.scp, text, utt2spk, spk2utt and utt2dur, and the sound as archives wav.N.ark.
 
-    Sound is resampled to `rate` Hz, and one channel. Files appear whole or not at all.
+    Sound becomes one channel of `rate` Hz, resampled as nnet3-decode does it. Each file appears
+    whole or not at all. DataError if sound cannot be read, or if the folder's name does not fit
+    into wav.scp.
     """
-    raise NotImplementedError
+    if any(char in str(folder.absolute()) for char in "|\n"):
+        raise DataError(f"'{folder}': a folder with '|' or a line end in its name fits no wav.scp")
+    folder.mkdir(parents=True, exist_ok=True)
+    parts: list[list[Utterance]] = [[]]
+    for recording in by_recording(utterances):
+        if len(parts[-1]) >= _UTTERANCES_IN_ARCHIVE:
+            parts.append([])
+        parts[-1] += recording
+    places: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+
+    def write_part(number: int) -> None:
+        path = str(folder.absolute() / f"wav.{number + 1}.ark")
+        _write_archive(path, parts[number], rate, places, seconds)
+
+    in_threads(write_part, range(len(parts)), num_threads)
+    speakers: dict[str, list[str]] = {}
+    for utterance in sorted(utterances, key=lambda utterance: utterance.name):
+        speakers.setdefault(utterance.speaker, []).append(utterance.name)
+    _write_lines(folder / "text", {u.name: " ".join(u.words) for u in utterances})
+    _write_lines(folder / "utt2spk", {u.name: u.speaker for u in utterances})
+    _write_lines(folder / "spk2utt", {name: " ".join(names) for name, names in speakers.items()})
+    _write_lines(folder / "utt2dur", {name: f"{length:.3f}" for name, length in seconds.items()})
+    _write_lines(folder / "wav.scp", places)
+
+
+def _write_archive(
+    path: str,
+    utterances: Sequence[Utterance],
+    rate: int,
+    places: dict[str, str],
+    seconds: dict[str, float],
+) -> None:
+    """Write an archive of sound; adds places in the archive and durations by utterance id."""
+    with whole_file(path) as file:
+        writer = Writer(file, True, path)
+        for recording in by_recording(utterances):
+            for utterance, sound in zip(recording, read_sounds(recording), strict=True):
+                if isinstance(sound, UserError):
+                    with naming(f"{utterance.place}: '{utterance.sound.name}'"):
+                        raise sound
+                if sound.rate != rate:
+                    sound = Sound(rate, resample(sound.samples, sound.rate, rate))
+                writer.write_text(f"{utterance.name} ")
+                places[utterance.name] = f"{path}:{writer.offset}"
+                seconds[utterance.name] = sound.seconds
+                write_wave(writer, Wave(rate, sound.as_int16()[None]))
+
+
+def _write_lines(path: Path, values: Mapping[str, str]) -> None:
+    with open_output(str(path), binary=False) as writer:
+        writer.write_text("".join(f"{key} {value}\n" for key, value in sorted(values.items())))
+
+
+def check_free_space(folder: Path, num_bytes: int) -> None:
+    """Raise DataError if the disk of a folder, which may not exist yet, has less free space."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if free < num_bytes:
+        raise DataError(
+            f"{folder} needs {num_bytes / 1e9:.1f} GB, {existing} has {free / 1e9:.1f} GB free"
+        )

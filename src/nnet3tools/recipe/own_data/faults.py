@@ -77,11 +77,23 @@ class FaultList:
 
     def lines(self) -> list[str]:
         """The report: kinds in the order of `Fault`, each with its first findings."""
-        raise NotImplementedError
+        return [line for fault in Fault if fault in self.findings for line in self._of(fault)]
+
+    def _of(self, fault: Fault) -> list[str]:
+        findings = self.findings[fault]
+        head = f"{fault.severity.value}: {fault.title}"
+        expected = f"; expected {fault.expected}" if fault.expected else ""
+        if fault.severity is Severity.NOTE:
+            return [f"{head}: {finding.where}: {finding.found}{expected}" for finding in findings]
+        shown = [f"  {finding.where}: {finding.found}" for finding in findings[: self.most_shown]]
+        if (more := len(findings) - len(shown)) > 0:
+            shown.append(f"  and {more} more")
+        return [f"{head} ({len(findings)}){expected}", *shown]
 
     def report(self) -> None:
         """Log the list; DataError if it contains errors."""
         for line in self.lines():
             log.log(line)
         if self.num_errors:
-            raise DataError(f"the data has {self.num_errors} errors: see the list above")
+            errors = "an error" if self.num_errors == 1 else f"{self.num_errors} errors"
+            raise DataError(f"the data has {errors}: see the list above")

@@ -1,0 +1,100 @@
+"""Sound files of any format and rate that libsndfile reads, as samples of one channel."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError, install_command
+
+MEAN_OF_CHANNELS = -1
+MIN_RATE, MAX_RATE = 4_000, 768_000
+_BLOCK = 1 << 18
+"""Samples of a channel that are read at once: headers do not decide how much memory is used."""
+_FULL_SCALE = 0.999
+
+
+@dataclass(frozen=True)
+class Sound:
+    """One channel of sound."""
+
+    rate: int
+    """Samples per second."""
+    samples: NDArray[np.float32]
+    """Shape (samples,); full scale is 1."""
+    num_channels: int = 1
+    """Channels of the file."""
+    clipped: float = 0.0
+    """Share of the file's samples at full scale."""
+
+    @property
+    def seconds(self) -> float:
+        """Duration in seconds."""
+        return len(self.samples) / self.rate
+
+    def as_int16(self) -> NDArray[np.int16]:
+        """The samples as 16-bit numbers; larger samples are clipped."""
+        return np.clip(np.rint(self.samples * 32768.0), -32768, 32767).astype(np.int16)
+
+
+def read_sound(
+    path: str, start: float = 0.0, end: float = -1.0, channel: int = MEAN_OF_CHANNELS
+) -> Sound:
+    """Read a channel of a sound file, or the mean of all channels, from `start` to `end` seconds.
+
+    An `end` of -1 is the end of the file. DataError, which does not name the file, if it cannot be
+    read, has samples that are not finite, or ends more than 0.5 s before `end`.
+    """
+    with _opened(path) as file:
+        rate, num_channels = file.samplerate, file.channels
+        if not MIN_RATE <= rate <= MAX_RATE:
+            raise DataError(f"{rate} samples per second")
+        if channel >= num_channels:
+            raise DataError(f"{num_channels} channels, not channel {channel}")
+        first = round(start * rate)
+        if first:
+            file.seek(min(first, file.frames))
+        wanted = math.inf if end < 0 else round(end * rate) - first
+        blocks: list[NDArray[np.float32]] = []
+        num_read = num_full = 0
+        while num_read < wanted:
+            block = file.read(int(min(_BLOCK, wanted - num_read)), "float32", always_2d=True)
+            if not len(block):
+                break
+            num_read += len(block)
+            num_full += int(np.count_nonzero(np.abs(block) >= _FULL_SCALE))
+            blocks.append(block.mean(axis=1) if channel < 0 else block[:, channel].copy())
+    if end >= 0 and wanted - num_read > 0.5 * rate:
+        raise DataError(f"{start + num_read / rate:.2f} s of sound, not {end:g} s")
+    samples = np.concatenate([*blocks, np.zeros(0, np.float32)])
+    if not np.isfinite(samples).all():
+        raise DataError("samples that are not finite")
+    return Sound(rate, samples, num_channels, num_full / max(num_read * num_channels, 1))
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    """Open a sound file; errors of libsndfile become DataError."""
+    try:
+        import soundfile
+    except ImportError:
+        raise DataError(
+            f"reading sound files needs the package soundfile: {install_command('recipe')}"
+        ) from None
+    try:
+        # A descriptor, because from a name soundfile would take the format of headerless files.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise DataError(f"{error.strerror}") from None
+    try:
+        with soundfile.SoundFile(descriptor, closefd=True) as file:
+            yield file
+    except (soundfile.SoundFileError, ValueError, TypeError) as error:
+        raise DataError(str(getattr(error, "error_string", error)).rstrip(".")) from None

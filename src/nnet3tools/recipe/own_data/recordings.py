@@ -1,0 +1,86 @@
+"""The sound of utterances, read recording by recording."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+
+from nnet3tools.errors import DataError, UserError
+from nnet3tools.features.segments import Segment, cut_segment
+from nnet3tools.features.sound_files import Sound, read_sound
+from nnet3tools.io.files import Kind, classify_input, open_input
+from nnet3tools.io.wave import Wave, read_wave
+from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
+
+T = TypeVar("T")
+_SECONDS_OVER = 0.5
+"""A segment may end this much after its recording, as in Kaldi's extract-segments."""
+
+
+def by_recording(utterances: Sequence[Utterance]) -> list[list[Utterance]]:
+    """Group adjacent utterances that are parts of one recording."""
+    return [list(group) for _, group in groupby(utterances, key=lambda u: u.sound.name)]
+
+
+def read_sounds(utterances: Sequence[Utterance]) -> Iterator[Sound | UserError]:
+    """Yield the sound of each utterance of one recording, or the error of reading it.
+
+    A pipe or an offset into an archive has to give a 16-bit wave file, as in Kaldi; it is read
+    once.
+    """
+    name = utterances[0].sound.name
+    try:
+        is_file = not utterances[0].sound.from_wav_scp or classify_input(name) is Kind.FILE
+        wave = None if is_file else _read_wave(name)
+    except UserError as error:
+        yield from [error] * len(utterances)
+        return
+    for utterance in utterances:
+        source = utterance.sound
+        try:
+            if wave is None:
+                yield read_sound(name, source.start, source.end, source.channel)
+            else:
+                yield _part(wave, source)
+        except UserError as error:
+            yield error
+
+
+def _read_wave(rxfilename: str) -> Wave:
+    with open_input(rxfilename, header=False) as reader:
+        return read_wave(reader)
+
+
+def _part(wave: Wave, source: SoundSource) -> Sound:
+    """The part of a recording that a source names."""
+    num_channels = len(wave.samples)
+    clipped = float(np.mean(np.abs(wave.samples.astype(np.int32)) >= 32735))
+    if source.channel >= 0:
+        wave = Wave(wave.rate, wave.samples[source.channel : source.channel + 1])
+        if not len(wave.samples):
+            raise DataError(f"{num_channels} channels, not channel {source.channel}")
+    if source.start > 0.0 or source.end >= 0.0:
+        parts = [
+            cut_segment(
+                wave, Segment("", "", source.start, source.end, channel), 0.0, _SECONDS_OVER
+            ).samples
+            for channel in range(len(wave.samples))
+        ]
+        wave = Wave(wave.rate, np.concatenate(parts))
+    samples = (wave.samples.mean(axis=0) / 32768.0).astype(np.float32)
+    return Sound(wave.rate, samples, num_channels, clipped)
+
+
+def in_threads(work: Callable[[T], None], items: Sequence[T], num_threads: int) -> None:
+    """Call `work` for all items; `num_threads` 0 means the number of processors.
+
+    libsndfile and NumPy run without Python's lock.
+    """
+    with ThreadPoolExecutor(num_threads or len(os.sched_getaffinity(0))) as pool:
+        for _ in pool.map(work, items):
+            pass
