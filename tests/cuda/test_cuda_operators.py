@@ -343,6 +343,16 @@ def test_sparse_targets(device):
     assert float(got) == pytest.approx(sparse_targets.dot_elements(x, rows, cols, values))
 
 
+def test_sparse_targets_in_row_minus_one_are_left_out(device):
+    x, rows = normal(5, 7), np.array([0, 4, -1, -1])
+    cols, values = np.array([6, 2, 0, 0]), np.array([1.0, 2.0, 0.0, np.nan], np.float32)
+    check(sparse_targets.set_elements, [x], rows, cols, values, host=(0, 1, 2))
+    x[:, 0] = np.inf
+    for a in (x, mirror(x)):
+        got = sparse_targets.dot_elements(a, rows, cols, values)
+        assert float(got) == pytest.approx(1.0 * x[0, 6] + 2.0 * x[4, 2])
+
+
 def test_groups(device):
     x, y, e = normal(4, 12), normal(4, 3, seed=1), normal(4, 3, seed=2)
     x[0] = 0.0

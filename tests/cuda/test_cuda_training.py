@@ -1,10 +1,14 @@
 """Whole training steps and programs on the emulated device, against the host."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
+from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
@@ -270,3 +274,40 @@ def test_after_the_first_minibatches_hardly_anything_is_launched_by_itself(devic
     assert device.kernels_of_graphs > 8 * 60
     assert alone <= 8 + 20 * device.captures
     assert graphs <= 8 * 8
+
+
+def _with_soft_targets(seed):
+    """A minibatch whose frames have one to three targets each."""
+    rng, found = np.random.default_rng(seed), minibatch(seed=seed % 2)
+    counts = rng.integers(1, 4, found.io[1].features.shape[0])
+    columns = [np.sort(rng.choice(5, n, replace=False)) for n in counts]
+    starts, indexes = np.append(0, np.cumsum(counts)), np.concatenate(columns)
+    values = rng.uniform(0.1, 1.0, len(indexes)).astype(np.float32)
+    targets = SparseMatrix(starts.astype(np.int32), indexes.astype(np.int32), values, 5)
+    found.io[1] = replace(found.io[1], features=targets)
+    return found
+
+
+def _train_with_soft_targets(like, **options):
+    """The model after 40 minibatches; devices count captures from the twentieth on."""
+    tensor.random.seed(1)
+    trainer = NnetTrainer(NnetTrainerOptions(**options), network(), like)
+    for i in range(40):
+        if i == 20:
+            for device in get_devices():
+                device.captures = 0
+        trainer.train(_with_soft_targets(i))
+    move_nnet(trainer.nnet)
+    return vectorize(trainer.nnet)
+
+
+def test_minibatches_whose_numbers_of_targets_differ_share_recordings(device):
+    like = to_device(np.zeros(0, np.float32))
+    sizes = {_with_soft_targets(i).io[1].features.values.size for i in range(40)}
+    assert len(sizes) > 6
+    with_graphs = _train_with_soft_targets(like)
+    assert device.captures <= 3  # one of a new size; 9 where each number has its own recordings
+    plain = _train_with_soft_targets(like, computation=ComputeOptions(cuda_graph=False))
+    np.testing.assert_array_equal(with_graphs, plain)
+    host = _train_with_soft_targets(None)
+    np.testing.assert_allclose(with_graphs, host, rtol=2e-3, atol=2e-4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.executor.replay import Replayer, SideStreamStep
+from nnet3tools.executor.replay import _MAX_SEQUENCES, Replayer, SideStreamStep
 from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.recording import NotCapturable
@@ -299,3 +299,18 @@ def test_where_nothing_is_to_be_done_nothing_is_captured():
     said = [machine.run(lambda: machine.do("a"), SideStreamStep(step)) for _ in range(9)]
     assert said == ["a", "ax"] * 4 + ["a"]
     assert machine.graphs == 7 + 3
+
+
+def test_recordings_of_memory_that_is_no_longer_used_are_given_up(machine):
+    """Keys of inputs and objectives name their memory; a program's own keys come in each run."""
+    replayer = machine.replayer
+    for i in range(500):
+        replayer.run("forward", lambda: machine.do("f"))
+        replayer.run(("objective", i), lambda: machine.do("o"), begins_run=False)
+        replayer.run("backward", lambda: machine.do("b"), begins_run=False)
+    assert len(replayer._sequences) <= _MAX_SEQUENCES + 2
+    assert machine.said == ["f", "o", "b"] * 500
+    python = machine.python
+    replayer.run("forward", lambda: machine.do("f"))
+    replayer.run("backward", lambda: machine.do("b"), begins_run=False)
+    assert machine.python == python

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnet3tools.training import device_inputs
 from nnet3tools.training.device_inputs import DeviceInputs
 
 
@@ -73,6 +74,23 @@ def test_every_array_arrives_where_loads_of_any_width_are_aligned(inputs):
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)
     assert all(begin % 256 == 0 for begin, _, _ in packed.places)
+
+
+def test_inputs_keep_their_place_where_other_arrays_differ(inputs):
+    places = list[tuple[Any, Any]]()
+    for size in (5, 7, 5):
+        packed = inputs.pack([*arrays(0), np.zeros(size)], num_inputs=4)
+        packed.buffers.number = 1  # as if all three were in the same memory
+        places.append((packed.place, packed.place_of_inputs))
+    assert places[0] == places[2]
+    assert places[0][0] != places[1][0]
+    assert places[0][1] == places[1][1]
+
+
+def test_layouts_do_not_accumulate(inputs):
+    for size in range(3000):
+        inputs.pack([np.zeros(size, np.uint8)])
+    assert len(device_inputs._layouts) <= 1024
 
 
 def test_a_minibatch_is_one_copy_that_the_device_waits_for(device, inputs):

@@ -27,6 +27,8 @@ from nnet3tools.tensor.workspace import Workspace
 
 _MAX_LIVE = 2
 """Live runs at most, if the first had work for the host that may not come again."""
+_MAX_SEQUENCES = 64
+"""Sequences that are kept of those whose keys name memory, which may have many layouts."""
 _MAX_RANDOM = 3
 """Random decisions in joined steps, which give up to 2 ** 3 recordings."""
 
@@ -78,10 +80,12 @@ class Replayer:
                 self._sequences.clear()
             self._settings = settings
         policy = self._workspace.policy
-        if (sequence := self._sequences.get(key)) is None:
+        if (sequence := self._sequences.pop(key, None)) is None:
             sequence = _StepSequence(steps, self._workspace, self._capture, self._first)
-            self._sequences[key] = sequence
             policy.count_first_run()
+        self._sequences[key] = sequence  # the sequence used last comes last
+        while begins_run and len(self._sequences) > _MAX_SEQUENCES:
+            del self._sequences[next(iter(self._sequences))]
         if self._capture is None:
             policy.begin_run(sequence.is_complete)
             if sequence.is_complete:

@@ -80,3 +80,9 @@ def live_bytes(size: Ints, begin: Ints, end: Ints) -> int:
     np.add.at(change, begin, size)
     np.add.at(change, end + 1, -size)
     return int(np.cumsum(change).max())
+
+
+def capacity(count: int) -> int:
+    """The least of 16, 24, 32, 48, 64, ... that is at least `count`."""
+    power = 1 << max(4, (count - 1).bit_length())
+    return power * 3 // 4 if count <= power * 3 // 4 else power

@@ -33,7 +33,10 @@ _NUM_BUFFERS = 2
 _numbers = itertools.count(1)
 _MOST_LAYOUTS = 64
 """The most minibatch layouts whose views a pair of buffers keeps."""
+_MOST_NUMBERED = 1024
+"""The most layouts that keep their number."""
 _layouts: dict[Hashable, int] = {}
+"""Shapes, types and offsets of packed arrays -> a unique number, which is cheaper to look up."""
 
 
 class _Buffers:
@@ -53,9 +56,14 @@ class _Buffers:
 
 
 class Packed:
-    """The arrays of one minibatch in a pair of buffers (pinned and device memory)."""
+    """The arrays of one minibatch in a pair of buffers (pinned and device memory).
 
-    def __init__(self, buffers: _Buffers, arrays: Sequence[np.ndarray]) -> None:
+    The first `num_inputs` are the network's inputs.
+    """
+
+    def __init__(
+        self, buffers: _Buffers, arrays: Sequence[np.ndarray], num_inputs: int = 0
+    ) -> None:
         self.buffers = buffers
         self.places: list[tuple[int, np.dtype, tuple[int, ...]]] = []
         self.sent = False
@@ -64,13 +72,18 @@ class Packed:
             self.places.append((end, array.dtype, array.shape))
             end += rounded_up(array.nbytes, _ALIGNMENT)
         self.num_bytes = max(end, 1)
-        self.layout = _layouts.setdefault(tuple(self.places), len(_layouts))
-        """A number that is equal for equal places; it is cheaper to look up."""
+        self.layout = _layout(self.places)
+        self._layout_of_inputs = _layout(self.places[:num_inputs])
 
     @property
     def place(self) -> Hashable:
         """A key that is equal for equally shaped arrays in the same device memory."""
         return self.buffers.number, self.layout
+
+    @property
+    def place_of_inputs(self) -> Hashable:
+        """The same for the inputs: equal also if the other arrays are of other shapes."""
+        return self.buffers.number, self._layout_of_inputs
 
     def views(self, memory: Array) -> list[Array]:
         """The arrays as views of `memory`, which is one of the two buffers."""
@@ -90,10 +103,10 @@ class DeviceInputs:
         self._free: deque[_Buffers] = deque()  # its append and popleft are atomic
         self._num_made = 0
 
-    def pack(self, arrays: Sequence[np.ndarray]) -> Packed:
-        """Copy arrays into the pinned memory of a free pair of buffers."""
+    def pack(self, arrays: Sequence[np.ndarray], num_inputs: int = 0) -> Packed:
+        """Copy arrays, the inputs first, into the pinned memory of a free pair of buffers."""
         buffers = self._take()
-        packed = Packed(buffers, arrays)
+        packed = Packed(buffers, arrays, num_inputs)
         if len(buffers.pinned) < packed.num_bytes:
             buffers.pinned = self._device.pinned(_rounded(packed.num_bytes))
         for view, array in zip(packed.views(buffers.pinned), arrays, strict=True):
@@ -144,6 +157,12 @@ class DeviceInputs:
         """Free the buffers for reuse once the GPU has done all work submitted so far."""
         packed.buffers.used = self._device.record()
         self._free.append(packed.buffers)
+
+
+def _layout(places: Sequence[tuple[int, np.dtype, tuple[int, ...]]]) -> int:
+    if len(_layouts) >= _MOST_NUMBERED:
+        _layouts.clear()
+    return _layouts.setdefault(tuple(places), next(_numbers))
 
 
 def _rounded(num_bytes: int) -> int:

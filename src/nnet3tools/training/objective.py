@@ -27,6 +27,7 @@ from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
+from nnet3tools.tensor.offsets import capacity
 from nnet3tools.tensor.operators.sparse_targets import dot_elements, set_elements
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetExample, NnetIo
@@ -159,6 +160,18 @@ class SparseTargets:
         """The targets with the elements of `matrix`, on the host."""
         weight = float(matrix.values.sum(dtype=float))
         return cls(matrix.row_numbers, matrix.indices, matrix.values, matrix.shape, weight)
+
+    def padded(self) -> list[np.ndarray]:
+        """`values`, `rows` and `cols`, each with elements of row -1 up to a round number.
+
+        So minibatches whose numbers of elements differ a little have arrays of the same sizes.
+        """
+        rest = (0, capacity(len(self.rows)) - len(self.rows))
+        return [
+            np.pad(self.values, rest),
+            np.pad(np.asarray(self.rows, np.int32), rest, constant_values=-1),
+            np.pad(np.asarray(self.cols, np.int32), rest),
+        ]
 
 
 Supervision = GeneralMatrix | SparseTargets | Array

@@ -78,7 +78,7 @@ class PreparedExample(NnetExample):
     """An example as it was read, with the results of ExampleRunner.prepare."""
 
     arrays: list[np.ndarray] = field(default_factory=list)
-    """The arrays of each io: dense features, or values, rows and columns of SparseTargets."""
+    """The arrays of each io, inputs first: dense features, or those of SparseTargets.padded."""
     packed: Packed | None = None
     """The arrays and those that the objective prepared, in buffers for the device."""
     ahead: Ahead | None = None
@@ -94,6 +94,8 @@ class ReadyExample(NnetExample):
 
     place: Hashable = None
     """A key that is equal for examples at the same GPU memory with the same shapes."""
+    place_of_inputs: Hashable = None
+    """The same of the inputs alone."""
     ahead: Ahead | None = None
     """The arrays and facts that the objective prepared."""
     request: ComputationRequest | None = None
@@ -157,23 +159,22 @@ class ExampleRunner:
         Any single thread may call this. An example that does not fit is returned unchanged, and
         `forward` raises the error.
         """
-        arrays: list[np.ndarray] = []
-        weights: dict[str, float] = {}
+        inputs, targets, weights = list[np.ndarray](), list[np.ndarray](), dict[str, float]()
         try:
             example.check_finite()
             for io in example.io:
                 if (node := self.nnet.node_index(io.name)) < 0:
                     return example
                 if self.nnet.is_input(node):
-                    arrays.append(self._input_matrix(io))
+                    inputs.append(self._input_matrix(io))
                 elif self._keeps_sparse(io):
                     assert isinstance(io.features, SparseMatrix)
-                    targets = SparseTargets.of(io.features)
-                    weights[io.name] = targets.weight
-                    arrays += [targets.values]
-                    arrays += [np.asarray(a, np.int32) for a in (targets.rows, targets.cols)]
+                    sparse = SparseTargets.of(io.features)
+                    weights[io.name] = sparse.weight
+                    targets += sparse.padded()
                 else:
-                    arrays.append(to_dense(io.features))
+                    targets.append(to_dense(io.features))
+            arrays = [*inputs, *targets]
             if self._device_inputs is None:
                 return PreparedExample(
                     example.io, arrays, weights=weights, supervisions=example.supervisions
@@ -182,7 +183,8 @@ class ExampleRunner:
             request = self._known(self._request(example))
         except DataError:
             return example
-        packed = self._device_inputs.pack([*arrays, *(ahead.arrays if ahead else ())])
+        more = ahead.arrays if ahead else ()
+        packed = self._device_inputs.pack([*arrays, *more], len(inputs))
         return PreparedExample(
             example.io, [], packed, ahead, request, weights, supervisions=example.supervisions
         )
@@ -220,7 +222,7 @@ class ExampleRunner:
             return
         try:
             arrays = self._device_inputs.arrays(example.packed)
-            yield self._with_arrays(example, arrays, example.packed.place)
+            yield self._with_arrays(example, arrays, example.packed)
         except MemoryError as error:
             raise self._explained(error) from None
         self._device_inputs.release(example.packed)
@@ -241,19 +243,24 @@ class ExampleRunner:
         return linear and isinstance(io.features, SparseMatrix)
 
     def _with_arrays(
-        self, example: PreparedExample, arrays: list[Array], place: Hashable = None
+        self, example: PreparedExample, arrays: list[Array], packed: Packed | None = None
     ) -> ReadyExample:
-        left, found = iter(arrays), []
-        for io in example.io:
+        left, found = iter(arrays), dict[str, NnetIo]()
+        inputs = {io.name for io in self.inputs(example)}
+        for io in sorted(example.io, key=lambda io: io.name not in inputs):
             features = next(left)
             if self._keeps_sparse(io):
                 assert isinstance(io.features, SparseMatrix)
                 weight = example.weights[io.name]
                 rows, cols = next(left), next(left)
                 features = SparseTargets(rows, cols, features, io.features.shape, weight)
-            found.append(replace(io, features=features))
+            found[io.name] = replace(io, features=features)
         ahead = example.ahead and replace(example.ahead, arrays=list(left))
-        return ReadyExample(found, place, ahead, example.request, supervisions=example.supervisions)
+        ready = [found[io.name] for io in example.io]
+        places = (None, None) if packed is None else (packed.place, packed.place_of_inputs)
+        return ReadyExample(
+            ready, *places, ahead, example.request, supervisions=example.supervisions
+        )
 
     # -- running
 
@@ -289,7 +296,7 @@ class ExampleRunner:
             computer.reset()
         if isinstance(example, ReadyExample):
             matrices = {io.name: io.features for io in self.inputs(example)}
-            computer.accept_inputs(matrices, example.place)
+            computer.accept_inputs(matrices, example.place_of_inputs)
         else:
             computer.accept_inputs({io.name: self._input_matrix(io) for io in self.inputs(example)})
         self._num_runs += 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.tensor.offsets import capacity
 from nnet3tools.tensor.operators.numerator import FrameArcs, PackedPaths, Paths
 
 _TABLES = {"to": ("destinations", "sources"), "from": ("sources", "destinations")}
@@ -25,12 +26,6 @@ INT_PARTS = (
     "cell_ranges", "cell_offsets", "cell_keys", "cell_others", "cell_sources",
 )  # fmt: skip
 COST_PARTS = ("final_costs", "to_costs", "from_costs", "cell_costs")
-
-
-def capacity(count: int) -> int:
-    """The least of 16, 24, 32, 48, 64, ... that is at least `count`."""
-    power = 1 << max(4, (count - 1).bit_length())
-    return power * 3 // 4 if count <= power * 3 // 4 else power
 
 
 class _Sorted:

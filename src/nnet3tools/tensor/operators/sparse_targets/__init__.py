@@ -12,13 +12,17 @@ from nnet3tools.tensor.registry import operator
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
     """Set out to 0, except for values[i] at (rows[i], cols[i]); no element is given twice.
 
-    `rows`, `cols` (int32) and `values` are all on the host, or all on the device of `out`.
+    `rows`, `cols` (int32) and `values` are all on the host, or all on the device of `out`. Elements
+    in row -1 are left out.
     """
     out[...] = 0
-    out[rows, cols] = values
+    kept = rows >= 0
+    out[rows[kept], cols[kept]] = values[kept]
 
 
 @operator(writes=())
 def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> float:
     """The sum of a[rows[i], cols[i]] * values[i], accumulated in float64; see `set_elements`."""
-    return float(np.dot(np.asarray(a[rows, cols], np.float64), np.asarray(values, np.float64)))
+    kept = rows >= 0
+    elements, factors = a[rows[kept], cols[kept]], values[kept]
+    return float(np.dot(elements.astype(np.float64), factors.astype(np.float64)))
