@@ -15,7 +15,7 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 725,
     "chain": 5705,
-    "cli": 11447,
+    "cli": 11456,
     "compiler": 1068,
     "decoding": 4333,
     "discriminative": 1403,
@@ -35,7 +35,7 @@ BUDGET = {
     "tensor": 16958,
     "training": 4766,
     "xconfig": 2988,
-    "tests": 50794,
+    "tests": 50795,
 }
 
 

@@ -17,6 +17,7 @@ def test_lines_in_a_log(capsys: pytest.CaptureFixture) -> None:
         progress.step(2)
     lines = capsys.readouterr().err.splitlines()
     assert ["egs: 1 of 3" in lines[0], "egs: 3 of 3" in lines[1]] == [True, True]
+    assert lines[1].endswith(", 0 s left")
 
 
 def test_one_line_at_a_terminal(capsys: pytest.CaptureFixture, monkeypatch) -> None:

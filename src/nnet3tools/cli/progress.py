@@ -8,6 +8,14 @@ import time
 from nnet3tools.io import log
 
 
+def duration(seconds: float) -> str:
+    """A number of seconds as text such as "40 s", "3 min" or "2 h 5 min"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
 class Progress:
     """Counts a program's steps and shows the progress; a context manager.
 
@@ -43,4 +51,5 @@ class Progress:
     def _line(self, now: float) -> str:
         of = f" of {self._total}" if self._total else ""
         rate = self._count / max(now - self._start, 1e-9)
-        return f"{self._what}: {self._count}{of}, {rate:.3g} a second"
+        left = f", {duration((self._total - self._count) / rate)} left" if self._total else ""
+        return f"{self._what}: {self._count}{of}, {rate:.3g} a second{left}"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from nnet3tools.cli.progress import duration
 from nnet3tools.io import log
 from nnet3tools.recipe.plan import Stage
 from nnet3tools.recipe.schedules import Iterations
@@ -19,14 +20,6 @@ _JUDGED = re.compile(
 _TRAINED = re.compile(
     r"LOG .* Overall average objective function for '[^']*' is .* over ([0-9.e+]+) frames"
 )
-
-
-def duration(seconds: float) -> str:
-    """A number of seconds as text such as "40 s", "3 min" or "2 h 5 min"."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _last(path: str, pattern: re.Pattern[str], group: int) -> str:

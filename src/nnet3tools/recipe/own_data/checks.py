@@ -156,7 +156,7 @@ def _survey(
             else:
                 results[utterance.name] = _sound_fault(utterance, sound)
 
-    in_threads(survey, by_recording(utterances), options.num_threads)
+    in_threads("recordings read", survey, by_recording(utterances), options.num_threads)
     facts = {}
     for utterance in utterances:
         result = results[utterance.name]

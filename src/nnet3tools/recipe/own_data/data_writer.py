@@ -16,7 +16,7 @@ from nnet3tools.io.writer import Writer
 from nnet3tools.recipe.own_data.recordings import by_recording, in_threads, read_sounds
 from nnet3tools.recipe.own_data.utterances import Utterance
 
-_UTTERANCES_IN_ARCHIVE = 2000
+_UTTERANCES_IN_ARCHIVE = 500
 
 
 def bytes_needed(seconds: float, rate: int) -> int:
@@ -48,7 +48,7 @@ def write_data_dir(
         path = str(folder.absolute() / f"wav.{number + 1}.ark")
         _write_archive(path, parts[number], rate, places, seconds)
 
-    in_threads(write_part, range(len(parts)), num_threads)
+    in_threads("archives of sound written", write_part, range(len(parts)), num_threads)
     speakers: dict[str, list[str]] = {}
     for utterance in sorted(utterances, key=lambda utterance: utterance.name):
         speakers.setdefault(utterance.speaker, []).append(utterance.name)

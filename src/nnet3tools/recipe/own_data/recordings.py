@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from nnet3tools.cli.progress import Progress
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.features.segments import Segment, cut_segment
 from nnet3tools.features.sound_files import Sound, read_sound
@@ -76,11 +77,12 @@ def _part(wave: Wave, source: SoundSource) -> Sound:
     return Sound(wave.rate, samples, num_channels, clipped)
 
 
-def in_threads(work: Callable[[T], None], items: Sequence[T], num_threads: int) -> None:
-    """Call `work` for all items; `num_threads` 0 means the number of processors.
+def in_threads(what: str, work: Callable[[T], None], items: Sequence[T], num_threads: int) -> None:
+    """Call `work` for all items and show the progress of `what`.
 
-    libsndfile and NumPy run without Python's lock.
+    `num_threads` 0 means the number of processors. libsndfile and NumPy release Python's lock.
     """
-    with ThreadPoolExecutor(num_threads or len(os.sched_getaffinity(0))) as pool:
+    threads = ThreadPoolExecutor(num_threads or os.cpu_count())
+    with Progress(what, len(items)) as progress, threads as pool:
         for _ in pool.map(work, items):
-            pass
+            progress.step()
