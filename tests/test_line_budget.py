@@ -15,9 +15,9 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 725,
     "chain": 5705,
-    "cli": 11456,
+    "cli": 11460,
     "compiler": 1068,
-    "decoding": 4333,
+    "decoding": 4566,
     "discriminative": 1403,
     "executor": 3251,
     "expression": 5008,
@@ -31,11 +31,11 @@ BUDGET = {
     "optimizer": 3437,
     "program": 3770,
     "recipe": 7544,
-    "recognizer": 2228,
+    "recognizer": 2243,
     "tensor": 16958,
     "training": 4766,
     "xconfig": 2988,
-    "tests": 50795,
+    "tests": 51262,
 }
 
 

@@ -68,6 +68,9 @@ def assert_same(one, other) -> None:
     assert one.reached_final() == other.reached_final()
     if not one.is_alive:
         return
+    (arcs, relative), (expected_arcs, expected_relative) = one.trace(), other.trace()
+    assert arcs.tolist() == expected_arcs.tolist()
+    assert relative == expected_relative
     ours, theirs = one.ways(), other.ways()
     assert ours.num_tokens.tolist() == theirs.num_tokens.tolist()
     assert ours.last_states.tolist() == theirs.last_states.tolist()

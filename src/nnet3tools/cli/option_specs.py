@@ -54,13 +54,18 @@ def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Ite
         here = (*path, item.name)
         if dataclasses.is_dataclass(types[item.name]):
             inner = item.metadata.get("prefix", item.name.replace("_", "-"))
-            yield from specs_of(types[item.name], prefix + inner + "." if inner else prefix, here)
+            yield from specs_of(_group(item), prefix + inner + "." if inner else prefix, here)
             continue
         name = prefix + item.metadata.get("name", item.name.replace("_", "-"))
         kind = item.metadata.get("kind") or _kind(types[item.name], name)
         for known in (name, *item.metadata.get("aliases", ())):
             default = item.metadata.get("shown", _default_of(item))
             yield OptionSpec(known, here, kind, default, item.metadata.get("help", ""))
+
+
+def _group(item: dataclasses.Field) -> Any:
+    """The dataclass of a field for a group of options; it may be a subclass of the field's type."""
+    return item.default_factory
 
 
 def _kind(hint: Any, name: str) -> str:
@@ -79,11 +84,10 @@ def _default_of(item: dataclasses.Field) -> Any:
 def build(options: type[T], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> T:
     """An instance of the dataclass `options`, with `values` by path of fields, else defaults."""
     arguments: dict[str, Any] = {}
-    types = typing.get_type_hints(options)
     for item in dataclasses.fields(options):  # type: ignore[arg-type]
         here = (*path, item.name)
         if here in values:
             arguments[item.name] = values[here]
         elif any(key[: len(here)] == here for key in values):
-            arguments[item.name] = build(types[item.name], values, here)
+            arguments[item.name] = build(_group(item), values, here)
     return options(**arguments)

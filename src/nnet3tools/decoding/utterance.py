@@ -67,7 +67,7 @@ class UtteranceDecoder:
         self._determinizer = None
         if options.determinize_lattice:
             self._determinizer = PhoneDeterminizer(model, options.lattice_beam, options)
-        self._acoustic_scale, self._allow_partial = acoustic_scale, allow_partial
+        self.acoustic_scale, self._allow_partial = acoustic_scale, allow_partial
 
     def decoder(self, graph: DecodingGraph) -> Search:
         """A new search over a graph, with this decoder's options."""
@@ -108,6 +108,6 @@ class UtteranceDecoder:
             lattice, complete = self._determinizer.determinize(raw)
             if not complete:
                 log.warning(f"Determinization finished earlier than the beam for utterance {key}")
-        if self._acoustic_scale not in (0.0, 1.0):
-            lattice = lattice.scaled(acoustic_scale=1.0 / self._acoustic_scale)
+        if self.acoustic_scale not in (0.0, 1.0):
+            lattice = lattice.scaled(acoustic_scale=1.0 / self.acoustic_scale)
         return lattice

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.decoding.mbr import minimum_bayes_risk
 from nnet3tools.decoding.traceback import BestPath
 from nnet3tools.fst.lattice import CompactLattice
-from nnet3tools.fst.lattice_conversion import top_sorted
 from nnet3tools.nnet.hmm.alignment import phone_ends
 from nnet3tools.nnet.hmm.transition_model import Transitions
 
@@ -42,13 +40,16 @@ def spoken_words(
 
     Times come from the alignment's phones and the lexicon. Without a lexicon, or if the phones do
     not match it (in a path that was cut off), they come from the positions of the words in the
-    graph. A confidence is the sum of the posteriors of arcs with the word at about that time.
+    graph. Confidences are those of minimum Bayes risk, as lattice-to-ctm-conf --decode-mbr=false
+    computes them; the lattice's costs must contain their scales.
     """
-    arcs = _timed_posteriors(lattice)
     words = path.transcript.tolist()
+    confidences = minimum_bayes_risk(lattice, words, decode_mbr=False).confidences
     spans = word_spans(path, transitions, lexicon)
-    spoken = [SpokenWord(word, *span, 0.0) for word, span in zip(words, spans, strict=True)]
-    return [replace(word, confidence=_confidence(arcs, word)) for word in spoken]
+    return [
+        SpokenWord(word, begin, end, min(1.0, confidence))
+        for word, (begin, end), confidence in zip(words, spans, confidences, strict=True)
+    ]
 
 
 def word_spans(
@@ -87,47 +88,3 @@ def _spans_by_lexicon(
                 if tuple(phones[place:end]) == phones_of_word:
                     stack.append((end, (*said, (place, end))))
     return None
-
-
-def _timed_posteriors(lattice: CompactLattice) -> list[tuple[int, int, int, float]]:
-    """Word, begin frame, end frame and posterior probability of each arc with a word."""
-    lattice = top_sorted(lattice)
-    arcs, finals = lattice.arc_lists(), lattice.final_list()
-    size = len(arcs)
-    forward, backward, times = [-math.inf] * size, [-math.inf] * size, [0] * size
-    forward[lattice.fst.start] = 0.0
-    for state, of_state in enumerate(arcs):
-        for _, graph, acoustic, ids, target in of_state:
-            score = forward[state] - graph - acoustic
-            forward[target] = float(np.logaddexp(forward[target], score))
-            times[target] = times[state] + len(ids)
-    for state in range(size - 1, -1, -1):
-        final = finals[state]
-        scores = [-math.inf if final is None else -final[0] - final[1]]
-        scores += [backward[arc[4]] - arc[1] - arc[2] for arc in arcs[state]]
-        backward[state] = float(np.logaddexp.reduce(scores))
-    total = backward[lattice.fst.start]
-    return [
-        (
-            word,
-            times[state],
-            times[target],
-            math.exp(forward[state] - graph - acoustic + backward[target] - total),
-        )
-        for state, of_state in enumerate(arcs)
-        for word, graph, acoustic, _, target in of_state
-        if word
-    ]
-
-
-def _confidence(arcs: Sequence[tuple[int, int, int, float]], word: SpokenWord) -> float:
-    """The sum, at most 1, of posteriors of arcs with the word that overlap or touch its frames.
-
-    Determinization moves transition ids between neighbouring arcs, so their times are not exact.
-    """
-    total = sum(
-        probability
-        for label, begin, end, probability in arcs
-        if label == word.word and begin <= word.end and end >= word.begin
-    )
-    return min(1.0, total)

@@ -13,11 +13,13 @@ from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words, wo
 from nnet3tools.errors import DataError
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.fst.lattice import CompactLattice
+from nnet3tools.fst.lattice_conversion import expanded
+from nnet3tools.fst.shortest_paths import best_paths
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import Transitions
 from nnet3tools.recognizer.network import AcousticNetwork
 from nnet3tools.recognizer.normalization import Normalization
-from nnet3tools.recognizer.results import Result, Word
+from nnet3tools.recognizer.results import Alternative, Result, Word
 
 
 @dataclass
@@ -45,9 +47,22 @@ class LoadedModels:
         """The result for a decoded utterance, which begins `start` seconds after the sound."""
         lattice = decoded.lattice
         assert isinstance(lattice, CompactLattice)
+        lattice = lattice.scaled(acoustic_scale=self.decoding.acoustic_scale)
         spoken = spoken_words(decoded.best, lattice, self.transitions, self.lexicon)
+        words = tuple(self._word(word, start) for word in spoken)
+        alternatives = self._alternatives(lattice, start, nbest) if nbest else ()
         end = start + decoded.num_frames * self.output_seconds
-        return Result(tuple(self._word(word, start) for word in spoken), (), start, end)
+        return Result(words, alternatives, start, end)
+
+    def _alternatives(
+        self, lattice: CompactLattice, start: float, nbest: int
+    ) -> tuple[Alternative, ...]:
+        """The best word sequences of a lattice, the best first, as by lattice-to-nbest."""
+        found = []
+        for way in best_paths(expanded(lattice), nbest):
+            path = BestPath(way.fst.ilabels, way.fst.olabels, way.fst.weights, way.acoustic)
+            found.append(Alternative(self.words_of(path, start), -sum(way.total_costs())))
+        return tuple(found)
 
     def words_of(self, path: BestPath, start: float) -> tuple[Word, ...]:
         """The words of a path, which begins `start` seconds after the sound; confidences are 1."""
