@@ -1,7 +1,11 @@
 # Puts the programs on PATH and makes their Python environment on first use.
 # NNET3TOOLS_EXTRA, if a recipe sets it, names what else it needs (see bin/setup-env).
 NNET3TOOLS_ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
-"$NNET3TOOLS_ROOT/bin/setup-env" ${NNET3TOOLS_EXTRA:-}
+case " $* " in
+  *" --help "*) ;;  # parse_options.sh answers, which needs no environment
+  *) "$NNET3TOOLS_ROOT/bin/setup-env" ${NNET3TOOLS_EXTRA:-} ;;
+esac
+trap 'trap - INT; echo "$0: stopped; called again, it goes on with an unfinished training" >&2; kill -INT $$' INT
 export NNET3TOOLS_ROOT PATH="$NNET3TOOLS_ROOT/bin:$NNET3TOOLS_ROOT/.venv/bin:$PATH"
 export LC_ALL=C
 # the matrices here are too small for BLAS threads to pay

@@ -34,6 +34,8 @@ def main(name: str, output: str, labels: str, picture: str = "") -> None:
     print(confusions(counts))
     if picture:
         draw(counts, picture)
+    if (report := Path(output).parent / "report.html").exists():
+        print(f"  curves, network and times of the training: {report.resolve()}")
     print(f"RESULT {name} {int(counts.trace())} {len(truth)}")
 
 

@@ -354,3 +354,10 @@ def test_the_log_says_once_at_which_component_numbers_overflowed(program, words,
     assert len(warnings) == 1
     assert "'output' overflows or is not finite; it began at component 'larger'" in warnings[0]
     assert "RuntimeWarning" not in log
+
+
+def test_a_wrong_wspecifier_is_not_blamed_on_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compute("net.raw", "ark:in.ark", out="out.ark") == 255
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "invalid wspecifier 'out.ark': expected a form such as ark:file" in message
+    assert "net.raw" not in message

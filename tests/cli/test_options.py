@@ -182,10 +182,11 @@ def test_wrong_number_of_arguments_shows_the_usage(words, capsys) -> None:
         ((2, None), "at least 2 arguments"),
     ],
 )
-def test_wrong_number_of_arguments_says_what_was_expected_first(num_args, expected, capsys) -> None:
+def test_wrong_number_of_arguments_says_what_was_expected_last(num_args, expected, capsys) -> None:
     assert run("a", num_args=num_args)[0] == 1
     shown = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("LOG")]
-    assert shown[1] == f"nnet3-toy: expected {expected}, found 1"
+    assert shown[-1] == f"nnet3-toy: expected {expected}, found 1"
+    assert not any(line.startswith("Standard options") for line in shown)
 
 
 @pytest.mark.parametrize(

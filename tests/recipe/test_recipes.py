@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -201,3 +202,41 @@ def test_sound_comes_from_a_repository_at_its_commit(tmp_path: Path) -> None:
     done = run("bash", script, tmp_path / "none", f"file://{tmp_path}/nowhere", commit)
     assert done.returncode == 1
     assert "give a copy of the recordings with --data" in done.stderr
+
+
+def scratch_checkout(folder: Path) -> Path:
+    """A recipe that sleeps, in a checkout whose bin/setup-env writes the file "installed"."""
+    recipe = folder / "egs" / "toy"
+    recipe.mkdir(parents=True)
+    shutil.copytree(ROOT / "egs" / "utils", folder / "egs" / "utils")
+    (recipe / "utils").symlink_to("../utils")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "setup-env").write_text(f"#!/bin/sh\ntouch {folder}/installed\n")
+    (recipe / "run.sh").write_text(
+        "#!/usr/bin/env bash\n# usage: run.sh [--stage N]\nset -euo pipefail\n"
+        'cd "$(dirname "${BASH_SOURCE[0]}")"\nstage=0\n. utils/path.sh\n. utils/parse_options.sh\n'
+        "echo started\nsleep 60\n"
+    )
+    for script in (folder / "bin" / "setup-env", recipe / "run.sh"):
+        script.chmod(0o755)
+    return recipe / "run.sh"
+
+
+def test_help_of_a_recipe_installs_nothing(tmp_path: Path) -> None:
+    script = scratch_checkout(tmp_path)
+    assert run(script, "--help").stdout == "usage: run.sh [--stage N]\n"
+    assert not (tmp_path / "installed").exists()
+
+
+def test_a_recipe_that_is_interrupted_says_so(tmp_path: Path) -> None:
+    script = scratch_checkout(tmp_path)
+    with subprocess.Popen(
+        [script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as recipe:
+        assert recipe.stdout is not None
+        assert recipe.stdout.readline() == "started\n"
+        os.killpg(recipe.pid, signal.SIGINT)  # as a terminal does
+        errors = recipe.communicate(timeout=30)[1]
+    assert recipe.returncode == -signal.SIGINT
+    assert "run.sh: stopped; called again" in errors
+    assert (tmp_path / "installed").exists()

@@ -299,3 +299,65 @@ def test_the_training_program_s_options_are_shown_once(trained: Path) -> None:
     for garbled in ("", "[]", '{"options": 3}', '{"program": 1, "options": [1]}', "[" * 100000):
         record.write_text(garbled)
         assert "nnet3-train-raw-dnn" not in report_page(trained)
+
+
+def test_short_iterations_have_a_rate_only_if_their_time_is_exact(tmp_path: Path) -> None:
+    text = TRAIN.format(objective=-1, percent=0)
+    write_log(tmp_path, "train.0.1", text, 1)
+    write_log(tmp_path, "train.1.1", text, 0)
+    path = tmp_path / "log" / "train.1.1.log"
+    exact = "threads=1 cpu=0.20 seconds=0.250"
+    path.write_text(path.read_text().replace("threads=1", exact))
+    history = read_history(tmp_path)
+    assert history.frame_rates() == [(1, 4000.0)]
+    assert {stage.stage: stage.seconds for stage in history.stages()} == {"train": 1.25}
+
+
+def test_the_schedule_of_dropout_is_a_curve(tmp_path: Path) -> None:
+    for i, proportion in enumerate((0.0, 0.15)):
+        edits = f"set-dropout-proportion name=* proportion={proportion}"
+        command = f"nnet3-train \"nnet3-copy --edits='{edits}' {i}.raw - |\""
+        write_log(tmp_path, f"train.{i}.1", "", command=command)
+    assert read_history(tmp_path).dropout() == {"*": [(0, 0.0), (1, 0.15)]}
+    assert "Dropout proportion" in report_page(tmp_path)
+
+
+def test_points_off_the_scale_are_named_and_the_axis_has_a_name() -> None:
+    points = [(0.0, -9.0), (1.0, -3.0), (2.0, -2.0), (3.0, -1.0)]
+    chart = line_chart("title", [Line("valid", points)], x_end=3.0, settled=2.0)
+    assert "2 points are off the scale: -9 to -3" in chart
+    assert ">iteration</text>" in chart
+    assert "off the scale" not in line_chart("title", [Line("valid", points)], x_end=3.0)
+    assert ">20000</text>" in line_chart("rate", [Line("r", [(0, 0.0), (1, 41000.0)])])
+
+
+@pytest.mark.parametrize(
+    ("line", "offsets"),
+    [
+        ("type=TdnnComponent, input-dim=8, time-offsets=-1,0, rank-in=20", (-1, 0)),
+        ("type=TdnnComponent time-offsets=-3,0,3 input-dim=8", (-3, 0, 3)),
+        ("type=TimeHeightConvolutionComponent height-offsets=-1,0 time-offsets=-1,0,1", (-1, 0, 1)),
+        ("type=TimeHeightConvolutionComponent, {time,height}-offsets=[-1,-1 0,0 2,1]", (-1, 0, 2)),
+        ("type=TdnnComponent time-offsets=0 input-dim=8", ()),
+        ("type=AffineComponent input-dim=8", ()),
+    ],
+)
+def test_time_offsets_inside_components_are_in_the_picture(
+    line: str, offsets: tuple[int, ...]
+) -> None:
+    facts = read_network(
+        [
+            "input-node name=input dim=8",
+            f"component name=c {line}",
+            "component-node name=c component=c input=input",
+        ]
+    )
+    assert facts.components["c"].time_offsets == offsets
+    assert (">frames " in network_picture(facts)) == bool(offsets)
+
+
+def test_the_title_says_which_directory_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "digits" / "exp" / "tdnn"
+    folder.mkdir(parents=True)
+    write_log(folder, "train.0.1", "")
+    assert "<h1>digits/exp/tdnn</h1>" in report_page(folder)

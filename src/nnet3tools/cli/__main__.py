@@ -39,7 +39,7 @@ def main() -> int:
         hint = f" (did you mean {near[0]}?)" if near else ""
         problem = f"unknown program '{name}'{hint}" if name else "no program named"
         take_standard_streams()
-        sys.stderr.write(f"ERROR (nnet3tools) {problem}; programs: {' '.join(PROGRAMS)}\n")
+        sys.stderr.write(f"ERROR (nnet3tools) {problem}; --help lists the programs\n")
         return 1
     program = main_of(name)
     gc.freeze()  # excludes the loaded modules from later collections

@@ -148,10 +148,9 @@ class CommandLine(Generic[O]):
         log.set_verbose(standard.verbose)
         least, most = self._num_args
         if len(arguments) < least or (most is not None and len(arguments) > most):
-            found = len(arguments)
-            raise Usage(
-                f"{self.name}: expected {self._expected()}, found {found}\n{self.help()}", 1
-            )
+            problem = f"expected {self._expected()}, found {len(arguments)}"
+            usage = f"\n{self.usage}\nAll options: {self.name} --help\n" if words else self.help()
+            raise Usage(f"{usage}\n{self.name}: {problem}", 1)
         return build(self._options, values.pop(False)), arguments
 
     def _expected(self) -> str:

@@ -28,7 +28,11 @@ def train(experiment: Experiment, preparation: Preparation | None = None) -> Non
     """Run all stages of a training, from the last finished stage on unless --stage is given."""
     experiment.check()
     with locked(experiment.dir):
-        _Training(experiment, preparation or Preparation(experiment)).run()
+        try:
+            _Training(experiment, preparation or Preparation(experiment)).run()
+        except SystemExit:  # a signal
+            log.log("Stopped; the same command goes on after the last finished stage")
+            raise
 
 
 class _Training:

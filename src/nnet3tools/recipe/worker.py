@@ -62,10 +62,11 @@ def run_job(shell: Shell, job: Job) -> int:
             traceback.print_exc()
             status = 255
         sys.stdout.flush()
-        elapsed = int(time.time() - began)
-        end = f"# Ended (code {status}) at {_date()}, elapsed time {elapsed} seconds"
+        elapsed = time.time() - began
+        end = f"# Ended (code {status}) at {_date()}, elapsed time {int(elapsed)} seconds"
         cpu = _cpu_seconds() - computed
-        os.write(2, f"# Accounting: time={elapsed} threads=1 cpu={cpu:.2f}\n{end}\n".encode())
+        accounting = f"time={int(elapsed)} threads=1 cpu={cpu:.2f} seconds={elapsed:.3f}"
+        os.write(2, f"# Accounting: {accounting}\n{end}\n".encode())
     return status
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from nnet3tools.errors import naming
+from nnet3tools.errors import OptionError, naming
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,8 +66,15 @@ def computer_for_tables(
     before it sends the next utterance: then utterances are computed one by one.
     """
     from nnet3tools.executor.utterance_computer import computer_one_by_one, computer_together
+
+    make = computer_one_by_one if any(map(_is_flushed, wspecifiers)) else computer_together
+    return make(nnet, options, priors, like=like)
+
+
+def _is_flushed(wspecifier: str) -> bool:
+    """Whether a table is flushed after each object; False for a specifier that cannot be used."""
     from nnet3tools.io.specifiers import parse_wspecifier
 
-    is_awaited = any(parse_wspecifier(name).flush for name in wspecifiers if name)
-    make = computer_one_by_one if is_awaited else computer_together
-    return make(nnet, options, priors, like=like)
+    with contextlib.suppress(OptionError):  # TableWriter reports it
+        return parse_wspecifier(wspecifier).flush
+    return False

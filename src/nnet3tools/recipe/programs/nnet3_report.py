@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
 
 USAGE = """Writes <dir>/report.html, one page that shows what the log files of a training directory
@@ -19,15 +17,8 @@ See also: nnet3-info, nnet3-show-progress, nnet3-computation-info
 """
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of nnet3-report."""
-
-    pictures: bool = option(True, "Ignored: the page has all curves.")
-
-
-@program("nnet3-report", USAGE, Options, num_args=1)
-def main(options: Options, args: list[str]) -> None:
+@program("nnet3-report", USAGE, NoOptions, num_args=1)
+def main(options: NoOptions, args: list[str]) -> None:
     """Write the HTML report about a training directory."""
     from pathlib import Path
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nnet3tools.recipe.report.history import Curve
 
 _WIDTH, _HEIGHT = 440, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 40
 _MOST_POINTS = 400
 
 
@@ -38,8 +38,8 @@ def text_of(text: str) -> str:
 
 
 def readable(value: float) -> str:
-    """The number as text with four digits."""
-    return f"{value:.4g}"
+    """The number as text with four digits, and without exponent below ten million."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ def line_chart(
     parts += [_curve(line, x, y) for line in shown]
     names = [f'<span class="{line.style}">{text_of(line.name)}</span>' for line in shown]
     legend = f'<span class="names">{"".join(names)}</span>' if len(shown) > 1 else ""
+    legend += _outside(shown, y)
     inside = f'width="{_WIDTH - _LEFT - _RIGHT + 8}" height="{_HEIGHT - _TOP - _BOTTOM + 8}"'
     return (
         f'<figure class="chart"><figcaption>{text_of(title)}{legend}</figcaption>'
@@ -128,8 +129,21 @@ def _grid(x: _Axis, y: _Axis) -> str:
     for value in x.ticks(6):
         if value == int(value):
             at = x.place(value)
-            out.append(f'<text class="x" x="{at:.1f}" y="{_HEIGHT - 8}">{value:.0f}</text>')
+            at_tick = f'x="{at:.1f}" y="{_HEIGHT - 22}"'
+            out.append(f'<text class="x" {at_tick}>{value:.0f}</text>')
+    middle = (x.start + x.end) / 2
+    out.append(f'<text class="x" x="{middle:.0f}" y="{_HEIGHT - 4}">iteration</text>')
     return "".join(out)
+
+
+def _outside(lines: Sequence[Line], y: _Axis) -> str:
+    """HTML of a note about the values that are outside the vertical scale; "" if there are none."""
+    values = [v for line in lines for _, v in line.points if not y.low <= v <= y.high]
+    if not values:
+        return ""
+    ends = sorted({readable(min(values)), readable(max(values))}, key=float)
+    points = "1 point is" if len(values) == 1 else f"{len(values)} points are"
+    return f'<span class="note">{points} off the scale: {" to ".join(ends)}</span>'
 
 
 def _band(band: Band, x: _Axis, y: _Axis) -> str:

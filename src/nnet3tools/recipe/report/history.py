@@ -12,6 +12,8 @@ from nnet3tools.recipe.report.network import NetworkFacts, read_network
 Curve = list[tuple[float, float]]
 """Points (iteration, value), in the order of iterations."""
 
+_LEAST_WHOLE_SECONDS = 4
+"""A duration in whole seconds above this gives a rate with an error below 20 %."""
 _MODEL_LOGS = ("progress", "full_info", "info", "init", "init_model", "add_first_layer")
 """Stages whose logs contain the output of nnet3-info, logs of later models first."""
 
@@ -87,12 +89,24 @@ class History:
         given = sorted(rates.items())
         return [*given], [(i, rate / num_jobs[i]) for i, rate in given]
 
+    def dropout(self) -> dict[str, Curve]:
+        """Curves of the dropout proportion by pattern of component names."""
+        curves: dict[str, dict[float, float]] = {}
+        for log in self.of_stage("train"):
+            for pattern, proportion in log.dropout.items():
+                curves.setdefault(pattern, {})[log.iteration or 0] = proportion
+        return {pattern: sorted(curve.items()) for pattern, curve in curves.items()}
+
     def frame_rates(self) -> Curve:
-        """A curve of the frames per second that all jobs of an iteration process together."""
+        """A curve of the frames per second that all jobs of an iteration process together.
+
+        Iterations are left out whose duration is known in whole seconds only and is short.
+        """
         frames: dict[int, float] = {}
         seconds: dict[int, float] = {}
         for log in self.of_stage("train"):
-            if log.seconds and log.num_frames:
+            least = 0.0 if log.is_timed_exactly else _LEAST_WHOLE_SECONDS
+            if log.seconds and log.seconds > least and log.num_frames:
                 i = log.iteration or 0
                 frames[i] = frames.get(i, 0.0) + log.num_frames
                 seconds[i] = max(seconds.get(i, 0.0), log.seconds)

@@ -28,7 +28,8 @@ _PER_COMPONENT = re.compile(
 _MAX_CHANGE = re.compile(r"For (\S{1,200}), per-component max-change was enforced (\S+) % of")
 _GLOBAL_MAX_CHANGE = re.compile(r"The global max-change was enforced (\S+) % of")
 _LEARNING_RATE = re.compile(r"--learning-rate=(\S{1,40})")
-_TIME = re.compile(r"Accounting: time=(\S{1,20})")
+_TIME = re.compile(r"Accounting: time=(\S{1,20})(?:.{0,80} seconds=(\S{1,20}))?")
+_DROPOUT = re.compile(r"set-dropout-proportion name=(\S{1,200}) proportion=([^\s;'\"]{1,40})")
 _STATUS = re.compile(r"# (?:Ended \(code (-?\d+)\)|Finished at .{1,60} with status (-?\d+))")
 _INFO = (
     *("component ", "component-node ", "input-node ", "output-node ", "dim-range-node "),
@@ -52,9 +53,13 @@ class LogFile:
     """Seconds since 1970, by the clock of the machine that wrote the log."""
     seconds: float | None = None
     """Duration of the job; None if it has not ended."""
+    is_timed_exactly: bool = False
+    """Whether `seconds` is exact; Kaldi's run.pl writes whole seconds."""
     failed: bool = False
     learning_rate: float | None = None
     """The learning rate in the command."""
+    dropout: dict[str, float] = field(default_factory=dict)
+    """For each pattern of component names in the command's edits, the dropout proportion."""
     num_frames: float = 0.0
     """The number of frames trained on."""
     global_max_change: float = 0.0
@@ -109,6 +114,9 @@ def _read(path: str, mtime: int, size: int) -> LogFile | None:
         out.network = read_network(info)
     if found := _LEARNING_RATE.search(out.command):
         out.learning_rate = number_or_none(found[1].rstrip("'\""))
+    for pattern, text in _DROPOUT.findall(out.command):
+        if (proportion := number_or_none(text)) is not None:
+            out.dropout[pattern] = proportion
     return out
 
 
@@ -128,7 +136,8 @@ def _take_frame(out: LogFile, line: str) -> None:
     if line.startswith("# Started at "):
         out.started = _parse_date(line.removeprefix("# Started at "))
     elif found := _TIME.search(line):
-        out.seconds = number_or_none(found[1])
+        out.seconds = number_or_none(found[2] or found[1])
+        out.is_timed_exactly = found[2] is not None
     elif found := _STATUS.match(line):
         out.failed = (found[1] or found[2]) != "0"
     elif not out.command and not line.startswith(_NO_COMMAND):

@@ -19,6 +19,8 @@ _FIELD = re.compile(r"(?:^|, | )([a-z][a-z-]*)=([^\s,\[{]+)")
 _GATE = re.compile(r"(\w{1,40})=\{ (.*?) \}")
 _SUMMARY = re.compile(r"(value-avg|deriv-avg)=\[(.*?)\]")
 _PERCENTILES = re.compile(r"percentiles\([\d, ]*\)=\(([^()]*)\)")
+_TIME_OFFSETS = re.compile(r"(?:^|, | )time-offsets=(-?\d[\d,-]{0,200})")
+_PATCH_OFFSETS = re.compile(r"(?:\{time,height\}-offsets=\[| offsets=)([-\d,; ]{1,4000})")
 _COMPONENT = re.compile(r"component name=(\S+) type=(\w+)(.*)", re.S)
 
 PERCENTS = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
@@ -58,6 +60,8 @@ class ComponentFacts:
     name: str
     type: str
     fields: dict[str, str]
+    time_offsets: tuple[int, ...]
+    """The times, relative to the output's, that the component itself reads; () if only 0."""
     nonlinearities: tuple[Nonlinearity, ...]
 
 
@@ -137,7 +141,19 @@ def _read_component(line: str) -> ComponentFacts | None:
     gates = [(f"{name} {gate}", text) for gate, text in _GATE.findall(rest)] or [(name, rest)]
     found = [_nonlinearity(gate, text) for gate, text in gates]
     kept = tuple(nonlinearity for nonlinearity in found if nonlinearity is not None)
-    return ComponentFacts(name, type_name, fields, kept)
+    return ComponentFacts(name, type_name, fields, _time_offsets(rest), kept)
+
+
+def _time_offsets(text: str) -> tuple[int, ...]:
+    """The time offsets of a TDNN component or convolution in its line; () for others."""
+    if found := _TIME_OFFSETS.search(text):
+        words = found[1].split(",")
+    elif found := _PATCH_OFFSETS.search(text):
+        words = [pair.split(",")[0] for pair in re.split("[; ]+", found[1].strip())]
+    else:
+        return ()
+    numbers = {int(word) for word in words if re.fullmatch(r"-?\d{1,9}", word)}
+    return tuple(sorted(numbers)) if numbers != {0} else ()
 
 
 def _nonlinearity(name: str, text: str) -> Nonlinearity | None:

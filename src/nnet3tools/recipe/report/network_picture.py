@@ -154,6 +154,8 @@ def _lines_of(box: _Box, network: NetworkFacts) -> list[str]:
         size = component.fields["input-dim"][:12]
         sizes = f"{size} → {sizes}" if sizes else f"{size} in"
     lines = [name, *_wrapped(what)]
+    own = [_offsets_text(c.time_offsets) for c in components if c is not None and c.time_offsets]
+    lines += _wrapped(f"frames {'; '.join(own)}") if own else []
     return [*lines, sizes] if sizes else lines
 
 

@@ -30,7 +30,7 @@ def report_page(folder: Path) -> str:
         raise DataError(
             f"{folder}: no training directory: there are no log files in {folder / 'log'}"
         )
-    name = text_of(folder.resolve().name)
+    name = text_of("/".join(folder.resolve().parts[-3:]).lstrip("/"))
     files = resources.files("nnet3tools.recipe.report") / "page"
     colors = resources.files("nnet3tools.program") / "page" / "colors.css"
     body = "\n".join(sections(history))

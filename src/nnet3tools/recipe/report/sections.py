@@ -110,7 +110,7 @@ def _curves(history: History) -> Iterable[str]:
             lines = [
                 Line("train", train.get(output, []), "s0"),
                 Line("valid", valid.get(output, []), "s1"),
-                Line("while training", running.get(output, []), "s2"),
+                Line("while training", running.get(output, []), "s2 dashed"),
             ]
             shown = [line for line in lines if line.points]
             name = title if output == "output" else f"{title} of {output}"
@@ -120,6 +120,11 @@ def _curves(history: History) -> Iterable[str]:
     if given != effective:
         rates.append(Line("as given to each job", given, "s2"))
     yield line_chart("Learning rate", rates, zero=True, x_end=x_end)
+    dropout = [
+        Line(pattern, curve, f"s{i % 3}")
+        for i, (pattern, curve) in enumerate(history.dropout().items())
+    ]
+    yield line_chart("Dropout proportion", dropout, zero=True, x_end=x_end)
     yield line_chart(
         "Frames per second", [Line("frames/s", history.frame_rates())], zero=True, x_end=x_end
     )
@@ -227,7 +232,7 @@ def _stages(history: History) -> str:
             f"<td>{_duration(stage.seconds)}</td>"
             f'<td class="bar"><i style="width:{100 * share:.1f}%"></i></td></tr>'
         )
-    return f'<table class="stages">{"".join(rows)}</table>' if rows else ""
+    return _scrolling(f'<table class="stages">{"".join(rows)}</table>') if rows else ""
 
 
 def _commands(history: History) -> str:
