@@ -196,8 +196,10 @@ def test_vosks_layout(folder: Path, capfd, with_stats: bool) -> None:
     (vosk / "graph/phones/word_boundary.int").write_text("1 singleton\n2 nonword\n")
     assert decoded(capfd, vosk, "one.wav") == expected
     assert decoded(capfd, "--stream=true", vosk, "one.wav") == expected
-    (vosk / "conf/model.conf").unlink()
-    assert "model.conf" in refusal(capfd, vosk, "one.wav")
+    for name in ("am/final.mdl", "conf/mfcc.conf", "conf/model.conf", "graph/words.txt"):
+        (vosk / name).rename("other")
+        assert f"vosk-model/{name}" in refusal(capfd, vosk, "one.wav")
+        Path("other").rename(vosk / name)
 
 
 def test_a_network_with_ivectors_is_refused(folder: Path, capfd) -> None:
@@ -263,6 +265,28 @@ def test_cmvn_opts_may_name_a_file_that_is_in_the_directory(folder: Path, capfd)
     assert "conf/online_cmvn.conf" in refusal(capfd, folder, "one.wav")
     (folder / "online_cmvn.conf").write_text("--norm-means=true\n")
     assert decoded(capfd, folder, "one.wav") == expected
+
+
+def test_a_graph_of_another_model_or_of_other_words(folder: Path, capfd) -> None:
+    (folder / "phones.txt").write_text("<eps> 0\na 1\nb 2\n")
+    (folder / "graph/phones.txt").write_text("<eps> 0\na 1\nb 2\n#0 3\n")
+    decoded(capfd, folder, "one.wav")
+    (folder / "graph/phones.txt").write_text("<eps> 0\nb 1\na 2\n")
+    assert "dir/phones.txt and dir/graph/phones.txt differ" in refusal(capfd, folder, "one.wav")
+    (folder / "phones.txt").unlink()
+    (folder / "graph/num_pdfs").write_text("5\n")
+    line = refusal(capfd, folder, "one.wav")
+    assert "dir/graph/num_pdfs: the graph was made for a model with 5 pdfs, this one has 4" in line
+    (folder / "graph/num_pdfs").write_text("4\n")
+    (folder / "graph/words.txt").write_text("<eps> 0\nyes 1\n")
+    line = refusal(capfd, folder, "one.wav")
+    assert "dir/graph/HCLG.fst has word 2, which is not in dir/graph/words.txt" in line
+
+
+def test_several_missing_files_are_counted(folder: Path, capfd) -> None:
+    for name in ("cmvn_opts", "online_cmvn", "mfcc.conf"):
+        (folder / name).unlink()
+    assert "(1 more: nnet3-recognizer-info dir)" in refusal(capfd, folder, "one.wav")
 
 
 def test_a_graph_without_sound(folder: Path, capfd) -> None:

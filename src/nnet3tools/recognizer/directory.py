@@ -1,4 +1,4 @@
-"""A model directory: which of its files there are, and what they say.
+"""Model directories: reading, and writing of what is read.
 
 `read_directory` knows Kaldi's exp/chain/tdnn, the directory that prepare_online_decoding.sh makes,
 and Vosk's layout; `write_directory` writes the files that `read_directory` reads.
@@ -7,66 +7,35 @@ and Vosk's layout; `write_directory` writes the files that `read_directory` read
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
 
-from nnet3tools.errors import DataError, naming
-from nnet3tools.features.cmvn_options import CmvnOptions
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
-from nnet3tools.features.sound_options import FbankOptions, MfccOptions
-from nnet3tools.io.files import read_text_lines
+from nnet3tools.errors import DataError
 from nnet3tools.recognizer import parts
+from nnet3tools.recognizer.directory_reader import (
+    CmvnSettings,
+    DirectoryReader,
+    ModelDirectory,
+    ReadOptions,
+    option_files,
+)
 from nnet3tools.recognizer.options import RecognizerOptions
-from nnet3tools.recognizer.parts import Part
 
-ReadOptions: TypeAlias = "Callable[[Sequence[str], str, type], Any]"
-"""Makes an instance of a dataclass of options from words such as --config=FILE or --beam=13.
-
-The second argument is the name of the words in errors.
-"""
+__all__ = [
+    "CmvnSettings",
+    "ModelDirectory",
+    "ModelFacts",
+    "ReadOptions",
+    "directory_files",
+    "is_graph",
+    "option_files",
+    "read_directory",
+    "write_directory",
+]
 
 NO_CMVN = "--norm-means=false --norm-vars=false"
 """cmvn_opts of features that are not normalized."""
-
-
-@dataclass(frozen=True)
-class CmvnSettings:
-    """The normalization that a directory asks for: "none", "utterance" or "online"."""
-
-    kind: str
-    stats: Path | None = None
-    """For "online": the file of the statistics."""
-    options: CmvnOptions | OnlineCmvnOptions = field(default_factory=CmvnOptions)
-
-
-@dataclass(frozen=True)
-class ModelDirectory:
-    """The files of a model directory and their values; None for a file that is missing."""
-
-    path: Path
-    model: Path | None
-    graph: Path | None
-    words: Path | None
-    lexicon: Path | None
-    """align_lexicon.int; without it the times of words are approximate."""
-    silence: Path | None
-    features: Path | None
-    feature_options: MfccOptions | FbankOptions | None
-    cmvn: CmvnSettings | None
-    frame_subsampling_factor: int | None
-    acoustic_scale: float | None
-    """None: 1.0 for a chain model, unknown for others."""
-    option_files: tuple[Path, ...]
-    """Files with options of nnet3-decode, such as model.conf; later ones override earlier ones."""
-    missing: tuple[str, ...]
-    """For each missing file that decoding needs: its name, and how to make it."""
-
-    def check(self) -> None:
-        """DataError, which names the files, if files that decoding needs are missing."""
-        if self.missing:
-            raise DataError("; ".join(self.missing))
 
 
 def is_graph(argument: str) -> bool:
@@ -83,13 +52,6 @@ def is_graph(argument: str) -> bool:
         return file.read(4) == b"\xd6\xfd\xb2\x7e"
 
 
-def option_files(folder: str) -> tuple[Path, ...]:
-    """The files of a model directory with options of nnet3-decode; later ones override earlier."""
-    names = (parts.ONLINE_CONF, *parts.MODEL_CONF.places)
-    paths = [Path(folder) / name for name in names]
-    return tuple([path for path in paths if path.is_file()][:2])
-
-
 def read_directory(
     folder: str, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
 ) -> ModelDirectory:
@@ -101,243 +63,7 @@ def read_directory(
     """
     if not Path(folder).is_dir():
         raise DataError(f"expected a model directory, found no folder {folder}")
-    return _Reading(Path(folder), graph, options, read_options).result()
-
-
-class _Reading:
-    """Finds the files of one directory and collects what is missing."""
-
-    def __init__(
-        self, folder: Path, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
-    ) -> None:
-        self._folder, self._options, self._files = folder, options, options.files
-        self._read_options = read_options
-        self._conf = option_files(str(folder))
-        words = [f"--config={path}" for path in self._conf]
-        self._configured = read_options(words, str(folder), type(options)).files
-        self._is_online = (folder / parts.ONLINE_CONF).is_file()
-        self._is_vosk = (folder / "am").is_dir()
-        self._given_graph = graph
-        self._missing: list[str] = []
-
-    def result(self) -> ModelDirectory:
-        """The description of the directory."""
-        refuse_unsupported(self._folder, self._options)
-        model = self._need(parts.MODEL, self._options.model)
-        factor = self._factor()
-        features, feature_options = self._features()
-        cmvn = self._cmvn()
-        scale = self._scale()
-        graph, words = self._graph_files()
-        graph_dir = self._folder / "graph" if graph is None else graph.parent
-        lexicon, silence = self._phone_files(graph_dir)
-        return ModelDirectory(
-            self._folder, model, graph, words, lexicon, silence, features, feature_options, cmvn,
-            factor, scale, self._conf, tuple(self._missing),
-        )  # fmt: skip
-
-    # -- finding files
-
-    def _find(self, part: Part, name: str = "") -> Path | None:
-        """The file of a part in one of its places; `name` replaces the file's usual name."""
-        for place in part.places:
-            path = self._folder / place
-            path = path.with_name(name) if name else path
-            if path.is_file():
-                return path
-        return None
-
-    def _need(self, part: Part, name: str = "") -> Path | None:
-        """The file of a part; a missing one is noted."""
-        path = self._find(part, name)
-        if path is None:
-            self._missing.append(part.absent(self._folder))
-        return path
-
-    def _named(self, attribute: str) -> Path | None:
-        """The file that an option names; None if the option is not given or there is no such file.
-
-        Kaldi's online.conf has absolute paths. If the directory has been moved, the file of the
-        same name in the directory is used.
-        """
-        value = getattr(self._files, attribute)
-        if not value:
-            return None
-        path = Path(value)
-        if path.is_file():
-            return path
-        option = f"--{attribute.replace('_', '-')}={value}"
-        if value != getattr(self._configured, attribute):
-            self._missing.append(f"{option}: there is no such file")
-            return None
-        if (inside := self._inside(value)) is None:
-            problem = f"there is no such file, and none of this name in {self._folder}"
-            self._missing.append(f"{self._conf[0]}: {option}: {problem}")
-        return inside
-
-    def _inside(self, name: str) -> Path | None:
-        """The file in the directory or its conf/ that is called as the file `name`."""
-        places = (self._folder, self._folder / "conf")
-        found = [place / Path(name).name for place in places]
-        return next((path for path in found if path.is_file()), None)
-
-    # -- what the files say
-
-    def _factor(self) -> int | None:
-        if self._options.frame_subsampling_factor:
-            return self._options.frame_subsampling_factor
-        path = self._need(parts.SUBSAMPLING)
-        return None if path is None else _number_in(path)
-
-    def _features(self) -> tuple[Path | None, MfccOptions | FbankOptions | None]:
-        """The file of the features' options, and its contents."""
-        files = self._files
-        named = {"mfcc": files.mfcc_config, "fbank": files.fbank_config}
-        kinds = [kind for kind in named if named[kind]]
-        if not kinds:
-            found = {"mfcc": self._find(parts.MFCC), "fbank": self._find(parts.FBANK)}
-            kinds = [kind for kind in found if found[kind]]
-        if files.feature_type:
-            kinds = [kind for kind in kinds if kind == files.feature_type]
-        if len(kinds) > 1:
-            self._missing.append(
-                f"{self._folder} has options of MFCC and of filter banks: give --feature-type=mfcc "
-                "or --feature-type=fbank"
-            )
-            return None, None
-        part = parts.FBANK if files.feature_type == "fbank" else parts.MFCC
-        if not kinds:
-            self._missing.append(part.absent(self._folder).replace(
-                "mfcc.conf:", "mfcc.conf (or fbank.conf):"
-            ))  # fmt: skip
-            return None, None
-        path = self._named(f"{kinds[0]}_config") if named[kinds[0]] else found[kinds[0]]
-        if path is None:
-            return None, None
-        options_type = MfccOptions if kinds[0] == "mfcc" else FbankOptions
-        return path, self._read_options([f"--config={path}"], str(path), options_type)
-
-    def _cmvn(self) -> CmvnSettings | None:
-        """The normalization, by --cmvn or, if that is auto, by the directory's files."""
-        opts, marker = self._find(parts.CMVN_OPTS), self._find(parts.ONLINE_CMVN)
-        has_stats = bool(self._files.global_cmvn_stats) or bool(self._find(parts.GLOBAL_STATS))
-        kind = self._options.cmvn
-        if kind in ("none", "utterance"):
-            return CmvnSettings(kind)
-        if kind == "online" or self._files.cmvn_config:
-            return self._online(opts if marker else None)
-        if marker:
-            return (
-                self._online(self._need(parts.CMVN_OPTS)) if opts or not self._is_online else None
-            )
-        if opts is None and self._is_online:
-            return CmvnSettings("none")
-        if opts is None and self._is_vosk:
-            return self._online(None) if has_stats else CmvnSettings("none")
-        if opts is None or has_stats:
-            self._missing.append(
-                (parts.ONLINE_CMVN if opts else parts.CMVN_OPTS).absent(self._folder)
-            )
-            return None
-        options = self._cmvn_options(opts, CmvnOptions)
-        return CmvnSettings("utterance" if options.norm_means else "none", None, options)
-
-    def _online(self, opts: Path | None) -> CmvnSettings | None:
-        """Online normalization, with the options in --cmvn-config or in `opts`, as cmvn_opts."""
-        options = OnlineCmvnOptions()
-        if self._files.cmvn_config and (path := self._named("cmvn_config")):
-            options = self._checked([f"--config={path}"], path, OnlineCmvnOptions)
-        elif opts is not None:
-            options = self._cmvn_options(opts, OnlineCmvnOptions)
-        if self._files.global_cmvn_stats:
-            stats = self._named("global_cmvn_stats")
-        else:
-            stats = self._need(parts.GLOBAL_STATS)
-        return None if stats is None else CmvnSettings("online", stats, options)
-
-    def _cmvn_options(self, path: Path, kind: type) -> Any:
-        """The options in a file such as cmvn_opts; a --config=FILE may be in the directory."""
-        words = " ".join(read_text_lines(str(path))).split()
-        for number, word in enumerate(words):
-            name, _, value = word.partition("=")
-            inside = self._inside(value)
-            if name == "--config" and inside and not Path(value).is_file():
-                words[number] = f"--config={inside}"
-        return self._checked(words, path, kind)
-
-    def _checked(self, words: Sequence[str], path: Path, kind: type) -> Any:
-        """The options of normalization in `words`; DataError, naming `path`, for wrong ones."""
-        with naming(str(path)):
-            options = self._read_options(words, str(path), kind)
-            options.check()
-        return options
-
-    def _scale(self) -> float | None:
-        """The acoustic scale; model.conf is needed unless the scale or a graph is given."""
-        scale = self._options.acoustic_scale
-        needs_conf = self._given_graph is None and not self._is_online and scale is None
-        if needs_conf:
-            self._need(parts.MODEL_CONF)
-        return scale
-
-    def _graph_files(self) -> tuple[Path | None, Path | None]:
-        """The decoding graph and its symbol table of words."""
-        given = self._given_graph
-        if given is None:
-            graph = self._folder / parts.GRAPH.places[0]
-        else:
-            graph = Path(given) / "HCLG.fst" if Path(given).is_dir() else Path(given)
-        if not graph.is_file():
-            lookahead = graph.with_name("HCLr.fst").is_file()
-            problem = " (HCLr.fst and Gr.fst, graphs for look-ahead, are not supported)"
-            text = f"expected {graph}: a graph" if given else parts.GRAPH.absent(self._folder)
-            self._missing.append(text + problem * lookahead)
-        words: Path | None = graph.with_name("words.txt")
-        if self._files.word_symbol_table:
-            words = self._named("word_symbol_table")
-        elif not (words and words.is_file()):
-            text = parts.WORDS.absent(self._folder)
-            self._missing.append(
-                text.replace(f"{self._folder}/graph/words.txt", str(graph.with_name("words.txt")))
-            )
-            words = None
-        return (graph if graph.is_file() else None), words
-
-    def _phone_files(self, graph_dir: Path) -> tuple[Path | None, Path | None]:
-        """align_lexicon.int and silence.csl.
-
-        They are optional beside a graph that the user gives, and in Vosk's layout.
-        """
-        found: list[Path | None] = []
-        for part in (parts.LEXICON, parts.SILENCE):
-            path = graph_dir / "phones" / Path(part.name).name
-            found.append(path if path.is_file() else None)
-            if not path.is_file() and self._given_graph is None and not self._is_vosk:
-                self._missing.append(part.absent(self._folder))
-        return found[0], found[1]
-
-
-def refuse_unsupported(folder: Path, options: RecognizerOptions) -> None:
-    """DataError, which names the cause, for features that cannot be computed here."""
-    files = options.files
-    kinds = {
-        "PLP features (--feature-type=plp)": files.feature_type == "plp" or bool(files.plp_config),
-        "pitch features (--add-pitch=true)": files.add_pitch,
-        "i-vectors (--ivector-extraction-config)": bool(files.ivector_extraction_config),
-    }
-    for kind, is_needed in kinds.items():
-        if is_needed:
-            raise DataError(f"{folder} needs {kind}: there is no program for them here yet")
-
-
-def _number_in(path: Path) -> int:
-    lines = read_text_lines(str(path))
-    if len(lines) != 1 or not lines[0].strip().isdecimal() or int(lines[0]) < 1:
-        raise DataError(f"{path}: expected a number greater than 0")
-    return int(lines[0])
-
-
-# -- writing
+    return DirectoryReader(Path(folder), graph, options, read_options).result()
 
 
 @dataclass(frozen=True)
@@ -348,35 +74,46 @@ class ModelFacts:
     features: Path | None = None
     """The mfcc.conf or fbank.conf of the training features; None if it is not known."""
     feature_kind: str = "mfcc"
-    cmvn_opts: str = NO_CMVN
+    cmvn_opts: str | None = NO_CMVN
+    """The contents of cmvn_opts; None if they are not known."""
     global_cmvn_stats: Path | None = None
     """The statistics, if apply-cmvn-online with `cmvn_opts` normalized the features."""
     decoding: Mapping[str, object] = field(default_factory=dict)
     """Options of nnet3-decode for model.conf, such as {"acoustic-scale": 1.0, "lm-scale": 0.6}."""
 
 
+def directory_files(facts: ModelFacts) -> dict[str, str | Path]:
+    """The files of a model directory that `facts` determine: text, or the file to copy, by name."""
+    files: dict[str, str | Path] = {
+        parts.SUBSAMPLING.name: f"{facts.frame_subsampling_factor}\n",
+    }
+    if facts.cmvn_opts is not None:
+        files[parts.CMVN_OPTS.name] = f"{facts.cmvn_opts}\n"
+    if facts.decoding:
+        lines = (f"--{name}={value}\n" for name, value in facts.decoding.items())
+        files[parts.MODEL_CONF.name] = "".join(lines)
+    if facts.global_cmvn_stats is not None:
+        files[parts.ONLINE_CMVN.name] = ""
+        files[parts.GLOBAL_STATS.name] = facts.global_cmvn_stats
+    if facts.features is not None:
+        files[f"{facts.feature_kind}.conf"] = facts.features
+    return files
+
+
 def write_directory(folder: str | Path, facts: ModelFacts) -> None:
-    """Write the files of a model directory that `read_directory` reads, except model and graph."""
+    """Write the files of a model directory that `facts` determine, all but model and graph.
+
+    Files of online normalization are removed if the features are not normalized online.
+    """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    texts = {
-        parts.SUBSAMPLING.name: f"{facts.frame_subsampling_factor}\n",
-        parts.CMVN_OPTS.name: f"{facts.cmvn_opts}\n",
-        parts.MODEL_CONF.name: "".join(f"--{k}={v}\n" for k, v in facts.decoding.items()),
-    }
-    if facts.global_cmvn_stats is not None:
-        texts[parts.ONLINE_CMVN.name] = ""
-        _copy(facts.global_cmvn_stats, target / parts.GLOBAL_STATS.name)
-    else:
-        for part in (parts.ONLINE_CMVN, parts.GLOBAL_STATS):
+    files = directory_files(facts)
+    for part in (parts.ONLINE_CMVN, parts.GLOBAL_STATS):
+        if part.name not in files:
             (target / part.name).unlink(missing_ok=True)
-    if facts.features is not None:
-        _copy(facts.features, target / f"{facts.feature_kind}.conf")
-    for name, text in texts.items():
-        if text or name != parts.MODEL_CONF.name:
-            (target / name).write_text(text)
-
-
-def _copy(source: Path, target: Path) -> None:
-    if not (target.exists() and source.samefile(target)):
-        shutil.copyfile(source, target)
+    for name, content in files.items():
+        path = target / name
+        if isinstance(content, str):
+            path.write_text(content)
+        elif not (path.exists() and content.samefile(path)):
+            shutil.copyfile(content, path)

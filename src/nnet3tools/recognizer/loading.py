@@ -19,7 +19,6 @@ from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
-from nnet3tools.fst.fst import Fst
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.io.holders import DOUBLE_MATRIX
@@ -28,6 +27,7 @@ from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.recognizer.directory import ModelDirectory, ReadOptions, read_directory
+from nnet3tools.recognizer.directory_reader import number_in
 from nnet3tools.recognizer.models import read_acoustic_model
 from nnet3tools.recognizer.network import AcousticNetwork
 from nnet3tools.recognizer.normalization import Normalization
@@ -61,6 +61,7 @@ def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Reco
     check_inputs(nnet, d.path)
     scale = acoustic_scale(directory, model)
     features = SoundFeatures(_allowing(d.feature_options, options))
+    words = SymbolTable.load(str(d.words))
     simple = SimpleComputationOptions(
         frame_subsampling_factor=d.frame_subsampling_factor,
         frames_per_chunk=options.frames_per_chunk or _FRAMES_PER_CHUNK,
@@ -80,9 +81,9 @@ def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Reco
         normalization,
         AcousticNetwork(nnet, priors, simple, stream_frames),
         decoding,
-        DecodingGraph.of(_scaled_graph(d.graph, options), model, str(d.graph)),
+        _load_graph(d.graph, words, model, options.lm_scale),
         model.transitions(),
-        SymbolTable.load(str(d.words)),
+        words,
         _load_lexicon(d.lexicon, d.silence),
         d.frame_subsampling_factor * features.frame_seconds,
         _endpoint(options.endpoint, d.silence),
@@ -149,13 +150,27 @@ def _load_normalization(directory: ModelDirectory, dim: int, is_stream: bool) ->
     return Normalization("none")
 
 
-def _scaled_graph(path: Path, options: RecognizerOptions) -> Fst:
-    """The decoding graph, with its costs multiplied by the language model's scale."""
+def _load_graph(
+    path: Path, words: SymbolTable, model: TransitionModel, scale: float
+) -> DecodingGraph:
+    """The decoding graph, with its costs multiplied by `scale`, the language model's.
+
+    DataError if it was made for a model with other pdfs, or for other words.
+    """
     fst = load_fst(str(path))
-    if options.lm_scale == 1.0:
-        return fst
-    scale = np.float32(options.lm_scale)
-    return replace(fst, weights=fst.weights * scale, finals=fst.finals * scale)
+    num_pdfs = path.with_name("num_pdfs")
+    if num_pdfs.is_file() and (found := number_in(num_pdfs)) != model.num_pdfs:
+        raise DataError(
+            f"{num_pdfs}: the graph was made for a model with {found} pdfs, this one has "
+            f"{model.num_pdfs}"
+        )
+    last = int(fst.olabels.max(initial=0))
+    if last > max(words.symbols, default=0):
+        raise DataError(f"{path} has word {last}, which is not in {words.name}")
+    if scale != 1.0:
+        factor = np.float32(scale)
+        fst = replace(fst, weights=fst.weights * factor, finals=fst.finals * factor)
+    return DecodingGraph.of(fst, model, str(path))
 
 
 def _endpoint(options: EndpointOptions, silence: Path | None) -> EndpointOptions:

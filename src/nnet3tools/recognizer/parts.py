@@ -18,10 +18,11 @@ class Part:
     option: str = ""
     """The option of nnet3-decode that can stand for the file."""
 
-    def absent(self, folder: object) -> str:
-        """The message for a directory `folder` that lacks this file."""
+    def absent(self, folder: object, is_vosk: bool = False) -> str:
+        """The message for a directory `folder`, perhaps in Vosk's layout, that lacks this file."""
         hint = f", or give {self.option}" if self.option else ""
-        return f"expected {folder}/{self.places[0]}: {self.remedy.format(folder=folder)}{hint}"
+        place = self.places[-1 if is_vosk else 0]
+        return f"expected {folder}/{place}: {self.remedy.format(folder=folder)}{hint}"
 
 
 MODEL = Part(
