@@ -10,15 +10,16 @@ import soundfile
 
 from nnet3tools.errors import DataError
 from nnet3tools.features.sound_files import read_sound
-from nnet3tools.io.wave import WAVE
-from nnet3tools.recipe.own_data.checks import CheckedData, CheckOptions, SoundFacts, check_data
+from nnet3tools.io.wave import WAVE, Wave
+from nnet3tools.recipe.own_data.check_options import CheckOptions
+from nnet3tools.recipe.own_data.checks import CheckedData, SoundFacts, check_data
 from nnet3tools.recipe.own_data.corpus import read_corpus
 from nnet3tools.recipe.own_data.data_writer import check_free_space, write_data_dir
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, Severity
 from nnet3tools.recipe.own_data.held_out import split_held_out
 from nnet3tools.recipe.own_data.pronunciations import read_word_list
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
-from support.programs import read_table
+from support.programs import read_table, run, write_table
 from support.spoken_words import WORDS, tones, write_manifest, write_recordings
 
 
@@ -103,15 +104,23 @@ def test_each_fault_is_found_and_named(faulty: Path) -> None:
     assert [u.name for u in data.utterances] == ["8k", "clipped", "good"]
 
 
-def test_the_list_is_logged_once_and_errors_stop(
+def test_the_program_lists_all_faults_and_then_stops(
     faulty: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    assert run("nnet3-check-data", "--num-shown=3", "--num-threads=2", faulty) == 255
+    _, *lines, last = capfd.readouterr().err.splitlines()
+    assert last.endswith("the data has 9 errors: see the list above")
     _, faults = checked(faulty)
-    with pytest.raises(DataError, match="the data has 9 errors"):
-        faults.report()
-    lines = [line.partition(") ")[2] for line in capfd.readouterr().err.splitlines()]
+    faults.most_shown = 3
     assert lines == faults.lines()
     assert "error: missing sound (1); expected an existing sound file" in lines
+    assert "  and 2 more" in lines
+
+
+def test_the_program_sums_up_good_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_manifest(tmp_path / "m.tsv", write_recordings(tmp_path))
+    assert run("nnet3-check-data", tmp_path / "m.tsv", "none") == 0
+    assert "60 utterances, 6 speakers, 0.5 minutes, 10 different words" in capfd.readouterr().err
 
 
 def test_only_the_first_faults_of_a_kind_are_listed() -> None:
@@ -206,9 +215,6 @@ def test_headers_do_not_decide_how_much_memory_is_used(tmp_path: Path) -> None:
 
 
 def test_segments_pipes_and_archives_of_a_data_directory(tmp_path: Path) -> None:
-    from nnet3tools.io.wave import Wave
-    from support.programs import write_table
-
     samples = (8000 * tone(16000, 3.0)).astype(np.int16)
     write_table(
         f"ark,scp:{tmp_path}/w.ark,{tmp_path}/wav.scp", {"r1": Wave(16000, samples[None])}, WAVE

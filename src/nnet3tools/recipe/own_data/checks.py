@@ -12,7 +12,9 @@ import numpy as np
 from nnet3tools.errors import UserError, quoted
 from nnet3tools.features.sound_files import Sound
 from nnet3tools.io.files import Kind, classify_input
+from nnet3tools.recipe.own_data.check_options import CheckOptions
 from nnet3tools.recipe.own_data.corpus import Corpus
+from nnet3tools.recipe.own_data.data_writer import bytes_needed
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.pronunciations import RESERVED, WordList
 from nnet3tools.recipe.own_data.recordings import by_recording, in_threads, read_sounds
@@ -23,20 +25,6 @@ _SILENT = 0.001
 """Half of the range of samples, relative to full scale: -60 dB."""
 _CLIPPED = 0.001
 """Share of samples at full scale."""
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """Limits of the checks."""
-
-    frame_seconds: float = 0.03
-    """Duration of a frame of the network's output: frame shift times subsampling factor."""
-    max_seconds: float = 30.0
-    """Longest utterance."""
-    max_unknown: float = 0.1
-    """Largest share of running words that may be missing from the lexicon."""
-    num_threads: int = 0
-    """Files that are read at the same time; 0 for the number of processors."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +61,16 @@ class CheckedData:
     def seconds(self) -> float:
         """The total duration of all utterances."""
         return sum(self.facts[utterance.name].seconds for utterance in self.utterances)
+
+    def __str__(self) -> str:
+        size = bytes_needed(self.seconds, self.rate) / 1e6
+        speakers = len({utterance.speaker for utterance in self.utterances})
+        shown = f"{speakers} speakers" if self.has_speakers else "speakers unknown"
+        words = {word for utterance in self.utterances for word in utterance.words}
+        return (
+            f"{len(self.utterances)} utterances, {shown}, {self.seconds / 60:.1f} minutes, "
+            f"{len(words)} different words; {size:.0f} MB as 16-bit sound of {self.rate} Hz"
+        )
 
 
 def check_data(

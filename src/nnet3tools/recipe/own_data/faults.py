@@ -23,7 +23,7 @@ class Severity(enum.Enum):
 
 
 class Fault(enum.Enum):
-    """Kinds of faults: severity, and what was expected."""
+    """Kinds of faults: severity, title, and what was expected (a remark for notes)."""
 
     MALFORMED = (Severity.ERROR, "malformed line", "the fields that the header or format names")
     NOT_UTF8 = (Severity.ERROR, "text that is not UTF-8", "UTF-8 (convert it with iconv)")
@@ -42,8 +42,8 @@ class Fault(enum.Enum):
     UNKNOWN_WORD = (Severity.WARNING, "word not in the lexicon", "a pronunciation")
     CLIPPED = (Severity.WARNING, "clipped sound", "a lower recording level")
     LOW_RATE = (Severity.WARNING, "low sampling rate", "the rate of the training or more")
-    RATES_DIFFER = (Severity.NOTE, "sampling rates differ", "(all sound is resampled)")
-    SPEAKERS_UNKNOWN = (Severity.NOTE, "speakers unknown", "(each file counts as a speaker)")
+    RATES_DIFFER = (Severity.NOTE, "sampling rates differ", "all sound is resampled")
+    SPEAKERS_UNKNOWN = (Severity.NOTE, "speakers unknown", "each utterance counts as a speaker")
     PUNCTUATION = (Severity.NOTE, "punctuation removed", "")
     COLUMNS = (Severity.NOTE, "columns used", "")
 
@@ -82,18 +82,18 @@ class FaultList:
     def _of(self, fault: Fault) -> list[str]:
         findings = self.findings[fault]
         head = f"{fault.severity.value}: {fault.title}"
-        expected = f"; expected {fault.expected}" if fault.expected else ""
         if fault.severity is Severity.NOTE:
-            return [f"{head}: {finding.where}: {finding.found}{expected}" for finding in findings]
+            remark = f"; {fault.expected}" if fault.expected else ""
+            return [f"{head}: {finding.where}: {finding.found}{remark}" for finding in findings]
         shown = [f"  {finding.where}: {finding.found}" for finding in findings[: self.most_shown]]
         if (more := len(findings) - len(shown)) > 0:
             shown.append(f"  and {more} more")
-        return [f"{head} ({len(findings)}){expected}", *shown]
+        return [f"{head} ({len(findings)}); expected {fault.expected}", *shown]
 
     def report(self) -> None:
-        """Log the list; DataError if it contains errors."""
+        """Write the list to standard error; DataError if it contains errors."""
         for line in self.lines():
-            log.log(line)
+            log.write(line)
         if self.num_errors:
             errors = "an error" if self.num_errors == 1 else f"{self.num_errors} errors"
             raise DataError(f"the data has {errors}: see the list above")

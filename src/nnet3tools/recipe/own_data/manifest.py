@@ -16,7 +16,7 @@ from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance, as_key, short_names
 
 MANIFEST_KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")
-_NAMES = {
+COLUMN_NAMES = {
     "sound": (
         *("path", "audio", "audio_filepath", "file_name", "file", "filename", "audio_path"),
         *("audio_file", "wav", "wav_filename", "sound"),
@@ -36,7 +36,7 @@ _FOLDERS = ("", "clips", "wavs", "audio")
 
 @dataclass(frozen=True)
 class _Row:
-    """The fields of a line of a manifest, as text: the keys of `_NAMES`, "" for absent ones."""
+    """The fields of a line, as text, with the keys of `COLUMN_NAMES`; absent fields are missing."""
 
     number: int
     fields: dict[str, str]
@@ -77,7 +77,9 @@ def read_manifest(path: str, faults: FaultList) -> list[Utterance]:
 
 def _columns(names: Container[str]) -> dict[str, str]:
     """The columns of the fields among the names of a header or of a JSON object."""
-    found = {field: next((n for n in known if n in names), "") for field, known in _NAMES.items()}
+    found = {
+        field: next((n for n in known if n in names), "") for field, known in COLUMN_NAMES.items()
+    }
     return {field: name for field, name in found.items() if name}
 
 
@@ -100,9 +102,10 @@ def _table_rows(path: str, text: str, columns: dict[str, str], faults: FaultList
     columns |= _columns(header)
     for field in ("sound", "text"):
         if field not in columns:
+            names = ", ".join(COLUMN_NAMES[field])
             raise DataError(
-                f"{path}:1: expected a header with a column for the {field} "
-                f"({', '.join(_NAMES[field])}), found {quoted(head.strip(), 100) or 'nothing'}"
+                f"{path}:1: expected a header with a column for the {field} ({names}), found "
+                f"{quoted(head.strip(), 100) or 'nothing'}"
             )
     if twice := [name for name, count in Counter(header).items() if name and count > 1]:
         raise DataError(f"{path}:1: expected different columns, found '{twice[0]}' twice")
@@ -177,7 +180,7 @@ def _utterance(
     row: _Row, stem: str, speakers: Mapping[str, str], folder: str, place: str
 ) -> Utterance:
     """The utterance of a row; `stem` is the name of its sound, `folder` that of the manifest."""
-    fields = {field: row.fields.get(field, "") for field in _NAMES}
+    fields = {field: row.fields.get(field, "") for field in COLUMN_NAMES}
     for value in fields.values():
         if "\0" in value:
             raise _BadLineError(Fault.MALFORMED, "a zero byte")

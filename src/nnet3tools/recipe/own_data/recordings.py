@@ -80,9 +80,10 @@ def _part(wave: Wave, source: SoundSource) -> Sound:
 def in_threads(what: str, work: Callable[[T], None], items: Sequence[T], num_threads: int) -> None:
     """Call `work` for all items and show the progress of `what`.
 
-    `num_threads` 0 means the number of processors. libsndfile and NumPy release Python's lock.
+    `num_threads` up to 0 means the number of processors. Threads help because libsndfile and NumPy
+    release Python's lock.
     """
-    threads = ThreadPoolExecutor(num_threads or os.cpu_count())
+    threads = ThreadPoolExecutor(num_threads if num_threads > 0 else os.cpu_count())
     with Progress(what, len(items)) as progress, threads as pool:
         for _ in pool.map(work, items):
             progress.step()
