@@ -10,6 +10,7 @@ TYPE_CHECKING = False  # as typing.TYPE_CHECKING, without the 5 ms that importin
 if TYPE_CHECKING:
     from nnet3tools.api.nnet import Nnet
     from nnet3tools.api.programs import NnetComputer, Program, compile
+    from nnet3tools.api.recognizer import Recognizer
     from nnet3tools.api.tables import RandomTableReader, TableReader, TableWriter
     from nnet3tools.api.training import Trainer, make_examples, merge_examples
     from nnet3tools.errors import (
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest, IoSpecification
     from nnet3tools.io.posterior import Posterior
     from nnet3tools.io.wave import Wave
+    from nnet3tools.recognizer.results import Alternative, Partial, Result, Word
+    from nnet3tools.recognizer.stream import Stream
     from nnet3tools.training.example import NnetExample, NnetIo
     from nnet3tools.training.trainer import NnetTrainerOptions as TrainerOptions
 
 __all__ = [
+    "Alternative",
     "ComputationRequest",
     "ConfigError",
     "DataError",
@@ -42,17 +46,22 @@ __all__ = [
     "NnetIo",
     "NotFiniteError",
     "OptionError",
+    "Partial",
     "Posterior",
     "Program",
     "ProgramError",
     "RandomTableReader",
+    "Recognizer",
     "RequestError",
+    "Result",
+    "Stream",
     "TableReader",
     "TableWriter",
     "Trainer",
     "TrainerOptions",
     "UserError",
     "Wave",
+    "Word",
     "compile",
     "make_examples",
     "merge_examples",
@@ -61,6 +70,7 @@ __all__ = [
 _MODULES = {
     "api.nnet": "Nnet",
     "api.programs": "NnetComputer Program compile",
+    "api.recognizer": "Recognizer",
     "api.tables": "RandomTableReader TableReader TableWriter",
     "api.training": "Trainer make_examples merge_examples",
     "errors": "ConfigError DataError EmptyError Nnet3Error NotFiniteError OptionError ProgramError "
@@ -68,6 +78,8 @@ _MODULES = {
     "graph.request": "ComputationRequest IoSpecification",
     "io.posterior": "Posterior",
     "io.wave": "Wave",
+    "recognizer.results": "Alternative Partial Result Word",
+    "recognizer.stream": "Stream",
     "training.example": "NnetExample NnetIo",
     "training.trainer": "NnetTrainerOptions=TrainerOptions",
 }

@@ -69,6 +69,11 @@ class SoundFeatures:
         self.dim: int = self.new_extractor().dim
         """Dimension of the features."""
 
+    @property
+    def sample_rate(self) -> float:
+        """Samples per second of the sound that the options are for."""
+        return self._frame.sample_frequency
+
     def compute(self, samples: NDArray[np.int16], rate: int) -> NDArray[np.float32]:
         """Features, shape (frames, dim), of one channel; (0, 0) if it is shorter than a window.
 

@@ -156,7 +156,7 @@ class Stream:
             self._rest = data[size:]
             samples = np.frombuffer(data[:size], self._type)
         self._num_samples += len(samples)
-        return self._normalized(self._features.accept(_in_16_bits(samples)))
+        return self._normalized(self._features.accept(in_16_bits(samples)))
 
     def last_frames(self) -> np.ndarray:
         """Normalized features, (frames, dim), that only the end of the input completes."""
@@ -226,7 +226,7 @@ def trailing_silence(phones: NDArray[np.int32], silence: frozenset[int]) -> int:
     return len(phones) - (int(spoken[-1]) + 1 if len(spoken) else 0)
 
 
-def _in_16_bits(samples: np.ndarray) -> NDArray[np.float32]:
+def in_16_bits(samples: np.ndarray) -> NDArray[np.float32]:
     """Samples (samples,) of int16, or of floats from -1 to 1, in the range of 16-bit integers."""
     if samples.ndim != 1 or not (samples.dtype == np.int16 or samples.dtype.kind == "f"):
         raise DataError(

@@ -1,0 +1,133 @@
+"""Recognizer: a model directory that turns sound into words."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.cli.recognizing import options_of_directory, read_options
+from nnet3tools.errors import DataError, OptionError, naming
+from nnet3tools.features.sound_files import read_sound
+from nnet3tools.io import log
+from nnet3tools.io.table_reader import read_object
+from nnet3tools.io.wave import WAVE
+from nnet3tools.recognizer.loading import load_recognizer
+from nnet3tools.recognizer.options import RecognizerOptions
+from nnet3tools.recognizer.recognizer import Recognizer as _Recognizer
+from nnet3tools.recognizer.results import Result
+from nnet3tools.recognizer.stream import SampleFormat, Stream, in_16_bits
+from nnet3tools.recognizer.whole_files import UtteranceQueue
+
+Path = str | os.PathLike[str]
+
+
+class Recognizer:
+    """Recognizes speech with a model directory, as nnet3-decode does.
+
+    Threads may call its methods; calls of `transcribe` take turns, streams do not.
+    """
+
+    def __init__(self, recognizer: _Recognizer) -> None:
+        """Use `Recognizer.load`."""
+        self._recognizer = recognizer
+        self._queue = UtteranceQueue(recognizer)
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(
+        cls, folder: Path, graph: Path | None = None, options: Mapping[str, object] | None = None
+    ) -> Recognizer:
+        """The recognizer of a model directory (docs/recognizer.md lists its files).
+
+        `graph` is an FST, or a folder with HCLG.fst, in place of the directory's. `options` are
+        options of nnet3-decode that override the directory's, such as {"beam": 13.0}. DataError,
+        which names the file, if a file is missing or does not fit; OptionError for wrong options.
+        """
+        name = os.fspath(folder)
+        words = [f"--{key}={_option_text(value)}" for key, value in (options or {}).items()]
+        found = options_of_directory(name, RecognizerOptions, words)
+        found.check()
+        chosen = None if graph is None else os.fspath(graph)
+        return cls(load_recognizer(found, name, chosen, read_options))
+
+    @property
+    def sample_rate(self) -> float:
+        """Samples per second of the sound that the model was trained on."""
+        return self._recognizer.features.sample_rate
+
+    def transcribe(
+        self, sound: Path | NDArray[Any], *, sample_rate: float | None = None, nbest: int = 0
+    ) -> Result:
+        """The words of one utterance, with times in seconds and confidences.
+
+        `sound` is a file (16-bit wave files; with the package soundfile also FLAC, Ogg and others),
+        of which the first channel is taken; or an array (samples,) of int16 or of floats from -1 to
+        1, for which `sample_rate` in Hz must be given. `nbest` is the number of alternatives.
+        DataError for sound that cannot be read or used.
+        """
+        if isinstance(sound, np.ndarray):
+            if sample_rate is None:
+                raise OptionError("expected sample_rate for an array of samples")
+            name, samples, rate = "array of samples", in_16_bits(sound), sample_rate
+        else:
+            name = os.fspath(sound)
+            samples, rate = _first_channel(name)
+            if sample_rate not in (None, rate):
+                raise DataError(f"{name}: {rate} samples per second, not {sample_rate:g}")
+        with self._lock, naming(name):
+            self._queue.accept(name, samples, int(rate))
+            self._queue.finish()
+            (utterance,) = self._queue.ready()
+            found = self._queue.recognize(utterance, nbest)
+        if found is None:
+            raise DataError(f"{name}: no path through the decoding graph fits the sound")
+        return found[0]
+
+    def stream(
+        self,
+        sample_rate: float | None = None,
+        *,
+        endpointing: bool = True,
+        nbest: int = 0,
+        sample_format: Literal["int16", "float32"] = "int16",
+    ) -> Stream:
+        """A new live stream: `accept` sound, then ask for `partial`, `result` and `final`.
+
+        `sample_rate` in Hz is by default the model's. With `endpointing`, utterances end by Kaldi's
+        endpoint rules; else by `result` and `final` only. `sample_format` is that of samples given
+        as bytes. One thread at a time may use a stream; streams do not influence each other.
+        DataError if the sampling rate does not fit, or for a model that needs whole utterances.
+        """
+        return self._recognizer.stream(
+            self.sample_rate if sample_rate is None else sample_rate,
+            endpointing=endpointing,
+            nbest=nbest,
+            sample_format=SampleFormat(sample_format),
+        )
+
+
+def _option_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _first_channel(path: str) -> tuple[NDArray[np.float32], float]:
+    """The samples (samples,) of a sound file's first channel, in the range of 16 bits; its rate."""
+    try:
+        wave = read_object(path, WAVE)
+        num_channels, samples, rate = len(wave.samples), wave.samples[0], wave.rate
+    except DataError as error:
+        if not os.path.isfile(path):
+            raise
+        try:
+            sound = read_sound(path, channel=0)
+        except DataError as other:
+            raise DataError(f"{error}; read by libsndfile: {other}") from None
+        num_channels, samples, rate = sound.num_channels, sound.samples, sound.rate
+    if num_channels != 1:
+        log.warning(f"{path}: sound with {num_channels} channels: the first one is taken")
+    return in_16_bits(samples), rate
