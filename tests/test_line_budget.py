@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
-    "api": 725,
+    "api": 858,
     "chain": 5705,
     "cli": 11460,
     "compiler": 1068,
@@ -21,7 +21,7 @@ BUDGET = {
     "discriminative": 1403,
     "executor": 3251,
     "expression": 5008,
-    "features": 1093,
+    "features": 1098,
     "fst": 4176,
     "grammars": 667,
     "graph": 3123,
@@ -35,7 +35,7 @@ BUDGET = {
     "tensor": 16958,
     "training": 4766,
     "xconfig": 2988,
-    "tests": 51471,
+    "tests": 51590,
 }
 
 
