@@ -11,8 +11,10 @@ import pytest
 from nnet3tools.io.holders import INT32_VECTOR
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.hmm.tree import ContextDependency
+from support.plain_sound import with_sound_features
 from support.shell import Shell
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
+from support.tiny_recognizer import write_graph, write_wave
 from support.tiny_training import make_data
 
 BIN = Path(__file__).parents[2] / "bin"
@@ -100,11 +102,38 @@ def first_model_again(shell: Shell) -> bytes:
     return Path("again.mdl").read_bytes()
 
 
-def test_trained_from_alignments(data: Shell) -> None:
+def check_decoding(data: Shell, folder: Path) -> None:
+    """With a graph the trained directory decodes without any option, whole and as a stream."""
+    assert (folder / "model.conf").read_text() == "--acoustic-scale=1.0\n"
+    assert (folder / "lang/phones/sets.txt").read_text() == "a\n"
+    write_graph(folder / "graph")
+    data("nnet3-recognizer-info", folder)
+    assert "normalization: online, from exp/global_cmvn.stats" in data.out
+    write_wave(Path("one.wav"))
+    texts = set()
+    for stream in ("--stream=false", "--stream=true"):
+        data("nnet3-decode", stream, folder, "one.wav")
+        texts.add(data.out)
+    assert len(texts) == 1
+    assert texts.pop().startswith("one ")
+
+
+def test_trained_from_alignments(data: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_sound_features(monkeypatch)
     make_alignments()
     make_dir(dim=4)
-    options = ("--egs.chunk-width=12,9", "--trainer.frames-per-iter=200")
-    data("nnet3-train-chain", *OPTIONS, *options, "--egs.opts=--num-utts-subset 4", "--dir=exp")
+    Path("lang/phones").mkdir(parents=True)
+    Path("lang/phones/sets.txt").write_text("a\n")
+    Path("data/conf").mkdir()
+    Path("data/conf/mfcc.conf").write_text("--num-ceps=4\n--dither=0\n")
+    options = (
+        "--egs.chunk-width=12,9",
+        "--trainer.frames-per-iter=200",
+        "--egs.opts=--num-utts-subset 4 --online-cmvn true",
+        "--lang=lang",
+        "--dir=exp",
+    )
+    assert "will lack" not in data("nnet3-train-chain", *OPTIONS, *options)
     log = Path("exp/log/train.1.1.log").read_text()
     assert "Overall average objective function for 'output' is" in log
     assert "Overall average objective function for 'output-xent' is" in log
@@ -117,8 +146,12 @@ def test_trained_from_alignments(data: Shell) -> None:
     assert "--frame-shift=2" in header("train.1.1")
     assert first_model_again(data) == Path("exp/1.mdl").read_bytes()
     before = Path("exp/final.mdl").stat()
-    data("nnet3-train-chain", *OPTIONS, *options, "--egs.opts=--num-utts-subset 4", "--dir=exp")
+    Path("exp/model.conf").write_text("--acoustic-scale=1.2\n")
+    data("nnet3-train-chain", *OPTIONS, *options)
     assert Path("exp/final.mdl").stat().st_mtime_ns == before.st_mtime_ns  # nothing is done twice
+    assert Path("exp/model.conf").read_text() == "--acoustic-scale=1.2\n"
+    Path("exp/model.conf").write_text("--acoustic-scale=1.0\n")
+    check_decoding(data, Path("exp"))
 
 
 def make_graphs(shell: Shell) -> int:

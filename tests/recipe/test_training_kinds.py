@@ -74,7 +74,15 @@ def ali(shell: Shell, tmp_path: Path) -> Shell:
 def test_an_acoustic_model_with_priors(ali: Shell, tmp_path: Path) -> None:
     folder = make_dir(tmp_path / "exp")
     words = (*COMMON, "--egs.frames-per-eg=2", "--ali-dir=ali", "--num-jobs=1")
-    ali("nnet3-train-dnn", *words, "--dir=exp", "--trainer.num-jobs-compute-prior=2")
+    log = ali("nnet3-train-dnn", *words, "--dir=exp", "--trainer.num-jobs-compute-prior=2")
+    lacking = [line for line in log.splitlines() if "will lack" in line]
+    assert len(lacking) == 1
+    assert (
+        "exp will lack mfcc.conf or fbank.conf for decoding: give --feat.mfcc-config" in lacking[0]
+    )
+    assert (folder / "model.conf").read_text() == "--acoustic-scale=0.1\n"
+    assert (folder / "frame_subsampling_factor").read_text() == "1"
+    assert (folder / "cmvn_opts").read_text() == "\n"
     with open_input("exp/final.mdl") as source:
         model = AmNnet.read(source)
     assert len(model.priors) == 3

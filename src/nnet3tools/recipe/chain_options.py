@@ -86,6 +86,7 @@ class ChainOptions(CommonOptions):
     chain: ChainObjectiveOptions = option_group("chain", ChainObjectiveOptions)
     trainer: ChainTrainerOptions = option_group("trainer", ChainTrainerOptions)
     tree_dir: str = option("", "Directory of the tree (tree, final.mdl, phones.txt; required)")
+    lang: str = option("", "Language directory, which is copied to DIR/lang")
 
 
 @dataclass(frozen=True)

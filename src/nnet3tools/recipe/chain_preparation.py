@@ -30,11 +30,9 @@ class ChainPreparation(Preparation):
         names = ["phones.txt", "tree"]
         if e.is_e2e:
             names += ["phone_lm.fst", "0.trans_mdl"]
-        factor = e.options.chain.frame_subsampling_factor
         return [
             *(CopyFile(e.tree_dir / n, e.dir / n) for n in names if (e.tree_dir / n).is_file()),
             WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
-            WriteText(e.dir / "frame_subsampling_factor", str(factor)),
         ]
 
     def schedule_files(self, schedule: Iterations) -> list[WriteText]:

@@ -13,6 +13,10 @@ class FeatureOptions:
 
     online_ivector_dir: str = option("", "Directory of online iVectors")
     cmvn_opts: str = option("", "Options of apply-cmvn, such as --norm-vars=true")
+    mfcc_config: str = option(
+        "", "Options of the training features, for decoding (default: FEAT-DIR/conf/mfcc.conf)"
+    )
+    fbank_config: str = option("", "The same for filter banks")
 
 
 @dataclass(frozen=True)
@@ -261,7 +265,7 @@ class AlignmentOptions:
     """Options of the alignments that are the targets of acoustic models."""
 
     ali_dir: str = option("", "Directory of alignments (required)")
-    lang: str = option("", "Language directory; not used, as in Kaldi")
+    lang: str = option("", "Language directory, which is copied to DIR/lang")
 
 
 @dataclass(frozen=True)

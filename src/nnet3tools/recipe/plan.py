@@ -70,6 +70,7 @@ class Concatenate:
 
     def do(self) -> None:
         """Write the joined file; DataError if it is empty and must not be."""
+        self.target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.target)) as out:
             for source in self.sources:
                 try:

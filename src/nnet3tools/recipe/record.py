@@ -36,6 +36,8 @@ _FREE = (
     "reporting.interval",
     "dir",
     "lang",
+    "feat.mfcc-config",
+    "feat.fbank-config",
     "nj",
 )
 """Options that do not change any result."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 from nnet3tools.recipe.accuracy import write_accuracy_report
+from nnet3tools.recipe.decoding_files import decoding_steps
 from nnet3tools.recipe.driver import Driver, first_unfinished
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
@@ -52,10 +53,11 @@ class _Training:
         before = self._preparation.before_egs()
         if not e.options.egs.dir:
             e.egs_making()  # raises errors for missing inputs before anything runs
+        decoding = decoding_steps(e)
         write_record(e)
         with self._runner() as runner:
             driver = Driver(runner, self._stage_ended, again=not self._resumes)
-            driver.do(self._preparation.early_copies())
+            driver.do([*self._preparation.early_copies(), *decoding])
             if self._needs(before):
                 self._run_stages(driver, before)
             egs = e.egs_dir()

@@ -85,7 +85,7 @@ class ModelFacts:
 def directory_files(facts: ModelFacts) -> dict[str, str | Path]:
     """The files of a model directory that `facts` determine: text, or the file to copy, by name."""
     files: dict[str, str | Path] = {
-        parts.SUBSAMPLING.name: f"{facts.frame_subsampling_factor}\n",
+        parts.SUBSAMPLING.name: str(facts.frame_subsampling_factor),  # as Kaldi, without newline
     }
     if facts.cmvn_opts is not None:
         files[parts.CMVN_OPTS.name] = f"{facts.cmvn_opts}\n"

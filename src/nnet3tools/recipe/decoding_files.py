@@ -1,0 +1,99 @@
+"""The files of a model directory that decoding needs and a training program knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnet3tools.io import log
+from nnet3tools.recipe.chain_experiment import ChainExperiment
+from nnet3tools.recipe.chain_options import ChainOptions
+from nnet3tools.recipe.egs_parts import parse_egs_opts
+from nnet3tools.recipe.experiment import Experiment
+from nnet3tools.recipe.options import AlignmentOptions
+from nnet3tools.recipe.plan import CopyFile, WriteText
+from nnet3tools.recognizer.directory import ModelFacts, directory_files
+from nnet3tools.recognizer.parts import MODEL_CONF
+
+_KALDIS_SCALE = 0.1
+"""The acoustic scale in steps/nnet3/decode.sh, for models that are not chain models."""
+
+
+def decoding_steps(e: Experiment) -> list[CopyFile | WriteText]:
+    """Steps that write what decoding must know of an acoustic model.
+
+    cmvn_opts and the files of online normalization come with the examples (`egs_properties`).
+    model.conf is not overwritten. Logs a warning for each file that the directory will lack.
+    """
+    if not e.is_acoustic:
+        return []
+    is_chain = isinstance(e, ChainExperiment)
+    facts = ModelFacts(
+        _subsampling_factor(e),
+        *_feature_config(e),
+        cmvn_opts=None,
+        decoding={"acoustic-scale": 1.0 if is_chain else _KALDIS_SCALE},
+    )
+    steps: list[CopyFile | WriteText] = []
+    for name, content in directory_files(facts).items():
+        path = e.dir / name
+        if isinstance(content, Path):
+            steps.append(CopyFile(content, path))
+        elif not (name == MODEL_CONF.name and path.exists()):
+            steps.append(WriteText(path, content))
+    if e.options.egs.dir and not (e.egs_path / "cmvn_opts").is_file():
+        _warn(e, "cmvn_opts", f"there is none in --egs.dir={e.egs_path}: copy the training's there")
+    return [*steps, *_cmvn_configs(e), *_lang_files(e)]
+
+
+def _subsampling_factor(e: Experiment) -> int:
+    """Frames of features for each output of the network."""
+    if isinstance(e, ChainExperiment):
+        return e.options.chain.frame_subsampling_factor
+    return int(parse_egs_opts(e.options.egs.opts).frame_subsampling_factor)
+
+
+def _feature_config(e: Experiment) -> tuple[Path | None, str]:
+    """The options of the training features, and their kind: named by an option, or beside the data.
+
+    Kaldi's make_mfcc.sh copies its --mfcc-config to conf/mfcc.conf in the data directory.
+    """
+    named = {"mfcc": e.options.feat.mfcc_config, "fbank": e.options.feat.fbank_config}
+    given = [(Path(path), kind) for kind, path in named.items() if path]
+    data = Path(e.options.feat_dir) if e.options.feat_dir else None
+    if not given and data is not None:
+        places = [(data / place / f"{k}.conf", k) for k in named for place in ("", "conf")]
+        given = [(path, kind) for path, kind in places if path.is_file()]
+    if len(given) == 1:
+        return given[0]
+    _warn(
+        e,
+        "mfcc.conf or fbank.conf",
+        f"give --feat.mfcc-config or --feat.fbank-config, the --config of the program that made "
+        f"the features of {data}",
+    )
+    return None, "mfcc"
+
+
+def _cmvn_configs(e: Experiment) -> list[CopyFile | WriteText]:
+    """Steps that copy the files that --feat.cmvn-opts names as --config=FILE."""
+    words = (word.partition("=") for word in e.options.feat.cmvn_opts.split())
+    paths = [Path(value) for name, _, value in words if name == "--config"]
+    return [CopyFile(path, e.dir / path.name) for path in paths if path.is_file()]
+
+
+def _lang_files(e: Experiment) -> list[CopyFile | WriteText]:
+    """Steps that copy the files of --lang to lang/."""
+    options: AlignmentOptions | ChainOptions | None = e.am
+    if isinstance(e, ChainExperiment):
+        options = e.options
+    if options is None or not options.lang:
+        return []
+    lang = Path(options.lang)
+    files = sorted(path for path in lang.rglob("*") if path.is_file())
+    if not files:
+        _warn(e, "lang/", f"there are no files in --lang={lang}")
+    return [CopyFile(path, e.dir / "lang" / path.relative_to(lang)) for path in files]
+
+
+def _warn(e: Experiment, name: str, remedy: str) -> None:
+    log.warning(f"{e.dir} will lack {name} for decoding: {remedy}")
