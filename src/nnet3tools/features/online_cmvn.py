@@ -42,19 +42,31 @@ class OnlineCmvnStream:
         """See `online_cmvn`; DataError if the statistics cannot be used."""
         check_overall(overall, overall.shape[1] - 1)
         self._overall, self._options, self._skipped = overall, options, skipped
-        self._sums = np.zeros((1, *overall.shape))
-        """Sums over all frames so far, and over those before each of the last `cmn_window`."""
+        self._sums = np.zeros((2 * options.cmn_window + 1, *overall.shape))
+        """Sums over the first frames: of none, one, two ...; the oldest are dropped."""
+        self._count = 1
 
     def accept(self, features: Features) -> Features:
         """The next frames, (frames, D), normalized."""
         if not self._options.norm_means or not len(features):
             return features
         check_overall(self._overall, features.shape[1])
-        new = _sums(features, self._sums[-1], self._options.norm_vars)
-        sums = np.concatenate([self._sums, new[1:]])
-        window = self._options.cmn_window
-        stats = _window_stats(sums, window, len(sums) - len(new))
-        self._sums = sums[-window - 1 :].copy()
+        parts = np.split(features, range(self._window, len(features), self._window))
+        return np.concatenate([self._next(part) for part in parts])
+
+    @property
+    def _window(self) -> int:
+        return self._options.cmn_window
+
+    def _next(self, features: Features) -> Features:
+        """The next frames, at most a window, normalized."""
+        if self._count + len(features) > len(self._sums):
+            kept = self._sums[self._count - self._window - 1 : self._count].copy()
+            self._sums[: len(kept)], self._count = kept, len(kept)
+        first, self._count = self._count, self._count + len(features)
+        new = _sums(features, self._sums[first - 1], self._options.norm_vars)
+        self._sums[first : self._count] = new[1:]
+        stats = _window_stats(self._sums[: self._count], self._window, first - 1)
         return _normalized(features, stats, self._overall, None, self._options, self._skipped)
 
 

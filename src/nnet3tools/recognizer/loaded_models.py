@@ -71,9 +71,13 @@ class LoadedModels:
         spoken = [SpokenWord(word, *span, 1.0) for word, span in zip(words, spans, strict=True)]
         return tuple(self._word(word, start) for word in spoken)
 
-    def _word(self, spoken: SpokenWord, start: float) -> Word:
-        text = self.words.symbols.get(spoken.word)
+    def word_text(self, word: int) -> str:
+        """The text of a word; DataError if it is not in the symbol table."""
+        text = self.words.symbols.get(word)
         if text is None:
-            raise DataError(f"word {spoken.word} is not in {self.words.name}")
+            raise DataError(f"word {word} is not in {self.words.name}")
+        return text
+
+    def _word(self, spoken: SpokenWord, start: float) -> Word:
         begin, end = (start + at * self.output_seconds for at in (spoken.begin, spoken.end))
-        return Word(text, begin, end, spoken.confidence)
+        return Word(self.word_text(spoken.word), begin, end, spoken.confidence)

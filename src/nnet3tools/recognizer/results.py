@@ -58,11 +58,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Partial:
-    """The words of an utterance so far: those of the best path, without confidences (1)."""
+    """The words of an utterance so far: those of the best path."""
 
+    text: str = ""
+    """The words with a space between them."""
     words: tuple[Word, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The words with a space between them."""
-        return text_of_words(self.words)
+    """If they were requested: the words with their times; the confidences are 1."""

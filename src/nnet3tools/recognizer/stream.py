@@ -110,12 +110,13 @@ class Stream:
         """
         return self.search(self._network.accept(self.frames_of(samples)))
 
-    def partial(self) -> Partial:
-        """The words of the present utterance so far."""
+    def partial(self, with_words: bool = False) -> Partial:
+        """The present utterance so far; `with_words` adds the words' times."""
         if not self._search.num_frames:
             return Partial()
         path, _ = path_so_far(self._search)
-        return Partial(self._models.words_of(path, self._start))
+        text = " ".join(map(self._models.word_text, path.transcript.tolist()))
+        return Partial(text, self._models.words_of(path, self._start) if with_words else ())
 
     @property
     def duration(self) -> float:
