@@ -15,7 +15,7 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 858,
     "chain": 5705,
-    "cli": 11460,
+    "cli": 11522,
     "compiler": 1068,
     "decoding": 4566,
     "discriminative": 1403,
@@ -25,17 +25,17 @@ BUDGET = {
     "fst": 4176,
     "grammars": 667,
     "graph": 3123,
-    "io": 5359,
+    "io": 5360,
     "lang": 2158,
     "nnet": 12777,
     "optimizer": 3437,
     "program": 3770,
     "recipe": 7772,
-    "recognizer": 2321,
+    "recognizer": 3036,
     "tensor": 16958,
     "training": 4766,
     "xconfig": 2988,
-    "tests": 51860,
+    "tests": 52764,
 }
 
 

@@ -15,6 +15,7 @@ _OWN_PROGRAMS = frozenset(
         "nnet3-decode",
         "nnet3-make-graph",
         "nnet3-prepare-lang",
+        "nnet3-serve",
         "nnet3-text-to-phones",
         "nnet3-xconfig-to-configs",
     }

@@ -1,0 +1,72 @@
+"""A recognizer for many live streams, which work in several threads with one network."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from nnet3tools.graph.time_reach import is_local_in_time
+from nnet3tools.recognizer.batched_streams import BatchedNetwork
+from nnet3tools.recognizer.recognizer import Recognizer
+from nnet3tools.recognizer.stream import Stream, StreamNetwork
+
+
+class LiveRecognizer:
+    """Makes streams, whose chunks are computed together if the network allows it.
+
+    If the network has recurrences, each stream has a looped computation with its own state. Only
+    one thread at a time computes.
+    """
+
+    def __init__(self, recognizer: Recognizer) -> None:
+        self._recognizer = recognizer
+        network = recognizer.network
+        self._lock = threading.Lock()
+        self.batches: BatchedNetwork | None = None
+        """None for a network with recurrences."""
+        if is_local_in_time(network.nnet):
+            self.batches = BatchedNetwork(network.nnet, network.stream_options, network.priors)
+
+    @property
+    def sample_rate(self) -> float:
+        """The sampling rate that the features are made for."""
+        return self._recognizer.features.sample_frequency
+
+    def stream(self, sample_rate: float, nbest: int = 0, name: str = "stream") -> Stream:
+        """A new stream, as `Recognizer.stream`. DataError if the sampling rate does not fit."""
+        network: StreamNetwork
+        if self.batches is not None:
+            network = self.batches.stream()
+        else:
+            with self._lock:
+                network = _LockedStream(self._recognizer.network.new_stream(), self._lock)
+        return self._recognizer.stream(sample_rate, nbest=nbest, network=network, name=name)
+
+    def warm_up(self) -> None:
+        """Compile and record all that the first streams would otherwise wait for.
+
+        DataError if the recognizer cannot be used for streams.
+        """
+        if self.batches is not None:
+            self.batches.warm_up()
+        stream = self.stream(self.sample_rate)
+        stream.accept(np.zeros(int(self.sample_rate), np.int16))
+        stream.final()
+        if self.batches is not None:
+            self.batches.num_chunks = self.batches.num_minibatches = 0
+
+
+class _LockedStream:
+    """The network's outputs for one stream, computed while no other stream's are."""
+
+    def __init__(self, network: StreamNetwork, lock: threading.Lock) -> None:
+        self._network, self._lock = network, lock
+
+    def accept(self, features: np.ndarray) -> np.ndarray:
+        with self._lock:
+            return self._network.accept(features)
+
+    def finish(self) -> np.ndarray:
+        with self._lock:
+            return self._network.finish()

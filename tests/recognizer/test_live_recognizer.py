@@ -1,0 +1,69 @@
+"""Streams in several threads: the words are those of streams alone."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3tools.cli.recognizing import options_of_directory, read_options
+from nnet3tools.recognizer.live_recognizer import LiveRecognizer
+from nnet3tools.recognizer.loading import load_recognizer
+from nnet3tools.recognizer.options import RecognizerOptions
+from nnet3tools.recognizer.recognizer import Recognizer
+from nnet3tools.recognizer.results import Result
+from nnet3tools.recognizer.stream import Stream
+from support.plain_sound import with_sound_features
+from support.tiny_recognizer import write_model, write_recognizer
+from support.utterance_networks import recurrent_config
+
+BEAM = "--lattice-beam=0.3"
+"""Random models make large lattices, which tests determinize in Python."""
+
+
+@pytest.fixture(params=["local", "recurrent"])
+def recognizer(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Recognizer:
+    with_sound_features(monkeypatch)
+    write_recognizer(tmp_path / "dir")
+    if request.param == "recurrent":
+        write_model(tmp_path / "dir/final.mdl", recurrent_config(13))
+    folder = str(tmp_path / "dir")
+    options = options_of_directory(folder, RecognizerOptions, ["--stream=true", BEAM])
+    return load_recognizer(options, folder, None, read_options)
+
+
+def results_of(stream: Stream, samples: np.ndarray) -> list[Result]:
+    """The results of a stream that is given 0.2 s at a time."""
+    results = []
+    for begin in range(0, len(samples), 3200):
+        if stream.accept(samples[begin : begin + 3200].tobytes()):
+            results += [stream.result() for _ in range(stream.num_waiting)]
+    return [*results, stream.final()]
+
+
+def test_streams_in_many_threads_have_the_words_of_streams_alone(recognizer: Recognizer) -> None:
+    live = LiveRecognizer(recognizer)
+    live.warm_up()
+    is_local = len(recognizer.network.nnet.components) == 1
+    assert (live.batches is not None) == is_local
+    assert live.sample_rate == 16000
+    rng = np.random.default_rng(6)
+    sounds = [rng.normal(0, 2000, 8000 + 1000 * i).astype(np.int16) for i in range(8)]
+    found: dict[int, list[Result]] = {}
+
+    def run(i: int) -> None:
+        found[i] = results_of(live.stream(16000), sounds[i])
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(sounds))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i, sound in enumerate(sounds):
+        expected = results_of(recognizer.stream(16000), sound)
+        assert [r.text for r in found[i]] == [r.text for r in expected]
+        times = [(w.start, w.end) for r in expected for w in r.words]
+        assert [(w.start, w.end) for r in found[i] for w in r.words] == times
+    assert any(result.text for results in found.values() for result in results)
