@@ -26,6 +26,19 @@ class BenchNetwork:
     width: int = 0
     bottleneck: int = 0
 
+    def factored_layers(self) -> list[tuple[int, int]]:
+        """(stride, every) of each factored layer: it computes every so many-th frame of its input.
+
+        Strides count the frames that a layer has. Frames are dropped, as our compiler drops them,
+        in the last layer before those whose strides are multiples of the subsampling factor.
+        """
+        found, step = list[tuple[int, int]](), 1
+        for i, stride in enumerate(self.layers):
+            drops = step == 1 and all(s % self.subsampling == 0 for s in self.layers[i + 1 :])
+            found.append((stride // step, self.subsampling if drops else 1))
+            step *= found[-1][1]
+        return found
+
 
 def _classes(config: str, classes: int) -> str:
     """The output layer for another number of classes."""

@@ -24,19 +24,19 @@ class _Splice(nn.Module):
 
 
 class _Factored(nn.Module):
-    """A factored layer with its skip connection."""
+    """A factored layer with its skip connection, at every so many-th frame."""
 
-    def __init__(self, width: int, bottleneck: int, stride: int) -> None:
+    def __init__(self, width: int, bottleneck: int, stride: int, every: int) -> None:
         super().__init__()
         size, self.stride = (2, stride) if stride else (1, 0)
-        dilation = max(stride, 1)
+        self.every, dilation = every, max(stride, 1)
         self.down = nn.Conv1d(width, bottleneck, size, dilation=dilation, bias=False)
-        self.up = nn.Conv1d(bottleneck, width, size, dilation=dilation)
+        self.up = nn.Conv1d(bottleneck, width, size, stride=every, dilation=dilation)
         self.norm = nn.BatchNorm1d(width, affine=False)
 
     def forward(self, x: Any) -> Any:
         y = self.norm(torch.relu(self.up(self.down(x))))
-        return y + 0.66 * x[..., self.stride : x.shape[-1] - self.stride]
+        return y + 0.66 * x[..., self.stride : x.shape[-1] - self.stride : self.every]
 
 
 class _Net(nn.Module):
@@ -58,7 +58,7 @@ class _Net(nn.Module):
             last = width
         else:
             layers.append(_Splice(network.dim, width, 3, 1))
-            layers += [_Factored(width, network.bottleneck, s) for s in network.layers]
+            layers += [_Factored(width, network.bottleneck, *s) for s in network.factored_layers()]
             last = 256 if network.classes > 1000 else 192
             layers.append(nn.Conv1d(width, last, 1, bias=False))
         self.layers = nn.Sequential(*layers)
@@ -67,6 +67,8 @@ class _Net(nn.Module):
     def forward(self, x: Any) -> Any:
         network = self.network
         y = self.lstm(x)[0] if network.kind == "lstm" else self.layers(x.mT).mT
+        if network.kind == "tdnnf":  # computes the frames of the targets only
+            return self.output(y)
         start = (y.shape[1] - network.frames) // (1 if network.kind == "lstm" else 2)
         return self.output(y[:, start : start + network.frames : network.subsampling])
 

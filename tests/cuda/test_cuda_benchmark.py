@@ -8,6 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from nnet3tools.program.component_commands import Propagate
+from nnet3tools.training.running import computation_request
 from support.emulated_cuda import needs_compiler, to_device
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -117,3 +122,35 @@ def test_time_in_which_any_kernel_runs_counts_once(program):
     assert times.busy([(4.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.5)]) == 5.0
     assert times.kind("sm80_xmma_gemm_f32f32") == "products"
     assert times.kind("level_1234") == "level"
+
+
+@pytest.mark.parametrize("name", ["tdnnf", "large-tdnnf"])
+def test_pytorch_is_given_the_frames_that_our_network_computes(program, name):
+    """Frames of all factored layers; PyTorch's convolutions compute a few that no layer needs."""
+    network = importlib.import_module("networks").NETWORKS[name]()
+    frames = network.left + network.frames + network.right - 2
+    total = 0
+    for stride, every in network.factored_layers():
+        frames = -(-(frames - 2 * stride) // every)
+        total += frames
+    assert frames == len(range(0, network.frames, network.subsampling))
+    rows = _affine_rows(network)
+    assert len(rows) == len(network.layers)
+    assert sum(rows) <= total <= 1.005 * sum(rows)
+
+
+def _affine_rows(network):
+    """Frames that our compiled network computes of each factored layer's second half."""
+    nnet = Nnet.from_config(parse_config_lines(network.config))
+    small = replace(network, minibatch=1)
+    request = computation_request(
+        nnet, importlib.import_module("ours").minibatch(small), True, False
+    )
+    computation = CachingOptimizingCompiler(nnet).compile(request)
+    found = []
+    for command in computation.commands:
+        if isinstance(command, Propagate):
+            component = nnet.components[command.component]
+            if component.output_dim == network.width and component.input_dim == network.bottleneck:
+                found.append(computation.submatrices[command.output].num_rows)
+    return found

@@ -17,6 +17,7 @@ from nnet3tools.cli.gpu_faults import not_usable
 from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
@@ -80,10 +81,12 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
 Change = Callable[[NnetTrainer, int], None]
 
 
-def train(graphs: bool, steps: int = 14, change: Change | None = None) -> np.ndarray:
+def train(
+    graphs: bool, steps: int = 14, change: Change | None = None, config: str = CONFIG
+) -> np.ndarray:
     """All parameters after so many minibatches; `change` is called before each."""
     tensor.random.seed(3)
-    nnet = Nnet.from_config(parse_config_lines(CONFIG))
+    nnet = Nnet.from_config(parse_config_lines(config))
     options = NnetTrainerOptions(computation=ComputeOptions(cuda_graph=graphs), print_interval=1000)
     trainer = NnetTrainer(options, nnet, to_device(np.zeros(0, np.float32)))
     for i in range(steps):
@@ -315,6 +318,47 @@ def test_settings_changed_in_mid_run_hold_from_then_on_with_graphs_too(machines,
     machines()
     np.testing.assert_array_equal(train(True, 14, change), plain)
     assert (plain != without).any()
+
+
+def rates(trainer: NnetTrainer, i: int) -> None:
+    """Another rate in each minibatch, as in a schedule."""
+    for _, component in trainer._delta.updatable_components():
+        component.set_underlying_learning_rate(0.01 * 0.9**i)
+
+
+PLAIN = (
+    CONFIG.replace("NaturalGradient", "")
+    .replace("rank-in=3 rank-out=5", "")
+    .replace("time-offsets=0", "time-offsets=0 use-natural-gradient=false")
+)
+
+
+@pytest.mark.parametrize("config", [CONFIG, PLAIN], ids=["natural gradient", "plain"])
+def test_a_new_learning_rate_costs_no_capture_and_changes_no_bit(machines, monkeypatch, config):
+    device = machines()
+    train(True, 20, config=config)
+    without = device.captures
+    device = machines()
+    found = train(True, 20, rates, config)
+    assert device.captures == without
+    machines()
+    baked = property(lambda component: component.learning_rate)
+    monkeypatch.setattr(UpdatableComponent, "rate", baked)
+    np.testing.assert_array_equal(train(False, 20, rates, config), found)
+
+
+def test_a_copy_of_a_component_has_its_own_learning_rate(machines):
+    machines()
+    nnet = Nnet.from_config(parse_config_lines(CONFIG))
+    move_nnet(nnet, to_device(np.zeros(0, np.float32)))
+    component = nnet.component(0)
+    copy = component.copy()
+    copy.learning_rate = 0.5
+    assert float(copy.rate) == 0.5
+    assert float(component.rate) == component.learning_rate == 0.001
+    move_nnet(nnet)
+    component.learning_rate = 0.25
+    assert component.rate == 0.25
 
 
 # -- memory

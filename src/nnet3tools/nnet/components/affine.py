@@ -107,7 +107,7 @@ class AffineComponent(UpdatableComponent):
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         """Add the learning rate times the gradients of W and b, without preconditioning."""
-        rate = self.learning_rate
+        rate = self.rate
         _sum_rows(self.bias_params, out_deriv, alpha=rate, beta=1.0)
         tensor.prod(self.linear_params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
 

@@ -136,7 +136,7 @@ class RepeatedAffineComponent(_BlockwiseAffine):
             args.to_update._update(self._in_blocks(args.in_value), derivs)
 
     def _update(self, inputs: Array, derivs: Array) -> None:
-        rate = self.learning_rate
+        rate = self.rate
         tensor.prod(self.linear_params, derivs, inputs, trans_a=True, alpha=rate, beta=1.0)
         _sum_rows(self.bias_params, derivs, alpha=rate, beta=1.0)
 
@@ -156,7 +156,7 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
             linear, bias = gradient[:, :cols], gradient[:, cols]
             tensor.prod(linear, derivs, inputs, trans_a=True)
             _sum_rows(bias, derivs)
-            rate = self.learning_rate
+            rate = self.rate
             if not self.is_gradient:
                 rate *= self.preconditioner.precondition(gradient)
             tensor.add(self.linear_params, linear, alpha=rate)
@@ -195,7 +195,7 @@ class BlockAffineComponent(_BlockwiseAffine):
                 tensor.prod(args.in_deriv[:, ins], derivs, self.linear_params[outs], beta=1.0)
             if args.to_update is not None:
                 assert args.in_value is not None
-                linear, rate = args.to_update.linear_params[outs], args.to_update.learning_rate
+                linear, rate = args.to_update.linear_params[outs], args.to_update.rate
                 tensor.prod(
                     linear, derivs, args.in_value[:, ins], trans_a=True, alpha=rate, beta=1.0
                 )
@@ -203,6 +203,6 @@ class BlockAffineComponent(_BlockwiseAffine):
             _sum_rows(
                 args.to_update.bias_params,
                 args.out_deriv,
-                alpha=args.to_update.learning_rate,
+                alpha=args.to_update.rate,
                 beta=1.0,
             )

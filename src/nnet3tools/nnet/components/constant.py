@@ -68,11 +68,11 @@ class _ConstantOutput(UpdatableComponent):
 
     def _update(self, out_deriv: Array) -> None:
         if self.is_gradient or not self.use_natural_gradient:
-            _sum_rows(self.output, out_deriv, alpha=self.learning_rate, beta=1.0)
+            _sum_rows(self.output, out_deriv, alpha=self.rate, beta=1.0)
             return
         with tensor.scratch(out_deriv.shape, like=out_deriv) as derivs:
             tensor.copy(derivs, out_deriv)
-            add_preconditioned_rows(self.output, derivs, self.learning_rate, self.preconditioner)
+            add_preconditioned_rows(self.output, derivs, self.rate, self.preconditioner)
 
     # If not updatable, the output is no parameter and must survive averaging of models.
 

@@ -201,6 +201,6 @@ class ConvolutionComponent(UpdatableComponent):
                 args.to_update._update(flat, filter_derivs)
 
     def _update(self, patches: Array, derivs: Array) -> None:
-        rate = self.learning_rate
+        rate = self.rate
         tensor.prod(self.filter_params, derivs, patches, trans_a=True, alpha=rate, beta=1.0)
         _sum_rows(self.bias_params, derivs, alpha=rate, beta=1.0)

@@ -245,7 +245,7 @@ class ExpressionComponent(UpdatableComponent):
         gradients, rate = None, 1.0
         if args.to_update is not None and self.params:
             assert isinstance(args.to_update, ExpressionComponent)
-            gradients, rate = args.to_update.parameters(), args.to_update.learning_rate
+            gradients, rate = args.to_update.parameters(), args.to_update.rate
         derivs = None if args.in_deriv is None else self._cut(args.in_deriv)
         self.function.backward(
             operands, args.out_value, args.out_deriv, args.memo, derivs, gradients, rate

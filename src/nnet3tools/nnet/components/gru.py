@@ -189,7 +189,7 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
         return 2 * rows * int(self.w_h.size) + 9 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
-        columns, rate = gru_columns(self.w_h), self.learning_rate
+        columns, rate = gru_columns(self.w_h), self.rate
         with tensor.scratch((len(in_value), self.recurrent_dim), like=in_value) as gated:
             _multiply(gated, columns.reset_of(in_value), columns.state_of(in_value))
             if not self.is_gradient:
@@ -233,7 +233,7 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
         previous = gru_columns(self.w_h).cell_of(in_value)
         if self.is_gradient:
-            _sum_products(self.w_h, argument_deriv, previous, alpha=self.learning_rate, beta=1.0)
+            _sum_products(self.w_h, argument_deriv, previous, alpha=self.rate, beta=1.0)
             return
         _multiply(argument_deriv, argument_deriv, previous)
-        add_preconditioned_rows(self.w_h, argument_deriv, self.learning_rate, self.preconditioner)
+        add_preconditioned_rows(self.w_h, argument_deriv, self.rate, self.preconditioner)

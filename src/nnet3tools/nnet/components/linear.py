@@ -89,7 +89,7 @@ class LinearComponent(TwoSidedNaturalGradient):
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         """Update W with natural gradient, or with the plain gradient if `is_gradient`."""
         if self.is_gradient:
-            rate = self.learning_rate
+            rate = self.rate
             tensor.prod(self.params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
             return
         if self.update_factored(self.params, None, [in_value], out_deriv):

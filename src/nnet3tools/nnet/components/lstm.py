@@ -154,4 +154,4 @@ class LstmNonlinearityComponent(UpdatableComponent):
         scale = 1.0
         if not self.is_gradient:
             scale = self.preconditioner.precondition(params_deriv)
-        tensor.add(self.params, params_deriv, alpha=self.learning_rate * scale)
+        tensor.add(self.params, params_deriv, alpha=self.rate * scale)

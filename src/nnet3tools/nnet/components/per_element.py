@@ -88,7 +88,7 @@ class PerElementScaleComponent(UpdatableComponent):
             _multiply(args.in_deriv, args.out_deriv, self.scales)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        _sum_products(self.scales, out_deriv, in_value, alpha=self.learning_rate, beta=1.0)
+        _sum_products(self.scales, out_deriv, in_value, alpha=self.rate, beta=1.0)
 
 
 @register
@@ -117,4 +117,4 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
             return
         with tensor.scratch(in_value.shape, like=in_value) as derivs:
             _multiply(derivs, in_value, out_deriv)
-            add_preconditioned_rows(self.scales, derivs, self.learning_rate, self.preconditioner)
+            add_preconditioned_rows(self.scales, derivs, self.rate, self.preconditioner)

@@ -96,11 +96,11 @@ class PerElementOffsetComponent(UpdatableComponent):
 
     def _update(self, out_deriv: Array) -> None:
         if self.is_gradient or not self.use_natural_gradient:
-            _sum_rows(self.offsets, out_deriv, alpha=self.learning_rate, beta=1.0)
+            _sum_rows(self.offsets, out_deriv, alpha=self.rate, beta=1.0)
             return
         with tensor.scratch(out_deriv.shape, like=out_deriv) as derivs:
             tensor.copy(derivs, out_deriv)
-            add_preconditioned_rows(self.offsets, derivs, self.learning_rate, self.preconditioner)
+            add_preconditioned_rows(self.offsets, derivs, self.rate, self.preconditioner)
 
 
 @register
@@ -177,7 +177,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
 
     def _update(self, scale_derivs: Array, out_deriv: Array) -> None:
         """Update scales and offsets with natural gradient; overwrites `scale_derivs`."""
-        rate = self.learning_rate
+        rate = self.rate
         if self.is_gradient or not self.use_natural_gradient:
             _sum_rows(self.offsets, out_deriv, alpha=rate, beta=1.0)
             _sum_rows(self.scales, scale_derivs, alpha=rate, beta=1.0)

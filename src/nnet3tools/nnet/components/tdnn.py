@@ -222,7 +222,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
             args.to_update._update_natural_gradient(args.indexes, args.in_value, args.out_deriv)
 
     def _update_simple(self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array) -> None:
-        rate = self.learning_rate
+        rate = self.rate
         if self.has_bias:
             _sum_rows(self.bias_params, out_deriv, alpha=rate, beta=1.0)
         for i in range(len(self.time_offsets)):

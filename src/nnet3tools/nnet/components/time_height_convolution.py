@@ -184,7 +184,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def _update_simple(
         self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array
     ) -> None:
-        rate, derivs = self.learning_rate, as_rows(out_deriv, self.model.num_filters_out)
+        rate, derivs = self.rate, as_rows(out_deriv, self.model.num_filters_out)
         _sum_rows(self.bias_params, derivs, alpha=rate, beta=1.0)
         add_params_deriv(indexes.computation, in_value, out_deriv, rate, self.linear_params)
 
@@ -205,7 +205,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
             bias_deriv = deriv[:, cols:].T  # (1, filters)
             _sum_rows(bias_deriv[0], as_rows(out_deriv, filters))
             add_params_deriv(indexes.computation, in_value, out_deriv, 1.0, deriv[:, :cols])
-            rate = self.learning_rate * self.preconditioner_in.precondition(deriv)
+            rate = self.rate * self.preconditioner_in.precondition(deriv)
             tensor.transpose(transposed, deriv, (1, 0))
             rate *= self.preconditioner_out.precondition(transposed)
             tensor.add(self.linear_params, transposed[:cols].T, alpha=rate)

@@ -68,7 +68,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
 
     def precondition(self, inputs: Array, derivs: Array) -> float:
         """Precondition both matrices in place; returns the learning rate to use with them."""
-        rate = self.learning_rate * self.preconditioner_in.precondition(inputs)
+        rate = self.rate * self.preconditioner_in.precondition(inputs)
         return rate * self.preconditioner_out.precondition(derivs)
 
     # factored form: one side stays unchanged
@@ -118,7 +118,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
                 tensor.fill(ones, 1.0)
                 parts, targets = [*parts, ones], [*targets, bias.reshape(-1, 1)]
             with self.preconditioner_in.factored(parts) as found:
-                rate = self.learning_rate * found.scale
+                rate = self.rate * found.scale
                 rate = rate * self.preconditioner_out.precondition(deriv)
                 tensor.prod(narrow, deriv, found.h, trans_a=True, alpha=-1.0)
                 for target, (part, w) in zip(targets, in_columns(parts, found.w), strict=True):
@@ -137,7 +137,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
             for part, columns in in_columns(parts, inputs):
                 tensor.copy(columns, part)
             tensor.fill(inputs[:, dim:], 1.0)
-            rate = self.learning_rate * self.preconditioner_in.precondition(inputs)
+            rate = self.rate * self.preconditioner_in.precondition(inputs)
             with self.preconditioner_out.factored([derivs]) as found:
                 rate = rate * found.scale
                 tensor.prod(narrow, found.h, inputs, trans_a=True, alpha=-1.0)

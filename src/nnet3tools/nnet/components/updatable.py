@@ -5,6 +5,7 @@ The interface is Kaldi's UpdatableComponent (nnet-component-itf.h).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,43 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array, Component, Indexes
 from nnet3tools.nnet.components.fields import Flag, Float, NotNegative
+from nnet3tools.tensor.number import Number, store
+from nnet3tools.tensor.registry import device_of
 
 LATE_IS_GRADIENT = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
 """The field `is_gradient` after the parameters, where old files have it: read, never written."""
 
 ORTHONORMAL_CONSTRAINT = Float("<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True)
 """The field of this name, which classes declare at its position in their files."""
+
+
+class LearningRate(NotNegative):
+    """Field for a learning rate, with a copy in the memory of a GPU for operators.
+
+    Recordings read the copy, so that a changed rate does not invalidate them. A rate that becomes 0
+    or ceases to be 0 does, because components omit work at rate 0.
+    """
+
+    def number(self, owner: Any) -> Number | None:
+        """The copy on a GPU; None for an owner on the host."""
+        return owner.__dict__.get("_learning_rate_number")
+
+    def __set__(self, owner: Any, value: float) -> None:
+        number, before = self.number(owner), owner.__dict__.get(self.name)
+        if number is None or (value == 0.0) != (before == 0.0):
+            super().__set__(owner, value)
+        owner.__dict__[self.name] = value
+        if number is not None:
+            store(number.array, value)
+
+    def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
+        array = function(np.array([getattr(owner, self.name)], np.float64))
+        if (device_of(array) == "numpy") != ((number := self.number(owner)) is None):
+            number = Number(array) if number is None else None
+            owner.__dict__["_learning_rate_number"] = number
+
+    def num_bytes(self, owner: Any) -> int:
+        return 0  # negligible beside arrays
 
 
 class UpdatableComponent(Component):
@@ -34,7 +66,7 @@ class UpdatableComponent(Component):
     is_gradient = Flag("<IsGradient>", None, False, omit=True, key="is-gradient")
     max_change = NotNegative("<MaxChange>", "max-change", 0.0, omit=True)
     l2_regularize = NotNegative("<L2Regularize>", "l2-regularize", 0.0, omit=True)
-    learning_rate = NotNegative("<LearningRate>", "learning-rate", 0.001, optional=True)
+    learning_rate = LearningRate("<LearningRate>", "learning-rate", 0.001, optional=True)
 
     def parameters(self) -> dict[str, Array]:
         """The trainable arrays by name, in the order in which Kaldi vectorizes them.
@@ -45,6 +77,12 @@ class UpdatableComponent(Component):
         return {name: value for name, value in values if value.size}
 
     # -- training
+
+    @property
+    def rate(self) -> Any:
+        """The learning rate for operators: a float, or on a GPU a Number that recordings read."""
+        number = UpdatableComponent.learning_rate.number(self)
+        return self.learning_rate if number is None else number
 
     def copy_options(self, other: UpdatableComponent) -> None:
         """Take over the options that all updatable components have, such as the learning rate."""
