@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nnet3tools.errors import (
         ConfigError,
         DataError,
+        DivergedError,
         EmptyError,
         Nnet3Error,
         NotFiniteError,
@@ -37,6 +38,7 @@ __all__ = [
     "ComputationRequest",
     "ConfigError",
     "DataError",
+    "DivergedError",
     "EmptyError",
     "IoSpecification",
     "Nnet",
@@ -73,8 +75,8 @@ _MODULES = {
     "api.recognizer": "Recognizer",
     "api.tables": "RandomTableReader TableReader TableWriter",
     "api.training": "Trainer make_examples merge_examples",
-    "errors": "ConfigError DataError EmptyError Nnet3Error NotFiniteError OptionError ProgramError "
-    "RequestError UserError",
+    "errors": "ConfigError DataError DivergedError EmptyError Nnet3Error NotFiniteError "
+    "OptionError ProgramError RequestError UserError",
     "graph.request": "ComputationRequest IoSpecification",
     "io.posterior": "Posterior",
     "io.wave": "Wave",
