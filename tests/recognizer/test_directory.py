@@ -121,6 +121,9 @@ def test_the_command_line_overrides_model_conf(folder: Path, capfd) -> None:
     (folder / "model.conf").write_text(f"--acoustic-scale=1.0  # chosen\n{factor}=1\n")
     assert decoded(capfd, "--format=ctm", folder, "one.wav") == with_one
     assert decoded(capfd, "--format=ctm", f"{factor}=3", folder, "one.wav") == with_three
+    (folder / "conf").mkdir()
+    (folder / "conf/model.conf").write_text(f"--acoustic-scale=1.0\n{factor}=3\n")
+    assert decoded(capfd, "--format=ctm", folder, "one.wav") == with_one  # the first place counts
     (folder / "model.conf").write_text("--beams=3\n")
     assert "dir/model.conf: line 1: Invalid option" in refusal(capfd, folder, "one.wav")
 
@@ -143,7 +146,12 @@ def test_kaldis_training_directory_with_a_graph(folder: Path, capfd) -> None:
     shutil.copytree(folder / "graph", graph)
     words = ("--mfcc-config=dir/mfcc.conf", kaldi, graph, "one.wav")
     assert decoded(capfd, *words) == expected
-    assert "exp/chain/tdnn/mfcc.conf" in refusal(capfd, kaldi, graph, "one.wav")
+    Path("conf").mkdir()
+    Path("conf/mfcc_hires.conf").touch()
+    Path("conf/mfcc.conf").touch()
+    line = refusal(capfd, kaldi, graph, "one.wav")
+    assert "exp/chain/tdnn/mfcc.conf" in line
+    assert line.endswith("/conf/mfcc_hires.conf)")
 
 
 def online_directory(folder: Path, with_cmvn: bool) -> Path:
@@ -312,6 +320,7 @@ def test_info_shows_a_complete_directory_in_about_ten_lines(folder: Path, capfd)
         "normalization: online, from dir/global_cmvn.stats",
         "words: dir/graph/words.txt, 3 symbols",
         "scales: acoustic 1, graph 1",
+        "for-other-graphs: tree is missing, lang/ is missing",
         "can decode: yes",
     ):
         assert shown in text

@@ -65,9 +65,9 @@ class ModelDirectory:
 
 def option_files(folder: str) -> tuple[Path, ...]:
     """The files of a model directory with options of nnet3-decode; later ones override earlier."""
-    names = (parts.ONLINE_CONF, *parts.MODEL_CONF.places)
-    paths = [Path(folder) / name for name in names]
-    return tuple([path for path in paths if path.is_file()][:2])
+    online, *model = (Path(folder) / x for x in (parts.ONLINE_CONF, *parts.MODEL_CONF.places))
+    found = [path for path in model if path.is_file()][:1]
+    return (online, *found) if online.is_file() else tuple(found)
 
 
 class DirectoryReader:
@@ -176,15 +176,24 @@ class DirectoryReader:
             return None, None
         part = parts.FBANK if files.feature_type == "fbank" else parts.MFCC
         if not kinds:
-            self._missing.append(self._absent(part).replace(
-                "mfcc.conf:", "mfcc.conf (or fbank.conf):"
-            ))  # fmt: skip
+            text = self._absent(part).replace("mfcc.conf:", "mfcc.conf (or fbank.conf):")
+            near = self._configs_of_recipe()
+            self._missing.append(f"{text} (perhaps {near[0]})" if near else text)
             return None, None
         path = self._named(f"{kinds[0]}_config") if named[kinds[0]] else found[kinds[0]]
         if path is None:
             return None, None
         options_type = MfccOptions if kinds[0] == "mfcc" else FbankOptions
         return path, self._read_options([f"--config={path}"], str(path), options_type)
+
+    def _configs_of_recipe(self) -> list[Path]:
+        """Files such as conf/mfcc_hires.conf of the recipe whose exp/ has the directory."""
+        folders = [
+            parent.parent for parent in self._folder.absolute().parents if parent.name == "exp"
+        ]
+        found = [path for folder in folders for path in folder.glob("conf/*.conf")]
+        wanted = [path for path in found if path.name.startswith(("mfcc", "fbank"))]
+        return sorted(wanted, key=lambda path: ("hires" not in path.name, path.name))
 
     def _cmvn(self) -> CmvnSettings | None:
         """The normalization, by --cmvn or, if that is auto, by the directory's files."""

@@ -43,6 +43,7 @@ def _lines(d: ModelDirectory, options: RecognizerOptions) -> list[str]:
         "word-times": _times_text(d),
         "scales": f"acoustic {_scale_text(d)}, graph {options.lm_scale:g}",
         "beams": f"{options.decoder.beam:g}, lattice {options.decoder.lattice_beam:g}",
+        "for-other-graphs": _graph_sources_text(d.path),
         "option-files": ", ".join(map(str, d.option_files)) or "none",
     }
     if cmvn is not None and cmvn.stats is not None:
@@ -91,6 +92,12 @@ def _times_text(d: ModelDirectory) -> str:
     if d.lexicon is None or d.silence is None:
         return "approximate, without phones/align_lexicon.int and phones/silence.csl"
     return f"by {d.lexicon}"
+
+
+def _graph_sources_text(folder: Path) -> str:
+    """Which of the files there are of which nnet3-make-graph makes other graphs."""
+    found = {"tree": (folder / "tree").is_file(), "lang/": (folder / "lang").is_dir()}
+    return ", ".join(name if there else f"{name} is missing" for name, there in found.items())
 
 
 def _scale_text(d: ModelDirectory) -> str:
