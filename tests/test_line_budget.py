@@ -15,7 +15,7 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 858,
     "chain": 5705,
-    "cli": 11522,
+    "cli": 11607,
     "compiler": 1068,
     "decoding": 4566,
     "discriminative": 1403,
@@ -25,17 +25,17 @@ BUDGET = {
     "fst": 4176,
     "grammars": 667,
     "graph": 3123,
-    "io": 5360,
+    "io": 5372,
     "lang": 2158,
     "nnet": 12815,
     "optimizer": 3437,
     "program": 3770,
     "recipe": 7772,
-    "recognizer": 3052,
+    "recognizer": 3055,
     "tensor": 16958,
     "training": 4766,
     "xconfig": 2988,
-    "tests": 52891,
+    "tests": 52922,
 }
 
 

@@ -4,11 +4,15 @@ import math
 import random
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from nnet3tools.decoding.mbr import minimum_bayes_risk
 from nnet3tools.fst.lattice import CompactLattice
+from nnet3tools.fst.lattice_files import COMPACT_LATTICE
+from nnet3tools.io.holders import FLOAT_PAIR_VECTOR
+from support.programs import read_table, run, write_table
 
 DELTA = 1e-5
 END = (0.0, 0.0, ())
@@ -204,3 +208,29 @@ def test_the_word_of_three_worse_paths_wins_over_that_of_the_best():
 
 def test_an_empty_lattice_has_no_words():
     assert minimum_bayes_risk(CompactLattice.empty()).words == ()
+
+
+def test_the_program_writes_words_risks_sausages_and_times(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    arcs = [
+        [(1, 0.0, 0.0, (1, 1), 1)],
+        [(2, 0.0, -math.log(0.4), (2,), 2), (3, 0.0, -math.log(0.6), (2,), 2)],
+        [],
+    ]
+    lattice = CompactLattice.from_lists(0, [None, None, END], arcs)
+    write_table("ark:lat", {"a": lattice, "b": CompactLattice.empty()}, COMPACT_LATTICE)
+    tables = ("ark,t:words", "ark,t:risks", "ark,t:sausages", "ark,t:times")
+    assert run("lattice-mbr-decode", "ark:lat", *tables) == 0
+    assert "Empty lattice for key b" in capfd.readouterr().err
+    expected = {
+        "words": "a 1 3 \n",
+        "sausages": "a [ 0 1 ] [ 1 1 ] [ 0 1 ] [ 3 0.6 2 0.4 ] [ 0 1 ] \n",
+        "times": "a 0 0 ; 0 2 ; 2 2 ; 2 3 ; 3 3 \n",
+    }
+    for name, text in expected.items():
+        assert Path(name).read_text() == text, name
+    assert float(Path("risks").read_text().split()[1]) == pytest.approx(0.4, abs=1e-4)
+    best = ("--one-best-times=true", "--acoustic-scale=100")
+    assert run("lattice-mbr-decode", *best, "ark:lat", *tables[:2], "", "ark:times") == 0
+    assert read_table("ark:times", FLOAT_PAIR_VECTOR)["a"].tolist() == [[0, 2], [2, 3]]
+    assert float(Path("risks").read_text().split()[1]) == pytest.approx(0.0, abs=1e-4)

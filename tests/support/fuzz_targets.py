@@ -25,6 +25,7 @@ _LATTICE_PROGRAMS: tuple[tuple[str, ...], ...] = (
     ("lattice-add-penalty", "--word-ins-penalty=1.0", "ark:BAD", "ark:out"),
     ("lattice-best-path", "ark:BAD", "ark:out", "ark:out2"),
     ("lattice-to-nbest", "--n=3", "ark:BAD", "ark:out"),
+    ("lattice-mbr-decode", "ark:BAD", "ark:out", "ark:out2", "ark:out3", "ark:out4"),
     ("lattice-copy", "--write-compact=false", "ark:BAD", "ark,t:out"),
     ("lattice-align-phones", "--output-error-lats=false", "decode.mdl", "ark:BAD", "ark:out"),
 )

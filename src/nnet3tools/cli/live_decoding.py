@@ -74,7 +74,7 @@ class _LiveDecoding:
         """Decode live sound, utterance after utterance; returns its seconds."""
         options = self._options
         with open_input("-", header=False) as reader:
-            rate = options.sample_rate or self._recognizer.features.sample_frequency
+            rate = options.sample_rate or self._recognizer.features.sample_rate
             sound = live_sound(reader, rate, SampleFormat(options.sample_format))
             stream = self._recognizer.stream(
                 sound.rate, nbest=options.nbest, sample_format=sound.sample_format, name="stdin"

@@ -122,11 +122,6 @@ class SoundFeatures:
             self._check_rates(rate, self._frame.sample_frequency)
 
     @property
-    def sample_frequency(self) -> float:
-        """Sampling rate, in Hz, of the sound that the features are computed of."""
-        return self._frame.sample_frequency
-
-    @property
     def frame_seconds(self) -> float:
         """Seconds from one frame to the next."""
         return self._frame.frame_shift / 1000.0
@@ -150,7 +145,7 @@ class SoundStream:
         self._features = features
         self._extractor = features.new_extractor()
         self._done = 0
-        wanted = features.sample_frequency
+        wanted = features.sample_rate
         self._resampler = None if rate == wanted else Resampler(round(rate), round(wanted))
 
     def accept(self, samples: NDArray) -> NDArray[np.float32]:

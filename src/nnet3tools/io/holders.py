@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from nnet3tools.io.general_matrix import (
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
 from nnet3tools.io.reader import Reader
-from nnet3tools.io.text import parse_numbers
+from nnet3tools.io.text import format_float, parse_numbers
 from nnet3tools.io.writer import Writer
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "DOUBLE",
     "DOUBLE_MATRIX",
     "FLOAT",
+    "FLOAT_PAIR_VECTOR",
     "GENERAL_MATRIX",
     "INT32",
     "INT32_PAIR_VECTOR",
@@ -127,32 +129,37 @@ def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
     writer.write_bytes(cells.tobytes())
 
 
-def _read_int32_pairs(reader: Reader) -> NDArray[np.int32]:
-    """Read integer pairs as Kaldi's BasicPairVectorHolder: `1 2 ; 3 4` in text, or binary."""
+def _read_pairs(reader: Reader, kind: type) -> NDArray:
+    """Read pairs as Kaldi's BasicPairVectorHolder: `1 2 ; 3 4` in text, or binary."""
     if reader.binary:
         count = reader.read_int32()
         if count < 0:
             raise reader.error(f"expected pairs, found {count} of them")
         cells = reader.read_array(10 * count, np.uint8, f"{count} pairs").reshape(-1, 5)
         if (cells[:, 0] != 4).any():
-            raise reader.error("expected pairs of 32-bit integers")
-        return np.ascontiguousarray(cells[:, 1:]).view("<i4").reshape(-1, 2)
+            raise reader.error(f"expected pairs of {kind.__name__}")
+        stored = np.dtype(kind).newbyteorder("<")
+        return np.ascontiguousarray(cells[:, 1:]).view(stored).reshape(-1, 2)
     line = reader.read_line().strip()
     try:
-        if "_" in line:  # int() accepts "_", Kaldi does not
+        if "_" in line:  # int() and float() accept "_", Kaldi does not
             raise ValueError
-        pairs = [[int(word) for word in pair.split()] for pair in line.split(";")] if line else []
-        return np.array(pairs, np.int32).reshape(len(pairs), 2)
+        parse = int if kind is np.int32 else float
+        pairs = [[parse(word) for word in pair.split()] for pair in line.split(";")] if line else []
+        return np.array(pairs, kind).reshape(len(pairs), 2)
     except (ValueError, OverflowError):
         raise reader.error(f"expected pairs such as 1 2 ; 3 4, found {quoted(line, 40)}") from None
 
 
-def _write_int32_pairs(writer: Writer, pairs: NDArray[np.int32]) -> None:
+def _write_pairs(writer: Writer, pairs: NDArray) -> None:
     if not writer.binary:
-        writer.write_text("; ".join(f"{a} {b} " for a, b in pairs.tolist()) + "\n")
+        texts = list(map(format_float if pairs.dtype.kind == "f" else str, pairs.ravel().tolist()))
+        both = zip(texts[::2], texts[1::2], strict=True)
+        writer.write_text("; ".join(f"{one} {other} " for one, other in both) + "\n")
         return
     cells = np.full((pairs.size, 5), 4, np.uint8)
-    cells[:, 1:] = np.ascontiguousarray(pairs, "<i4").view(np.uint8).reshape(-1, 4)
+    kind = pairs.dtype.newbyteorder("<")
+    cells[:, 1:] = np.ascontiguousarray(pairs, kind).view(np.uint8).reshape(-1, 4)
     writer.write_int32(len(pairs))
     writer.write_bytes(cells.tobytes())
 
@@ -202,9 +209,14 @@ INT32_VECTOR: Holder[NDArray[np.int32]] = Holder(
 )
 
 INT32_PAIR_VECTOR: Holder[NDArray[np.int32]] = Holder(
-    "a vector of pairs of integers", _read_int32_pairs, _write_int32_pairs
+    "a vector of pairs of integers", partial(_read_pairs, kind=np.int32), _write_pairs
 )
 """Integer pairs as arrays of shape (pairs, 2)."""
+
+FLOAT_PAIR_VECTOR: Holder[NDArray[np.float32]] = Holder(
+    "a vector of pairs of numbers", partial(_read_pairs, kind=np.float32), _write_pairs
+)
+"""Pairs of numbers as arrays of shape (pairs, 2)."""
 
 TOKEN: Holder[str] = Holder(
     "a word", _read_token, lambda writer, word: writer.write_text(word + "\n"), has_header=False

@@ -31,7 +31,7 @@ class LiveRecognizer:
     @property
     def sample_rate(self) -> float:
         """The sampling rate that the features are made for."""
-        return self._recognizer.features.sample_frequency
+        return self._recognizer.features.sample_rate
 
     def stream(self, sample_rate: float, nbest: int = 0, name: str = "stream") -> Stream:
         """A new stream, as `Recognizer.stream`. DataError if the sampling rate does not fit."""

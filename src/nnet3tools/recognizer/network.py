@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +28,7 @@ class AcousticNetwork:
     stream_frames: int
     _free: list[LoopedComputer] = field(default_factory=list)
     """Computers that no stream uses."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def utterance_computer(self) -> UtteranceComputer:
@@ -50,7 +52,8 @@ class AcousticNetwork:
         The first call compiles the program, some 0.7 s for a TDNN-F. UserError for a network that
         cannot be computed in a loop.
         """
-        computer = self._free.pop() if self._free else self._first_looped.another()
+        with self._lock:
+            computer = self._free.pop() if self._free else self._first_looped.another()
         stream = LoopedStream(computer)
         weakref.finalize(stream, self._free.append, computer)
         return stream
