@@ -1,12 +1,14 @@
 """Streams in several threads: the words are those of streams alone."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nnet3tools.cli.recognizing import options_of_directory, read_options
+from nnet3tools.errors import DataError
 from nnet3tools.recognizer.live_recognizer import LiveRecognizer
 from nnet3tools.recognizer.loading import load_recognizer
 from nnet3tools.recognizer.options import RecognizerOptions
@@ -49,6 +51,7 @@ def test_streams_in_many_threads_have_the_words_of_streams_alone(recognizer: Rec
     is_local = len(recognizer.network.nnet.components) == 1
     assert (live.batches is not None) == is_local
     assert live.sample_rate == 16000
+    live.check_rate(16000)
     rng = np.random.default_rng(6)
     sounds = [rng.normal(0, 2000, 8000 + 1000 * i).astype(np.int16) for i in range(8)]
     found: dict[int, list[Result]] = {}
@@ -67,3 +70,16 @@ def test_streams_in_many_threads_have_the_words_of_streams_alone(recognizer: Rec
         times = [(w.start, w.end) for r in expected for w in r.words]
         assert [(w.start, w.end) for r in found[i] for w in r.words] == times
     assert any(result.text for results in found.values() for result in results)
+
+
+def test_rates_whose_filters_would_be_huge_are_refused(recognizer: Recognizer) -> None:
+    features = recognizer.features
+    features._frame = replace(features._frame, allow_downsample=True)
+    live = LiveRecognizer(recognizer)
+    for rate in (16000, 22050, 44100, 48000, 96000, 192000):
+        live.check_rate(rate)
+    for rate in (16001, 44101, 399989, 44100.5):
+        with pytest.raises(DataError, match="common divisor of at least 20"):
+            live.check_rate(rate)
+    with pytest.raises(DataError, match="allow-upsample"):
+        live.check_rate(8000)

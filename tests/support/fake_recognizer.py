@@ -54,7 +54,7 @@ class FakeStream:
         return len(self.finished)
 
     def partial(self) -> Partial:
-        return Partial(tuple(self.words))
+        return Partial(" ".join(word.text for word in self.words))
 
     def result(self) -> Result:
         if not self.finished:
@@ -79,6 +79,10 @@ class FakeRecognizer:
 
     def __init__(self) -> None:
         self.rates: list[float] = []
+
+    def check_rate(self, rate: float) -> None:
+        if rate == 16001:
+            raise DataError("cannot resample from 16001 to 16000")
 
     def stream(self, sample_rate: float, nbest: int = 0, name: str = "") -> FakeStream:
         self.rates.append(sample_rate)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 import numpy as np
 
+from nnet3tools.errors import DataError
 from nnet3tools.graph.time_reach import is_local_in_time
 from nnet3tools.recognizer.batched_streams import BatchedNetwork
 from nnet3tools.recognizer.recognizer import Recognizer
 from nnet3tools.recognizer.stream import Stream, StreamNetwork
+
+_LEAST_COMMON_DIVISOR = 20
+"""For 11025 and 16000 Hz it is 25; with 1 the filters take up to 300 MB and 3 s."""
 
 
 class LiveRecognizer:
@@ -32,6 +37,20 @@ class LiveRecognizer:
     def sample_rate(self) -> float:
         """The sampling rate that the features are made for."""
         return self._recognizer.features.sample_rate
+
+    def check_rate(self, rate: float) -> None:
+        """DataError for a sampling rate that streams cannot have, or whose filters are too large.
+
+        Samples are resampled in periods of `rate` / gcd(`rate`, `self.sample_rate`) samples. The
+        time and memory of a period's filters grow with its length.
+        """
+        self._recognizer.features.check_rate(rate)
+        common = math.gcd(round(rate), round(self.sample_rate))
+        if rate != round(rate) or common < _LEAST_COMMON_DIVISOR:
+            raise DataError(
+                f"cannot resample from {rate:g} to {self.sample_rate:g}: expected rates with a "
+                f"common divisor of at least {_LEAST_COMMON_DIVISOR}"
+            )
 
     def stream(self, sample_rate: float, nbest: int = 0, name: str = "stream") -> Stream:
         """A new stream, as `Recognizer.stream`. DataError if the sampling rate does not fit."""

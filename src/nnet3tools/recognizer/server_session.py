@@ -116,10 +116,11 @@ class Session:
             found = parse_text(text, self._config)
             if isinstance(found, Command):
                 return found
+            self._recognizer.check_rate(found.sample_rate)
             if self._stream is not None and found.sample_rate != self._config.sample_rate:
                 raise DataError(
-                    f"config: sample_rate is {self._config.sample_rate:g} since the sound began, "
-                    "it can only change after eof or reset"
+                    f"config: sample_rate is {self._config.sample_rate:g} since the sound began: "
+                    "it cannot change"
                 )
         except DataError as error:
             raise Disconnection(INVALID_DATA, str(error)) from None
@@ -194,26 +195,14 @@ def _json(answer: dict[str, Any]) -> str:
 
 
 def joined(results: list[Result]) -> Result:
-    """Consecutive utterances as one. Alternative i consists of the alternatives i of all."""
+    """Consecutive utterances as one; several have one alternative, made of the best ones."""
     if len(results) == 1:
         return results[0]
-    counts = [len(result.alternatives) for result in results]
-    alternatives = [
-        [result.alternatives[min(i, len(result.alternatives) - 1)] for result in results]
-        for i in range(max(counts) if min(counts) else 0)
-    ]
-    return Result(
-        tuple(word for result in results for word in result.words),
-        tuple(
-            Alternative(
-                tuple(word for part in parts for word in part.words),
-                sum(part.loglike for part in parts),
-            )
-            for parts in alternatives
-        ),
-        results[0].start,
-        results[-1].end,
-    )
+    best = [result.alternatives[0] for result in results if result.alternatives]
+    words = tuple(word for part in best for word in part.words)
+    alternatives = (Alternative(words, sum(part.loglike for part in best)),) if best else ()
+    words = tuple(word for result in results for word in result.words)
+    return Result(words, alternatives, results[0].start, results[-1].end)
 
 
 def client_name(socket: ServerConnection) -> str:
