@@ -147,11 +147,15 @@ def test_kaldis_training_directory_with_a_graph(folder: Path, capfd) -> None:
     words = ("--mfcc-config=dir/mfcc.conf", kaldi, graph, "one.wav")
     assert decoded(capfd, *words) == expected
     Path("conf").mkdir()
-    Path("conf/mfcc_hires.conf").touch()
-    Path("conf/mfcc.conf").touch()
+    for name in ("mfcc", "fbank"):  # which of them is not known
+        shutil.copy("dir/mfcc.conf", f"conf/{name}.conf")
     line = refusal(capfd, kaldi, graph, "one.wav")
     assert "exp/chain/tdnn/mfcc.conf" in line
-    assert line.endswith("/conf/mfcc_hires.conf)")
+    assert line.endswith("/conf/fbank.conf)")
+    shutil.copy("dir/mfcc.conf", "conf/mfcc_hires.conf")
+    assert decoded(capfd, kaldi, graph, "one.wav") == expected
+    (kaldi / "model.conf").touch()  # it is a directory of ours, which has lost its mfcc.conf
+    assert "exp/chain/tdnn/mfcc.conf" in refusal(capfd, kaldi, graph, "one.wav")
 
 
 def online_directory(folder: Path, with_cmvn: bool) -> Path:

@@ -11,6 +11,7 @@ from nnet3tools.errors import DataError, naming
 from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
+from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.recognizer import parts
 from nnet3tools.recognizer.options import RecognizerOptions
@@ -160,38 +161,46 @@ class DirectoryReader:
 
     def _features(self) -> tuple[Path | None, MfccOptions | FbankOptions | None]:
         """The file of the features' options, and its contents."""
-        files = self._files
-        named = {"mfcc": files.mfcc_config, "fbank": files.fbank_config}
-        kinds = [kind for kind in named if named[kind]]
-        if not kinds:
-            found = {"mfcc": self._find(parts.MFCC), "fbank": self._find(parts.FBANK)}
-            kinds = [kind for kind in found if found[kind]]
-        if files.feature_type:
-            kinds = [kind for kind in kinds if kind == files.feature_type]
-        if len(kinds) > 1:
+        wanted, paths = self._files.feature_type, self._feature_files()
+        if wanted:
+            paths = {kind: path for kind, path in paths.items() if kind == wanted}
+        if len(paths) > 1:
             self._missing.append(
                 f"{self._folder} has options of MFCC and of filter banks: give --feature-type=mfcc "
                 "or --feature-type=fbank"
             )
             return None, None
-        part = parts.FBANK if files.feature_type == "fbank" else parts.MFCC
-        if not kinds:
-            text = self._absent(part).replace("mfcc.conf:", "mfcc.conf (or fbank.conf):")
-            near = self._configs_of_recipe()
+        if not paths:
+            text = self._absent(parts.FBANK if wanted == "fbank" else parts.MFCC)
+            text = text.replace("mfcc.conf:", "mfcc.conf (or fbank.conf):")
+            near = self._recipe_configs()
             self._missing.append(f"{text} (perhaps {near[0]})" if near else text)
             return None, None
-        path = self._named(f"{kinds[0]}_config") if named[kinds[0]] else found[kinds[0]]
+        kind, path = paths.popitem()
         if path is None:
             return None, None
-        options_type = MfccOptions if kinds[0] == "mfcc" else FbankOptions
+        options_type = MfccOptions if kind == "mfcc" else FbankOptions
         return path, self._read_options([f"--config={path}"], str(path), options_type)
 
-    def _configs_of_recipe(self) -> list[Path]:
-        """Files such as conf/mfcc_hires.conf of the recipe whose exp/ has the directory."""
-        folders = [
-            parent.parent for parent in self._folder.absolute().parents if parent.name == "exp"
-        ]
-        found = [path for folder in folders for path in folder.glob("conf/*.conf")]
+    def _feature_files(self) -> dict[str, Path | None]:
+        """The files of the features' options by kind; None for one that an option names in vain."""
+        named = {"mfcc": self._files.mfcc_config, "fbank": self._files.fbank_config}
+        if any(named.values()):
+            return {kind: self._named(f"{kind}_config") for kind, name in named.items() if name}
+        found = {"mfcc": self._find(parts.MFCC), "fbank": self._find(parts.FBANK)}
+        if any(found.values()):
+            return {kind: path for kind, path in found.items() if path}
+        near = self._recipe_configs()
+        near = [path for path in near if path.name == "mfcc_hires.conf"] or near
+        if self._given_graph is None or self._conf or len(near) != 1:
+            return {}
+        log.log(f"{self._folder} has no options of features: {near[0]} of its recipe is used")
+        return {"fbank" if near[0].name.startswith("fbank") else "mfcc": near[0]}
+
+    def _recipe_configs(self) -> list[Path]:
+        """Files such as conf/mfcc_hires.conf of Kaldi's recipe whose exp/ has the directory."""
+        roots = [path.parent for path in self._folder.absolute().parents if path.name == "exp"]
+        found = [path for root in roots for path in root.glob("conf/*.conf")]
         wanted = [path for path in found if path.name.startswith(("mfcc", "fbank"))]
         return sorted(wanted, key=lambda path: ("hires" not in path.name, path.name))
 
