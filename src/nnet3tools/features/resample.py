@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 _NUM_ZEROS = 6
 _CUTOFF = 0.99
 """Cut-off frequency, relative to the lower of the two Nyquist frequencies."""
-_PERIODS_AT_A_TIME = 64
+_MOST_PHASES = 1000
+"""With more phases, such as 16000 from 22051 to 16000 Hz, their weights are not kept."""
+_OUTPUTS_AT_A_TIME = 1 << 14
 """Limits the memory for windows of samples."""
 
 
@@ -30,47 +32,65 @@ class Resampler:
 
     def __init__(self, rate: int, new_rate: int) -> None:
         common = math.gcd(rate, new_rate)
+        self._rate, self._new_rate = rate, new_rate
         self._phases, self._step = new_rate // common, rate // common
-        cutoff = _CUTOFF * 0.5 * min(rate, new_rate)
-        reach = _NUM_ZEROS / (2.0 * cutoff)
-        self._width = math.floor(2 * reach * rate) + 2
-        times = np.arange(self._phases) / new_rate
-        self._firsts = np.ceil((times - reach) * rate).astype(np.int64)
-        """The first sample that each phase's output reads, relative to its period's start."""
-        inputs = (self._firsts[:, None] + np.arange(self._width)) / rate
-        self._weights = (_filter(inputs - times[:, None], cutoff) / rate).astype(np.float32)
-        self._margin = -int(self._firsts[0])
-        self._samples = np.zeros(self._margin, np.float32)
-        """Samples from `margin` before the start of the next period on."""
+        self._cutoff = _CUTOFF * 0.5 * min(rate, new_rate)
+        self._reach = _NUM_ZEROS / (2.0 * self._cutoff)
+        self._width = math.floor(2 * self._reach * rate) + 2
+        self._table: NDArray[np.float32] | None = None
+        if self._phases <= _MOST_PHASES:
+            self._table = self._weights(np.arange(self._phases))
+        margin = -int(self._firsts(np.zeros(1, np.int64))[0])
+        self._samples = np.zeros(margin, np.float32)
+        """Samples that further outputs read; before the first sample there are zeros."""
+        self._base = -margin
+        """The number of the first of these samples."""
         self._num_input = self._num_output = 0
 
     def accept(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The outputs of the periods that further samples complete."""
+        """The outputs that further samples complete."""
         self._num_input += len(samples)
         self._samples = np.concatenate([self._samples, samples.astype(np.float32)])
-        needed = self._margin + int(self._firsts[-1]) + self._width
-        return self._periods(max(0, (len(self._samples) - needed) // self._step + 1))
+        end = self._num_input - self._width
+        # The last output that reads no sample after the last one, or one before it.
+        last = math.floor((end / self._rate + self._reach) * self._new_rate) - 1
+        return self._outputs(max(self._num_output, last))
 
     def finish(self) -> NDArray[np.float32]:
         """The remaining outputs: zeros follow the last sample."""
-        missing = -(-self._num_input * self._phases // self._step) - self._num_output
-        count = -(-missing // self._phases)
-        padding = np.zeros(count * self._step + self._margin + 2 * self._width, np.float32)
+        padding = np.zeros(2 * self._width, np.float32)
         self._samples = np.concatenate([self._samples, padding])
-        return self._periods(count)[:missing]
+        return self._outputs(-(-self._num_input * self._phases // self._step))
 
-    def _periods(self, count: int) -> NDArray[np.float32]:
-        """The outputs of the next `count` periods, whose samples must be there."""
-        output = np.empty((count, self._phases), np.float32)
+    def _outputs(self, end: int) -> NDArray[np.float32]:
+        """The next outputs up to number `end`, whose samples must be there."""
+        output = np.empty(end - self._num_output, np.float32)
         windows = np.lib.stride_tricks.sliding_window_view(self._samples, self._width)
-        for begin in range(0, count, _PERIODS_AT_A_TIME):
-            periods = np.arange(begin, min(count, begin + _PERIODS_AT_A_TIME)) * self._step
-            read = windows[periods[:, None] + (self._firsts + self._margin)]
+        for begin in range(self._num_output, end, _OUTPUTS_AT_A_TIME):
+            numbers = np.arange(begin, min(end, begin + _OUTPUTS_AT_A_TIME))
+            phases = numbers % self._phases
+            weights = self._weights(phases) if self._table is None else self._table[phases]
+            read = windows[self._firsts(numbers) - self._base]
             # Not a matrix product: its rounding would depend on the number of rows.
-            output[begin : begin + len(periods)] = (read * self._weights).sum(axis=-1)
-        self._samples = self._samples[count * self._step :]
-        self._num_output += output.size
-        return output.reshape(-1)
+            at = begin - self._num_output
+            output[at : at + len(numbers)] = (read * weights).sum(axis=-1)
+        self._num_output = end
+        done = int(self._firsts(np.array([end]))[0]) - self._base
+        self._samples = self._samples[done:]
+        self._base += done
+        return output
+
+    def _firsts(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the first sample that each of these outputs reads."""
+        periods, phases = np.divmod(numbers, self._phases)
+        firsts = np.ceil((phases / self._new_rate - self._reach) * self._rate).astype(np.int64)
+        return periods * self._step + firsts
+
+    def _weights(self, phases: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The filter's weights for each phase, (phases, width)."""
+        inputs = (self._firsts(phases)[:, None] + np.arange(self._width)) / self._rate
+        weights = _filter(inputs - (phases / self._new_rate)[:, None], self._cutoff) / self._rate
+        return weights.astype(np.float32)
 
 
 def _filter(times: NDArray[np.float64], cutoff: float) -> NDArray[np.float64]:
