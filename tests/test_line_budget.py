@@ -21,7 +21,7 @@ BUDGET = {
     "discriminative": 1403,
     "executor": 3251,
     "expression": 5008,
-    "features": 1125,
+    "features": 1127,
     "fst": 4176,
     "grammars": 667,
     "graph": 3123,

@@ -65,6 +65,8 @@ class Resampler:
     def _outputs(self, end: int) -> NDArray[np.float32]:
         """The next outputs up to number `end`, whose samples must be there."""
         output = np.empty(end - self._num_output, np.float32)
+        if not len(output):
+            return output
         windows = np.lib.stride_tricks.sliding_window_view(self._samples, self._width)
         for begin in range(self._num_output, end, _OUTPUTS_AT_A_TIME):
             numbers = np.arange(begin, min(end, begin + _OUTPUTS_AT_A_TIME))
