@@ -1,10 +1,12 @@
-"""nnet3-serve under load: real-time streams, connections opened, closed and killed, memory, words.
+"""nnet3-serve under load: real-time streams; connections opened, closed and killed beside them.
 
 usage: python benchmarks/server.py [--streams 24] [--seconds 60] [--churn 1000] [--kills 200]
            MODEL_DIR WAV [WAV...]
 
 Every stream plays the files one after the other in real time, in pieces of 0.2 s, with a pause of
-one second after each. Its words have to be those of a stream that the server had for itself.
+one second after each. Its words have to be those of a stream that the server had for itself. While
+the last number of streams plays, other connections are opened and closed (--churn) and cut off in
+the middle (--kills).
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ class Load:
     """Resident memory of the server in MB, once a second."""
     cpu: float = 0.0
     """Seconds of processor time of the server."""
+    sound: float = 0.0
+    """Seconds of sound."""
 
 
 class Serving:
@@ -88,10 +92,16 @@ async def serving(options: list[str], model: str) -> AsyncIterator[Serving]:
 
 
 def read_sound(path: str) -> tuple[int, bytes]:
-    """(sampling rate, samples with a pause after them) of a wave file with 16 bits, one channel."""
+    """(sampling rate, samples with a pause after them) of a wave file with 16 bits, one channel.
+
+    The pause repeats the noise of the file's first 0.2 s.
+    """
     with wave.open(path, "rb") as file:
         rate = file.getframerate()
-        return rate, file.readframes(file.getnframes()) + bytes(2 * int(PAUSE * rate))
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    noise = samples[: rate // 5]
+    pause = np.resize(np.concatenate([noise[::-1], noise]), int(PAUSE * rate))
+    return rate, np.concatenate([samples, pause]).tobytes()
 
 
 async def recognize(
@@ -129,7 +139,7 @@ async def play(
     server: Serving,
     sounds: list[tuple[int, bytes]],
     expected: list[list[str]],
-    args: Load,
+    load: Load,
     streams: int,
     seconds: float,
 ) -> None:
@@ -142,14 +152,15 @@ async def play(
         while time.perf_counter() < end:
             turn += 1
             i = turn % len(sounds)
-            words = await recognize(server, sounds[i], args)
-            args.num_words += len(expected[i])
-            args.num_lost += len(expected[i]) if words != expected[i] else 0
+            words = await recognize(server, sounds[i], load)
+            load.sound += len(sounds[i][1]) / 2 / sounds[i][0]
+            load.num_words += len(expected[i])
+            load.num_lost += len(expected[i]) if words != expected[i] else 0
 
-    watching = asyncio.create_task(watch(server, args))
+    watching = asyncio.create_task(watch(server, load))
     before = server.cpu_seconds
     await asyncio.gather(*(stream(number) for number in range(streams)))
-    args.cpu = server.cpu_seconds - before
+    load.cpu = server.cpu_seconds - before
     watching.cancel()
 
 
@@ -172,6 +183,20 @@ async def churn(server: Serving, sound: tuple[int, bytes], count: int, kills: bo
     await asyncio.gather(*(once() for _ in range(count)))
 
 
+async def disturb(server: Serving, sound: tuple[int, bytes], args: argparse.Namespace) -> None:
+    """Open, close and kill connections, ten at a time."""
+    await asyncio.sleep(args.seconds / 3)
+    for count, kills in ((args.churn, False), (args.kills, True)):
+        if count:
+            before, began = server.megabytes, time.perf_counter()
+            await churn(server, sound, count, kills)
+            took = time.perf_counter() - began
+            print(
+                f"{count} connections {'killed' if kills else 'opened and closed'} in "
+                f"{took:.1f} s: memory {before:.0f} to {server.megabytes:.0f} MB"
+            )
+
+
 def describe(title: str, load: Load, seconds: float) -> None:
     """Print one line about a run."""
     lags, finals = 1000 * np.array(load.lags), 1000 * np.array(load.finals)
@@ -180,7 +205,8 @@ def describe(title: str, load: Load, seconds: float) -> None:
         f"{np.percentile(lags, 99):.0f} ms, max {lags.max():.0f} ms; end to last result p50 "
         f"{np.percentile(finals, 50):.0f} ms, p99 {np.percentile(finals, 99):.0f} ms; words "
         f"{load.num_words}, in results that differ {load.num_lost}; server "
-        f"{load.cpu / seconds:.2f} cores, memory {load.memory[0]:.0f} to {load.memory[-1]:.0f} MB "
+        f"{load.cpu / seconds:.2f} cores, {1000 * load.cpu / load.sound:.1f} ms for a second of "
+        f"sound, memory {load.memory[0]:.0f} to {load.memory[-1]:.0f} MB "
         f"(most {max(load.memory):.0f})",
         flush=True,
     )
@@ -194,20 +220,15 @@ async def run(args: argparse.Namespace) -> None:
         alone = Load()
         expected = [await recognize(server, sound, alone, real_time=False) for sound in sounds]
         print(f"{len(sounds)} files, {sum(map(len, expected))} words; {server.megabytes:.0f} MB")
-        for streams in map(int, args.streams.split(",")):
+        numbers = [int(number) for number in args.streams.split(",")]
+        for streams in numbers:
             load, began = Load(), time.perf_counter()
+            others = asyncio.create_task(
+                disturb(server, sounds[0], args) if streams == numbers[-1] else asyncio.sleep(0)
+            )
             await play(server, sounds, expected, load, streams, args.seconds)
             describe(f"{streams} streams", load, time.perf_counter() - began)
-        for count, kills in ((args.churn, False), (args.kills, True)):
-            if count:
-                before, began = server.megabytes, time.perf_counter()
-                await churn(server, sounds[0], count, kills)
-                took = time.perf_counter() - began
-                await asyncio.sleep(1.0)
-                print(
-                    f"{count} connections {'killed' if kills else 'opened and closed'} in "
-                    f"{took:.1f} s: memory {before:.0f} to {server.megabytes:.0f} MB"
-                )
+            await others
         again = [await recognize(server, sound, alone, real_time=False) for sound in sounds[:10]]
         print(f"afterwards the words are {'equal' if again == expected[:10] else 'DIFFERENT'}")
     print(f"load after: {os.getloadavg()[0]:.1f}")
