@@ -90,7 +90,7 @@ class Scene extends View {
   drawCurve(g) {
     const { memory, peakBytes, peak, arena } = this.model;
     const most = Math.max(1, peakBytes, arena), base = TOP + CURVE;
-    const y = (bytes) => base - (bytes / most) * (CURVE - 22);
+    const y = (bytes) => base - (bytes / most) * (CURVE - 34);
     this.text(g, "memory", this.left - 12, base - CURVE / 2 + 6, "soft", { align: "right" });
     g.strokeStyle = this.color("line");
     g.lineWidth = 1;
