@@ -88,19 +88,21 @@ _MODULES = {
 """Module -> the public names in it; `a=b` is the name a of the module under the name b."""
 
 
-def __getattr__(name: str) -> object:
-    """Import a name of the Python interface at its first use."""
-    from importlib import import_module
+if not TYPE_CHECKING:  # else type checkers would take every name for one that exists
 
-    for module, names in _MODULES.items():
-        for word in names.split():
-            original, _, public = word.partition("=")
-            if name == (public or original):
-                import_module("nnet3tools.api")  # its messages go to the logging module
-                value: object = getattr(import_module(f"nnet3tools.{module}"), original)
-                globals()[name] = value
-                return value
-    raise AttributeError(f"module 'nnet3tools' has no attribute '{name}'")
+    def __getattr__(name: str) -> object:
+        """Import a name of the Python interface at its first use."""
+        from importlib import import_module
+
+        for module, names in _MODULES.items():
+            for word in names.split():
+                original, _, public = word.partition("=")
+                if name == (public or original):
+                    import_module("nnet3tools.api")  # its messages go to the logging module
+                    value: object = getattr(import_module(f"nnet3tools.{module}"), original)
+                    globals()[name] = value
+                    return value
+        raise AttributeError(f"module 'nnet3tools' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

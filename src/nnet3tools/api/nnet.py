@@ -20,7 +20,6 @@ from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
 from nnet3tools.io.files import open_input, open_output
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.am_nnet import AmNnet
-from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.edits import edit_network
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.model_file import apply_config_file
@@ -104,8 +103,8 @@ class Nnet(_Nnet):
         """Frames before (`left`) and after (`right`) an output that the output depends on."""
         return compute_simple_nnet_context(self)
 
-    def component(self, component: int | str) -> Component:
-        """The component with this number or name; DataError if there is none.
+    def component(self, component: int | str) -> Any:
+        """The Component with this number or name; DataError if there is none.
 
         Its arrays, such as `linear_params` and `bias_params`, are NumPy arrays that may be changed.
         """
