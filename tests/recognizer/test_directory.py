@@ -188,6 +188,24 @@ def test_the_directory_of_prepare_online_decoding(folder: Path, capfd, with_cmvn
     assert "--mfcc-config=/made/tdnn_online/conf/mfcc.conf" in refusal(capfd, *words)
 
 
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [
+        ("--ivector-extraction-config=conf/ivector_extractor.conf", "i-vectors"),
+        ("--add-pitch=true", "pitch features"),
+        ("--feature-type=plp", "PLP features"),
+    ],
+)
+def test_features_that_cannot_be_computed_are_refused_by_name(
+    folder: Path, capfd, option: str, kind: str
+) -> None:
+    online = online_directory(folder, False)
+    with (online / "conf/online.conf").open("a") as file:
+        file.write(f"{option}\n")
+    line = refusal(capfd, online, folder / "graph", "one.wav")
+    assert f"exp/tdnn_online needs {kind}" in line
+
+
 @pytest.mark.parametrize("with_stats", [True, False])
 def test_vosks_layout(folder: Path, capfd, with_stats: bool) -> None:
     kind = "--cmvn=online" if with_stats else "--cmvn=none"
@@ -277,6 +295,11 @@ def test_cmvn_opts_may_name_a_file_that_is_in_the_directory(folder: Path, capfd)
     assert "conf/online_cmvn.conf" in refusal(capfd, folder, "one.wav")
     (folder / "online_cmvn.conf").write_text("--norm-means=true\n")
     assert decoded(capfd, folder, "one.wav") == expected
+    (folder / "online_cmvn.conf").unlink()
+    Path("s5/conf").mkdir(parents=True)
+    Path("s5/conf/online_cmvn.conf").write_text("# defaults\n")
+    kaldi = shutil.copytree(folder, "s5/exp/chain/tdnn")
+    assert decoded(capfd, kaldi, "one.wav") == expected
 
 
 def test_a_graph_of_another_model_or_of_other_words(folder: Path, capfd) -> None:

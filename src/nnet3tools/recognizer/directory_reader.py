@@ -197,10 +197,13 @@ class DirectoryReader:
         log.log(f"{self._folder} has no options of features: {near[0]} of its recipe is used")
         return {"fbank" if near[0].name.startswith("fbank") else "mfcc": near[0]}
 
+    def _recipes(self) -> list[Path]:
+        """The folders of Kaldi's recipes whose exp/ has the directory."""
+        return [path.parent for path in self._folder.absolute().parents if path.name == "exp"]
+
     def _recipe_configs(self) -> list[Path]:
         """Files such as conf/mfcc_hires.conf of Kaldi's recipe whose exp/ has the directory."""
-        roots = [path.parent for path in self._folder.absolute().parents if path.name == "exp"]
-        found = [path for root in roots for path in root.glob("conf/*.conf")]
+        found = [path for root in self._recipes() for path in root.glob("conf/*.conf")]
         wanted = [path for path in found if path.name.startswith(("mfcc", "fbank"))]
         return sorted(wanted, key=lambda path: ("hires" not in path.name, path.name))
 
@@ -239,13 +242,16 @@ class DirectoryReader:
         return None if stats is None else CmvnSettings("online", stats, options)
 
     def _cmvn_options(self, path: Path, kind: type) -> Any:
-        """The options in a file such as cmvn_opts; a --config=FILE may be in the directory."""
+        """The options in a file such as cmvn_opts.
+
+        A --config=FILE may be in the directory, or relative to the folder of Kaldi's recipe.
+        """
         words = " ".join(read_text_lines(str(path))).split()
         for number, word in enumerate(words):
             name, _, value = word.partition("=")
-            inside = self._inside(value)
-            if name == "--config" and inside and not Path(value).is_file():
-                words[number] = f"--config={inside}"
+            if name == "--config" and not Path(value).is_file():
+                roots = [root / value for root in self._recipes() if (root / value).is_file()]
+                words[number] = f"--config={self._inside(value) or (roots or [Path(value)])[0]}"
         return self._checked(words, path, kind)
 
     def _checked(self, words: Sequence[str], path: Path, kind: type) -> Any:
