@@ -4,10 +4,13 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.fst.files import save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.recognizer.normalization import Normalization
 from nnet3tools.recognizer.parts import PARTS
 from support.plain_sound import with_sound_features
 from support.programs import run
@@ -280,6 +283,22 @@ def test_means_of_utterances_are_taken_out_of_whole_files_only(folder: Path, cap
     (folder / "cmvn_opts").write_text(NO_CMVN)
     expected = decoded(capfd, "--cmvn=none", folder, "one.wav")
     assert decoded(capfd, "--stream=true", folder, "one.wav") == expected
+
+
+def test_utterances_are_normalized_by_their_own_means_and_variances() -> None:
+    features = np.random.default_rng(1).normal(3.0, 2.0, (50, 3)).astype(np.float32)
+    expected = (features - features.mean(axis=0)) / features.std(axis=0)
+    expected[:, 1] = features[:, 1]
+    options = CmvnOptions(norm_vars=True, skip_dims="1")
+    found = Normalization("utterance", whole_options=options).whole(features)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_another_model_of_the_directory(folder: Path, capfd) -> None:
+    expected = decoded(capfd, folder, "one.wav")
+    (folder / "final.mdl").rename(folder / "7.mdl")
+    assert decoded(capfd, "--model=7.mdl", folder, "one.wav") == expected
+    assert "expected dir/8.mdl: " in refusal(capfd, "--model=8.mdl", folder, "one.wav")
 
 
 def test_options_of_cmvn_that_contradict_each_other(folder: Path, capfd) -> None:

@@ -118,7 +118,7 @@ class DirectoryReader:
         """The file of a part; a missing one is noted."""
         path = self._find(part, name)
         if path is None:
-            self._missing.append(self._absent(part))
+            self._missing.append(self._absent(part).replace(part.name, name or part.name, 1))
         return path
 
     def _absent(self, part: Part) -> str:
