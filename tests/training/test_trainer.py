@@ -157,7 +157,7 @@ def test_backstitch_interval():
     trainer = NnetTrainer(options, network())
     for i in range(6):
         trainer.train(minibatch(seed=i))
-    totals = trainer._totals
+    totals = trainer.totals
     assert totals["output_backstitch"].all.weight * 3 == totals["output"].all.weight
 
 
@@ -207,7 +207,7 @@ def test_minibatches_of_different_structure():
     for size in (2, 4, 2, 3, 2):
         trainer.train(minibatch(size=size))
     assert np.isfinite(vectorize(nnet)).all()
-    assert trainer._totals["output"].all.weight == 4 * (2 + 4 + 2 + 3 + 2)
+    assert trainer.totals["output"].all.weight == 4 * (2 + 4 + 2 + 3 + 2)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
