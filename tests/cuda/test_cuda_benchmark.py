@@ -12,6 +12,7 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.component_commands import Propagate
+from nnet3tools.tensor.cuda.device import use_device
 from nnet3tools.training.running import computation_request
 from support.emulated_cuda import needs_compiler, to_device
 
@@ -41,7 +42,15 @@ def program(monkeypatch):
     spec.loader.exec_module(module)
     tiny = module.BenchNetwork("tdnn", CONFIG, 1, 1, 5, 3, classes=7, dim=4)
     yield module, tiny
-    for name in ("ours", "networks", "memory_growth", "torch_networks", "train", "kernel_times"):
+    for name in (
+        "ours",
+        "networks",
+        "memory_growth",
+        "torch_networks",
+        "train",
+        "kernel_times",
+        "changes",
+    ):
         sys.modules.pop(name, None)
 
 
@@ -154,3 +163,20 @@ def _affine_rows(network):
             if component.output_dim == network.width and component.input_dim == network.bottleneck:
                 found.append(computation.submatrices[command.output].num_rows)
     return found
+
+
+@needs_compiler
+def test_a_learning_rate_costs_no_captures_and_varying_targets_few(device, program, monkeypatch):
+    changes = importlib.import_module("changes")
+    for name in ("_MINIBATCHES", "_WARM_UP"):
+        monkeypatch.setattr(changes, name, 24)
+    _, tiny = program
+    counting = changes._Counting(device)
+    with use_device(counting):
+        like = to_device(np.zeros(0, np.float32))
+        *cases, (digest, _, _) = changes.run(tiny, like, counting)
+    captures = {case: count for case, _, count in cases}
+    assert captures["a new learning rate"] <= 2
+    assert captures["a new shape"] > 4
+    assert captures["the same again"] <= 4
+    assert len(digest) == 64

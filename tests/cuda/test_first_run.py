@@ -75,3 +75,19 @@ def test_a_report_that_cannot_be_written_is_told_at_once(tmp_path, environment):
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert "cannot write" in done.stderr
+
+
+def test_measuring_without_a_gpu_is_one_line_in_the_log(tmp_path, environment):
+    script = SCRIPT.parent / "measure.sh"
+    cache = tmp_path / "kernels.tar.xz"
+    words = ["bash", str(script), "--cache", str(cache), "2", str(tmp_path / "out")]
+    home = {**environment, "CUPY_CACHE_DIR": str(tmp_path / "kernels")}
+    done = subprocess.run(words, env=home, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    log = (tmp_path / "out/log.txt").read_text().splitlines()
+    assert [line.partition(":")[0] for line in log] == ["machine", "device"]
+    assert "no usable GPU" in log[1]
+    assert cache.exists()
+    for wrong in (["4", "out"], ["1"], ["--cache"]):
+        done = subprocess.run(["bash", str(script), *wrong], capture_output=True, text=True)
+        assert (done.returncode, done.stderr.split(" ")[0]) == (1, "usage:")
