@@ -278,6 +278,7 @@ def test_means_of_utterances_are_taken_out_of_whole_files_only(folder: Path, cap
     expected = decoded(capfd, "--cmvn=utterance", folder, "one.wav")
     assert decoded(capfd, folder, "one.wav") == expected
     assert "dir/global_cmvn.stats" in refusal(capfd, "--stream=true", folder, "one.wav")
+    assert any("normalization: utterance (streams need" in line for line in info(capfd, folder)[1])
     (folder / "cmvn_opts").write_text("--norm-vars=true\n")
     decoded(capfd, folder, "one.wav")
     (folder / "cmvn_opts").write_text(NO_CMVN)

@@ -48,6 +48,8 @@ def _lines(d: ModelDirectory, options: RecognizerOptions) -> list[str]:
     }
     if cmvn is not None and cmvn.stats is not None:
         described["normalization"] += f", from {cmvn.stats}"
+    elif cmvn is not None and cmvn.kind == "utterance":
+        described["normalization"] += " (streams need --cmvn=online and global_cmvn.stats)"
     return [f"{name}: {text}" for name, text in described.items()]
 
 

@@ -132,10 +132,11 @@ def _load_normalization(directory: ModelDirectory, dim: int, is_stream: bool) ->
     settings = directory.cmvn
     assert settings is not None
     if settings.kind == "utterance" and is_stream:
+        needed = GLOBAL_STATS.absent(directory.path).removeprefix("expected ")
         raise DataError(
-            "cmvn_opts says that means of speakers or utterances were taken out of the training "
-            "features, which a stream does not know: give --cmvn=online, for which "
-            f"{GLOBAL_STATS.absent(directory.path)}"
+            "by cmvn_opts and without online_cmvn, means of speakers or utterances were taken out "
+            "of the training features, which a stream does not know: give --cmvn=online, which "
+            f"needs {needed}"
         )
     if settings.kind == "online":
         assert isinstance(settings.options, OnlineCmvnOptions)
