@@ -440,3 +440,13 @@ def test_an_address_in_use_is_an_error() -> None:
         options = ServerOptions(port=taken.getsockname()[1])
         with pytest.raises(Exception, match=r"cannot listen on 127\.0\.0\.1:"):
             asyncio.run(Server(FakeRecognizer(), options).run(asyncio.Event()))  # type: ignore[arg-type]
+
+
+def test_a_failure_that_repeats_is_logged_once(capfd) -> None:
+    async def test(running: Running) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(100):
+            loop.call_exception_handler({"message": "no file left", "exception": OSError(24, "x")})
+
+    serving(test)
+    assert warnings(capfd.readouterr().err) == ["no file left: [Errno 24] x"]

@@ -20,14 +20,14 @@ _LEAST_COMMON_DIVISOR = 20
 class LiveRecognizer:
     """Makes streams, whose chunks are computed together if the network allows it.
 
-    If the network has recurrences, each stream has a looped computation with its own state. Only
-    one thread at a time computes.
+    If the network has recurrences, each stream has a looped computation with its own state.
     """
 
     def __init__(self, recognizer: Recognizer) -> None:
         self._recognizer = recognizer
         network = recognizer.network
         self._lock = threading.Lock()
+        """Held while a looped computation is made."""
         self.batches: BatchedNetwork | None = None
         """None for a network with recurrences."""
         if is_local_in_time(network.nnet):
@@ -59,7 +59,7 @@ class LiveRecognizer:
             network = self.batches.stream()
         else:
             with self._lock:
-                network = _LockedStream(self._recognizer.network.new_stream(), self._lock)
+                network = self._recognizer.network.new_stream()
         return self._recognizer.stream(sample_rate, nbest=nbest, network=network, name=name)
 
     def warm_up(self) -> None:
@@ -74,18 +74,3 @@ class LiveRecognizer:
         stream.final()
         if self.batches is not None:
             self.batches.num_chunks = self.batches.num_minibatches = 0
-
-
-class _LockedStream:
-    """The network's outputs for one stream, computed while no other stream's are."""
-
-    def __init__(self, network: StreamNetwork, lock: threading.Lock) -> None:
-        self._network, self._lock = network, lock
-
-    def accept(self, features: np.ndarray) -> np.ndarray:
-        with self._lock:
-            return self._network.accept(features)
-
-    def finish(self) -> np.ndarray:
-        with self._lock:
-            return self._network.finish()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import signal
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from importlib import resources
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 _MAX_QUEUE = 4
 """Frames of a client that are read before the frames that wait have been worked on."""
+_SECONDS_BETWEEN_FAILURES = 60.0
 _PAGES = {"/": ("index.html", "text/html"), "/recorder.js": ("recorder.js", "text/javascript")}
 
 
@@ -64,7 +67,7 @@ class Server:
         DataError if the server cannot listen on its address.
         """
         options = self._options
-        asyncio.get_running_loop().set_exception_handler(_log_failure)
+        asyncio.get_running_loop().set_exception_handler(_failure_logger())
         try:
             server = await self._serve(
                 self._handle,
@@ -200,10 +203,20 @@ def _tls_context(options: ServerOptions) -> ssl.SSLContext:
     return context
 
 
-def _log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what asyncio could not give to a task, such as a lack of file descriptors."""
-    error = context.get("exception")
-    log.warning(f"{context['message']}{f': {error}' if error else ''}")
+def _failure_logger() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """A function that logs what asyncio could not give to a task, each kind once a minute.
+
+    An example is the lack of file descriptors, which asyncio meets a hundred times in a second.
+    """
+    logged: dict[str, float] = {}
+
+    def log_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        kind, error = context["message"], context.get("exception")
+        if loop.time() - logged.get(kind, -math.inf) > _SECONDS_BETWEEN_FAILURES:
+            logged[kind] = loop.time()
+            log.warning(f"{kind}{f': {error}' if error else ''}")
+
+    return log_failure
 
 
 def _logger() -> logging.Logger:
