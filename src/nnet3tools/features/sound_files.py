@@ -45,12 +45,17 @@ class Sound:
 
 
 def read_sound(
-    path: str, start: float = 0.0, end: float = -1.0, channel: int = MEAN_OF_CHANNELS
+    path: str,
+    start: float = 0.0,
+    end: float = -1.0,
+    channel: int = MEAN_OF_CHANNELS,
+    longest: float = math.inf,
 ) -> Sound:
     """Read a channel of a sound file, or the mean of all channels, from `start` to `end` seconds.
 
-    An `end` of -1 is the end of the file. DataError, which does not name the file, if it cannot be
-    read, has samples that are not finite, or ends more than 0.5 s before `end`.
+    An `end` of -1 is the end of the file. Reading ends after `longest` seconds and a sample.
+    DataError, which does not name the file, if it cannot be read, has samples that are not finite,
+    or ends more than 0.5 s before `end`.
     """
     with _opened(path) as file:
         rate, num_channels = file.samplerate, file.channels
@@ -61,7 +66,7 @@ def read_sound(
         first = round(start * rate)
         if first:
             file.seek(min(first, file.frames))
-        wanted = math.inf if end < 0 else round(end * rate) - first
+        wanted = min(math.inf if end < 0 else round(end * rate) - first, longest * rate + 1)
         blocks: list[NDArray[np.float32]] = []
         num_read = num_full = 0
         while num_read < wanted:

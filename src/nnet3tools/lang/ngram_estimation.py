@@ -82,6 +82,8 @@ def estimate(
     words = (BEGIN, END, *sorted(known - {BEGIN, END}))
     numbers = {word: number for number, word in enumerate(words)}
     text = NumberedText.of(kept, numbers, numbers.get(unknown, ABSENT))
+    if num_left_out := int(np.count_nonzero(text.words == ABSENT)):
+        log.warning(f"{num_left_out} words are not in the vocabulary, which lacks '{unknown}' too")
     counts = _count(text, order, len(words))
     if len(counts) < order:
         log.warning(f"no sentence has {order}-grams: the model's order is {len(counts)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -33,7 +34,7 @@ def read_sentences(rxfilename: str, with_keys: bool = False) -> list[list[str]]:
         if BEGIN in words or END in words:
             raise DataError(f"{rxfilename}:{number}: expected words, found {BEGIN} or {END}")
         if words:
-            sentences.append(words)
+            sentences.append([*map(sys.intern, words)])
     return sentences
 
 

@@ -146,9 +146,10 @@ def _survey(
 ) -> dict[str, SoundFacts]:
     """Read all sound; facts by id of the utterances whose sound can be read."""
     results: dict[str, SoundFacts | tuple[Fault, str]] = {}
+    limit = options.max_seconds
 
     def survey(recording: Sequence[Utterance]) -> None:
-        for utterance, sound in zip(recording, read_sounds(recording), strict=True):
+        for utterance, sound in zip(recording, read_sounds(recording, limit), strict=True):
             if isinstance(sound, Sound) and len(sound.samples):
                 results[utterance.name] = SoundFacts.of(sound)
             else:
@@ -198,7 +199,7 @@ def _is_usable(
     if fact.amplitude < _SILENT:
         faults.add(Fault.SILENT, where, f"amplitude {fact.amplitude:.5f} of full scale")
     elif fact.seconds > options.max_seconds:
-        faults.add(Fault.TOO_LONG, where, f"{fact.seconds:.1f} s, above {options.max_seconds:g} s")
+        faults.add(Fault.TOO_LONG, where, f"more than {options.max_seconds:g} s")
     elif fact.seconds < needed:
         found = f"{fact.seconds:.2f} s for {num_phones} phones, which need {needed:.2f} s"
         faults.add(Fault.TOO_SHORT, where, found)

@@ -16,7 +16,8 @@ from nnet3tools.io.writer import Writer
 from nnet3tools.recipe.own_data.recordings import by_recording, in_threads, read_sounds
 from nnet3tools.recipe.own_data.utterances import Utterance
 
-_UTTERANCES_IN_ARCHIVE = 500
+_MIN_ARCHIVE, _MAX_ARCHIVE = 20, 500
+"""Utterances in an archive. A thread writes an archive."""
 
 
 def bytes_needed(seconds: float, rate: int) -> int:
@@ -36,9 +37,10 @@ def write_data_dir(
     if any(char in str(folder.absolute()) for char in "|\n"):
         raise DataError(f"'{folder}': a folder with '|' or a line end in its name fits no wav.scp")
     folder.mkdir(parents=True, exist_ok=True)
+    size = min(max(len(utterances) // 32, _MIN_ARCHIVE), _MAX_ARCHIVE)
     parts: list[list[Utterance]] = [[]]
     for recording in by_recording(utterances):
-        if len(parts[-1]) >= _UTTERANCES_IN_ARCHIVE:
+        if len(parts[-1]) >= size:
             parts.append([])
         parts[-1] += recording
     places: dict[str, str] = {}

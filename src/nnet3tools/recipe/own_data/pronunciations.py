@@ -1,6 +1,6 @@
 """Pronunciations of words: the user's dictionary, or letters as phones.
 
-`WordList` has the two kinds. Both write the dictionary folder that nnet3-prepare-lang reads.
+Both write the dictionary folder that nnet3-prepare-lang reads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.files import open_output
@@ -31,29 +31,6 @@ _VARIANT = re.compile(r"(.+)\(\d+\)")
 """A further pronunciation in CMU's format: WORD(2)."""
 
 
-class WordList(Protocol):
-    """Words with pronunciations: those of a dictionary, or any word that has letters."""
-
-    @property
-    def unknown_word(self) -> str:
-        """The word for unknown words, such as <unk>; the dictionary folder has it."""
-
-    def normalized(self, word: str) -> str:
-        """A word of a transcript in the form of the word list; "" for mere punctuation."""
-
-    def num_phones(self, word: str) -> int:
-        """The number of phones in the word's shortest pronunciation; 0 if it has none."""
-
-    def nearest(self, word: str) -> str:
-        """The text ` (did you mean 'x'?)` with the most similar word, or ""."""
-
-    def write(self, folder: Path, words: Iterable[str]) -> None:
-        """Write the dictionary folder: lexiconp.txt, silence_phones.txt and so on.
-
-        With letters as phones it has the `words`; a dictionary has all of its own words.
-        """
-
-
 def is_punctuation(char: str) -> bool:
     """Whether a character is not pronounced: punctuation, blanks, control characters."""
     return unicodedata.category(char)[0] in "PCZ" and char not in _SPOKEN_SIGNS
@@ -71,9 +48,10 @@ class Letters:
     """Letters as phones, as in Kaldi's character recipes; words in <> or [] are noises."""
 
     unknown_word: str = _UNKNOWN_WORDS[0]
+    """The word for unknown words; the dictionary folder has it."""
 
     def normalized(self, word: str) -> str:
-        """The word without punctuation at both ends."""
+        """A word of a transcript without punctuation at both ends; "" for mere punctuation."""
         return word if _NO_SPEECH.fullmatch(word) else without_punctuation(word)
 
     def phones(self, word: str) -> tuple[str, ...]:
@@ -98,7 +76,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """The user's dictionary."""
+    """The user's dictionary, with the methods of `Letters`."""
 
     dictionary: Dictionary
 
@@ -150,6 +128,10 @@ class Lexicon:
     def write(self, folder: Path, words: Iterable[str]) -> None:
         """Write the dictionary folder with all of the dictionary's words."""
         _write_dictionary(folder, self.dictionary)
+
+
+WordList: TypeAlias = Lexicon | Letters
+"""Words with pronunciations."""
 
 
 def read_word_list(lexicon: str, faults: FaultList) -> WordList:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,11 +29,13 @@ def by_recording(utterances: Sequence[Utterance]) -> list[list[Utterance]]:
     return [list(group) for _, group in groupby(utterances, key=lambda u: u.sound.name)]
 
 
-def read_sounds(utterances: Sequence[Utterance]) -> Iterator[Sound | UserError]:
+def read_sounds(
+    utterances: Sequence[Utterance], longest: float = math.inf
+) -> Iterator[Sound | UserError]:
     """Yield the sound of each utterance of one recording, or the error of reading it.
 
-    A pipe or an offset into an archive has to give a 16-bit wave file, as in Kaldi; it is read
-    once.
+    Of utterances of more than `longest` seconds, only the beginning is read from files. A pipe or
+    an offset into an archive has to give a 16-bit wave file, as in Kaldi; it is read once.
     """
     name = utterances[0].sound.name
     try:
@@ -45,7 +48,7 @@ def read_sounds(utterances: Sequence[Utterance]) -> Iterator[Sound | UserError]:
         source = utterance.sound
         try:
             if wave is None:
-                yield read_sound(name, source.start, source.end, source.channel)
+                yield read_sound(name, source.start, source.end, source.channel, longest)
             else:
                 yield _part(wave, source)
         except UserError as error:
