@@ -49,7 +49,7 @@ class Server:
             from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
         except ImportError:
             raise DataError(
-                f"the server needs the package websockets (13 or later): "
+                f"the server needs the package websockets (14 or later): "
                 f"{install_command('server')}"
             ) from None
         self._serve = websockets_server.serve
