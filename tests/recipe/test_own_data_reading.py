@@ -197,8 +197,8 @@ def test_a_data_directory_with_segments(tmp_path: Path) -> None:
     assert [
         (u.sound.name, u.sound.start, u.sound.end, u.sound.channel) for u in corpus.utterances
     ] == [
-        ("sox 'a b.wav' -t wav - |", 0.5, 1.25, -1),
-        ("c.wav", 1.0, -1.0, -1),
+        ("sox 'a b.wav' -t wav - |", 0.5, 1.25, 0),
+        ("c.wav", 1.0, -1.0, 0),
         ("c.wav", 0.0, 2.0, 1),
     ]
     assert [u.words for u in corpus.utterances] == [("one", "two"), ("three",), ()]

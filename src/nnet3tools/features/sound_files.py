@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, install_command
 
-MEAN_OF_CHANNELS = -1
 MIN_RATE, MAX_RATE = 4_000, 768_000
 _BLOCK = 1 << 18
 """Samples of a channel that are read at once: headers do not decide how much memory is used."""
@@ -48,10 +47,10 @@ def read_sound(
     path: str,
     start: float = 0.0,
     end: float = -1.0,
-    channel: int = MEAN_OF_CHANNELS,
+    channel: int = 0,
     longest: float = math.inf,
 ) -> Sound:
-    """Read a channel of a sound file, or the mean of all channels, from `start` to `end` seconds.
+    """Read a channel of a sound file from `start` to `end` seconds.
 
     An `end` of -1 is the end of the file. Reading ends after `longest` seconds and a sample.
     DataError, which does not name the file, if it cannot be read, has samples that are not finite,
@@ -75,7 +74,7 @@ def read_sound(
                 break
             num_read += len(block)
             num_full += int(np.count_nonzero(np.abs(block) >= _FULL_SCALE))
-            blocks.append(block.mean(axis=1) if channel < 0 else block[:, channel].copy())
+            blocks.append(block[:, channel].copy())
     if end >= 0 and wanted - num_read > 0.5 * rate:
         raise DataError(f"{start + num_read / rate:.2f} s of sound, not {end:g} s")
     samples = np.concatenate([*blocks, np.zeros(0, np.float32)])

@@ -91,6 +91,8 @@ def check_data(
     if len(seconds) > 1:
         parts = ", ".join(f"{s / 60_000:.1f} minutes of {r} Hz" for r, s in seconds.most_common(9))
         faults.add(Fault.RATES_DIFFER, "all sound", f"{parts}; the training uses {rate} Hz")
+    if num_stereo := sum(fact.num_channels > 1 for fact in facts.values()):
+        faults.add(Fault.CHANNELS, "all sound", f"{num_stereo} of {len(facts)} utterances")
     kept = []
     for utterance in normalized:
         found = facts.get(utterance.name)

@@ -43,6 +43,7 @@ class Fault(enum.Enum):
     CLIPPED = (Severity.WARNING, "clipped sound", "a lower recording level")
     LOW_RATE = (Severity.WARNING, "low sampling rate", "the rate of the training or more")
     RATES_DIFFER = (Severity.NOTE, "sampling rates differ", "all sound is resampled")
+    CHANNELS = (Severity.NOTE, "several channels", "the first one is used, as nnet3-decode does")
     SPEAKERS_UNKNOWN = (Severity.NOTE, "speakers unknown", "each utterance counts as a speaker")
     PUNCTUATION = (Severity.NOTE, "punctuation removed", "")
     COLUMNS = (Severity.NOTE, "columns used", "")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.features.segments import parse_segment
-from nnet3tools.features.sound_files import MEAN_OF_CHANNELS
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 
@@ -58,7 +57,7 @@ def _segments(
                 Fault.BAD_SEGMENT, place, f"recording '{segment.recording}' is not in wav.scp"
             )
             continue
-        channel = segment.channel if segment.channel >= 0 else MEAN_OF_CHANNELS
+        channel = max(segment.channel, 0)
         sounds[key] = SoundSource(recording.name, True, segment.start, segment.end, channel)
     return sounds
 

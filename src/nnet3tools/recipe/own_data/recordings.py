@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from nnet3tools.cli.progress import Progress
-from nnet3tools.errors import DataError, UserError
+from nnet3tools.errors import UserError
 from nnet3tools.features.segments import Segment, cut_segment
 from nnet3tools.features.sound_files import Sound, read_sound
 from nnet3tools.io.files import Kind, classify_input, open_input
@@ -62,22 +62,11 @@ def _read_wave(rxfilename: str) -> Wave:
 
 def _part(wave: Wave, source: SoundSource) -> Sound:
     """The part of a recording that a source names."""
-    num_channels = len(wave.samples)
     clipped = float(np.mean(np.abs(wave.samples.astype(np.int32)) >= 32735))
-    if source.channel >= 0:
-        wave = Wave(wave.rate, wave.samples[source.channel : source.channel + 1])
-        if not len(wave.samples):
-            raise DataError(f"{num_channels} channels, not channel {source.channel}")
-    if source.start > 0.0 or source.end >= 0.0:
-        parts = [
-            cut_segment(
-                wave, Segment("", "", source.start, source.end, channel), 0.0, _SECONDS_OVER
-            ).samples
-            for channel in range(len(wave.samples))
-        ]
-        wave = Wave(wave.rate, np.concatenate(parts))
-    samples = (wave.samples.mean(axis=0) / 32768.0).astype(np.float32)
-    return Sound(wave.rate, samples, num_channels, clipped)
+    end = source.end if source.end >= 0.0 else -1.0
+    segment = Segment("", "", source.start, end, source.channel)
+    samples = cut_segment(wave, segment, 0.0, _SECONDS_OVER).samples[0]
+    return Sound(wave.rate, samples.astype(np.float32) / 32768.0, len(wave.samples), clipped)
 
 
 def in_threads(what: str, work: Callable[[T], None], items: Sequence[T], num_threads: int) -> None:

@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nnet3tools.features.sound_files import MEAN_OF_CHANNELS
-
 _LONGEST_SPEAKER = 32
 
 
@@ -24,8 +22,7 @@ class SoundSource:
     """Begin in seconds."""
     end: float = -1.0
     """End in seconds; -1 is the end of the recording."""
-    channel: int = MEAN_OF_CHANNELS
-    """Channel number."""
+    channel: int = 0
 
 
 @dataclass(frozen=True)
