@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from itertools import takewhile
 from typing import Protocol
 
 import numpy as np
@@ -223,8 +224,8 @@ class Stream:
 
 def trailing_silence(phones: NDArray[np.int32], silence: frozenset[int]) -> int:
     """The number of frames at the end whose phones are silence, given the phone of each frame."""
-    spoken = np.flatnonzero(~np.isin(phones, list(silence)))
-    return len(phones) - (int(spoken[-1]) + 1 if len(spoken) else 0)
+    is_silence = silence.__contains__
+    return sum(1 for _ in takewhile(is_silence, reversed(phones.tolist())))
 
 
 def in_16_bits(samples: np.ndarray) -> NDArray[np.float32]:
