@@ -225,9 +225,9 @@ def test_a_silent_client_is_disconnected(messages: list[bytes], capfd) -> None:
             for message in messages:
                 await ask(client, message)
             code, last = await code_of(client)
-            assert (code, json.loads(last)["error"][:20]) == (1008, "no message came in 0")
+            assert (code, json.loads(last)["error"]) == (1008, "no message came in 1 s")
 
-    serving(test, **{"idle_timeout" if messages else "handshake_timeout": 0.3})
+    serving(test, **{"idle_timeout" if messages else "handshake_timeout": 1.0})
     assert len(warnings(capfd.readouterr().err)) == 1
 
 
@@ -405,7 +405,9 @@ def test_streams_get_their_last_results_when_the_server_stops() -> None:
             await ask(waiting, sound(1, 2))
             await working.send(sound(SLOW, 3))
             await working.send(sound(4))
-            await asyncio.sleep(0.1)
+            while running.server.counters.sound_seconds_total < 0.35:  # the first has begun
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
             running.stop.set()
             answers = [json.loads(await working.recv()) for _ in range(3)]
             assert [answer.get("text") for answer in answers] == [None, None, "w3 w4"]

@@ -74,6 +74,7 @@ class Server:
                 options.host,
                 options.port,
                 ssl=self._tls,
+                ssl_handshake_timeout=options.handshake_timeout if self._tls else None,
                 process_request=self._http,
                 compression=None,  # it would cost more time and memory than sound saves by it
                 open_timeout=options.handshake_timeout,
