@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -288,3 +289,12 @@ def test_a_full_disk_is_found_before(tmp_path: Path) -> None:
         check_free_space(tmp_path / "new" / "folder", 10**18)
     with pytest.raises(DataError, match="line end"):
         write_data_dir(tmp_path / "a|b", [], 16000)
+
+
+def test_without_soundfile_the_command_to_install_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_manifest(tmp_path / "m.tsv", write_recordings(tmp_path))
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(DataError, match=r"needs the package soundfile: .*recipe"):
+        checked(tmp_path / "m.tsv")

@@ -4,14 +4,18 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnet3tools.errors import DataError, UserError
+from nnet3tools.features.sound_files import Sound
 from nnet3tools.io.text import is_word
 from nnet3tools.recipe.own_data.corpus import Corpus, read_corpus
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
+from nnet3tools.recipe.own_data.recordings import read_sounds
 
 
 def read(path: Path, contents: str | bytes) -> tuple[Corpus, FaultList]:
@@ -131,6 +135,15 @@ def test_a_manifest_without_the_fields_is_refused(
 HOSTILE = ("a b.wav", "a;rm -rf x.wav", "$(id).wav", "'\".wav", "-rf.wav", "x\ny.wav", "é|.wav")
 
 
+def test_names_that_differ_in_odd_characters_are_different(tmp_path: Path) -> None:
+    contents = "path\ttext\nx/a b.wav\tone\nx/a_b.wav\ttwo\nx/a;b.wav\tthree\n"
+    corpus, faults = read(tmp_path / "m.tsv", contents)
+    assert [(u.name, u.words) for u in corpus.utterances] == [
+        *(("a_b", ("one",)), ("a_b-2", ("two",)), ("a_b-3", ("three",)))
+    ]
+    assert not faults.num_errors
+
+
 def test_hostile_file_names_are_names(tmp_path: Path) -> None:
     lines = "".join(json.dumps({"path": name, "text": "x"}) + "\n" for name in HOSTILE)
     corpus, faults = read(tmp_path / "m.jsonl", lines)
@@ -197,9 +210,9 @@ def test_a_data_directory_with_segments(tmp_path: Path) -> None:
     assert [
         (u.sound.name, u.sound.start, u.sound.end, u.sound.channel) for u in corpus.utterances
     ] == [
-        ("sox 'a b.wav' -t wav - |", 0.5, 1.25, 0),
-        ("c.wav", 1.0, -1.0, 0),
-        ("c.wav", 0.0, 2.0, 1),
+        (f"cd {os.getcwd()} && sox 'a b.wav' -t wav - |", 0.5, 1.25, 0),
+        (os.path.abspath("c.wav"), 1.0, -1.0, 0),
+        (os.path.abspath("c.wav"), 0.0, 2.0, 1),
     ]
     assert [u.words for u in corpus.utterances] == [("one", "two"), ("three",), ()]
 
@@ -209,6 +222,22 @@ def test_sound_beside_the_data_directory_is_found(tmp_path: Path) -> None:
     (tmp_path / "data" / "a.wav").write_bytes(b"")
     corpus, _ = kaldi_data(tmp_path / "data", wav_scp="a a.wav\n", text="a x\n")
     assert corpus.utterances[0].sound.name == os.path.join(tmp_path, "data", "a.wav")
+
+
+def test_names_in_wav_scp_start_from_the_given_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "it's a folder"
+    base.mkdir()
+    for folder in (base, tmp_path):
+        soundfile.write(folder / "a.wav", np.full(8000, 0.5 if folder == base else 0.1), 16000)
+    kaldi_data(base / "data", wav_scp="a a.wav\nb cat a.wav |\n", text="a x\nb x\n")
+    monkeypatch.chdir(tmp_path)
+    corpus = read_corpus(str(base / "data"), FaultList(), str(base))
+    for utterance in corpus.utterances:
+        (sound,) = read_sounds([utterance])
+        assert isinstance(sound, Sound)
+        assert sound.samples[0] == pytest.approx(0.5, abs=1e-4)
 
 
 def test_wrong_lines_of_a_data_directory(tmp_path: Path) -> None:

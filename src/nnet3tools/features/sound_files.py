@@ -83,15 +83,21 @@ def read_sound(
     return Sound(rate, samples, num_channels, num_full / max(num_read * num_channels, 1))
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[Any]:
-    """Open a sound file; errors of libsndfile become DataError."""
+def import_soundfile() -> Any:
+    """The package soundfile; DataError, with the command to install it, if it is missing."""
     try:
         import soundfile
     except ImportError:
         raise DataError(
             f"reading sound files needs the package soundfile: {install_command('recipe')}"
         ) from None
+    return soundfile
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[Any]:
+    """Open a sound file; errors of libsndfile become DataError."""
+    soundfile = import_soundfile()
     try:
         # A descriptor, because from a name soundfile would take the format of headerless files.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

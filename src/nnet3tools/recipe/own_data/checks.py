@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nnet3tools.errors import UserError, quoted
-from nnet3tools.features.sound_files import Sound
+from nnet3tools.features.sound_files import Sound, import_soundfile
 from nnet3tools.io.files import Kind, classify_input
 from nnet3tools.recipe.own_data.check_options import CheckOptions
 from nnet3tools.recipe.own_data.corpus import Corpus
@@ -147,6 +147,7 @@ def _survey(
     utterances: Sequence[Utterance], faults: FaultList, options: CheckOptions
 ) -> dict[str, SoundFacts]:
     """Read all sound; facts by id of the utterances whose sound can be read."""
+    import_soundfile()  # if it is missing, that is no fault of each file
     results: dict[str, SoundFacts | tuple[Fault, str]] = {}
     limit = options.max_seconds
 

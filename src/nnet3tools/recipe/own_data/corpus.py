@@ -21,16 +21,17 @@ class Corpus:
     """Whether the data names its speakers; otherwise each utterance is its own speaker."""
 
 
-def read_corpus(data: str, faults: FaultList) -> Corpus:
+def read_corpus(data: str, faults: FaultList, base: str = "") -> Corpus:
     """Read a Kaldi data directory, or a TSV, CSV or JSON-lines manifest of sound files.
 
     `data` may also be a folder with one manifest. Faults of single lines are added to `faults`, and
-    their utterances are left out. DataError if `data` cannot be read at all.
+    their utterances are left out. Relative names and pipes in wav.scp start from the folder `base`,
+    by default the current one. DataError if `data` cannot be read at all.
     """
     if not os.path.exists(data):
         raise DataError(f"'{data}' does not exist: expected a Kaldi data directory or a manifest")
     if os.path.isfile(os.path.join(data, "wav.scp")):
-        found = read_kaldi_data(data, faults)
+        found = read_kaldi_data(data, faults, os.path.abspath(base))
     else:
         found = read_manifest(_manifest_of(data), faults)
     utterances = tuple(sorted(found, key=lambda utterance: utterance.name))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.features.segments import parse_segment
+from nnet3tools.io.files import split_offset
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 
 
-def read_kaldi_data(folder: str, faults: FaultList) -> list[Utterance]:
+def read_kaldi_data(folder: str, faults: FaultList, base: str) -> list[Utterance]:
     """Read a data directory; wrong lines are added to `faults` and left out.
 
-    DataError if wav.scp or text is missing.
+    Relative names and pipes in wav.scp start from the folder `base`. DataError if wav.scp or text
+    is missing.
     """
     recordings = {
-        key: SoundSource(_resolved(rest, folder), from_wav_scp=True)
+        key: SoundSource(_resolved(rest, base, folder), from_wav_scp=True)
         for key, rest, _ in _lines(folder, "wav.scp", faults)
     }
     sounds = _segments(folder, recordings, faults)
@@ -91,8 +94,10 @@ def _lines(
             yield key, "".join(rest).strip(), place
 
 
-def _resolved(name: str, folder: str) -> str:
-    """A name in wav.scp: relative to the current folder as in Kaldi, or else to `folder`."""
-    beside = os.path.join(folder, name)
-    is_beside = not name.endswith("|") and not os.path.exists(name) and os.path.exists(beside)
-    return beside if is_beside else name
+def _resolved(name: str, base: str, folder: str) -> str:
+    """A name in wav.scp: relative to `base` as in Kaldi, or else to the data directory `folder`."""
+    if name.endswith("|"):
+        return f"cd {shlex.quote(base)} && {name}"
+    path, beside = os.path.join(base, name), os.path.join(os.path.abspath(folder), name)
+    is_beside = not os.path.exists(split_offset(path)[0]) and os.path.exists(beside)
+    return beside if is_beside else path

@@ -8,7 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
@@ -159,17 +159,22 @@ def _as_text(key: str, value: Any) -> str:
 
 
 def _utterances(path: str, rows: list[_Row], faults: FaultList) -> list[Utterance]:
-    """The utterances of rows; each needs a sound and an id of its own."""
+    """The utterances of rows; each needs an id of its own, or a sound or part of its own."""
     stems = _stems([row.fields.get("sound", "") for row in rows])
     speakers = short_names(row.fields.get("speaker", "") for row in rows)
     found: dict[str, Utterance] = {}
+    lines: dict[tuple[str, SoundSource | str], int] = {}
     for row, stem in zip(rows, stems, strict=True):
         place = f"{path}:{row.number}"
         try:
             utterance = _utterance(row, stem, speakers, os.path.dirname(path), place)
-            if (other := found.get(utterance.name)) is not None:
-                line = other.place.rpartition(":")[2]
+            identity = utterance.speaker, row.fields.get("id", "").strip() or utterance.sound
+            if (line := lines.setdefault(identity, row.number)) != row.number:
                 raise _BadLineError(Fault.DUPLICATE, f"'{utterance.name}', as in line {line}")
+            name, number = utterance.name, 1
+            while utterance.name in found:  # other characters of the ids have become the same ones
+                number += 1
+                utterance = replace(utterance, name=f"{name}-{number}")
             found[utterance.name] = utterance
         except _BadLineError as bad:
             faults.add(bad.fault, place, bad.found)
