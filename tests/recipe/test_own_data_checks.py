@@ -135,6 +135,16 @@ def test_only_the_first_faults_of_a_kind_are_listed() -> None:
     assert {fault.severity for fault in Fault} == set(Severity)
 
 
+def test_data_without_usable_utterances_is_an_error(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", np.zeros(16000), 16000)
+    for rows in ([], [("a.wav", "one", "")]):
+        write_manifest(tmp_path / "m.tsv", rows)
+        _, faults = checked(tmp_path / "m.tsv")
+        assert [f.found for f in faults.findings[Fault.NO_UTTERANCES]] == [
+            f"none of {len(rows)} can be used"
+        ]
+
+
 def test_unknown_words_have_their_counts_and_nearest_entries(tmp_path: Path) -> None:
     rows = write_recordings(tmp_path)[:10]
     rows = [(name, "seveen" if word == "seven" else word, voice) for name, word, voice in rows]

@@ -98,6 +98,8 @@ def check_data(
         found = facts.get(utterance.name)
         if found and utterance.words and _is_usable(utterance, found, rate, words, faults, options):
             kept.append(utterance)
+    if not kept:
+        faults.add(Fault.NO_UTTERANCES, "all data", f"none of {len(normalized)} can be used")
     return CheckedData(tuple(kept), facts, corpus.has_speakers, rate)
 
 

@@ -33,6 +33,7 @@ class Fault(enum.Enum):
     EMPTY_SOUND = (Severity.ERROR, "empty sound", "at least one sample")
     BAD_SEGMENT = (Severity.ERROR, "wrong segment", "start and end within the recording")
     MOSTLY_UNKNOWN = (Severity.ERROR, "mostly unknown words", "transcripts in the lexicon's words")
+    NO_UTTERANCES = (Severity.ERROR, "no utterances", "at least one that can be used")
     EMPTY_TRANSCRIPT = (Severity.LEFT_OUT, "empty transcript", "at least one word")
     NO_TRANSCRIPT = (Severity.LEFT_OUT, "sound without transcript", "a line in text")
     NO_SOUND = (Severity.LEFT_OUT, "transcript without sound", "a line in wav.scp or segments")

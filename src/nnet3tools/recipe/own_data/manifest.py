@@ -164,6 +164,7 @@ def _utterances(path: str, rows: list[_Row], faults: FaultList) -> list[Utteranc
     speakers = short_names(row.fields.get("speaker", "") for row in rows)
     found: dict[str, Utterance] = {}
     lines: dict[tuple[str, SoundSource | str], int] = {}
+    numbers: Counter[str] = Counter()
     for row, stem in zip(rows, stems, strict=True):
         place = f"{path}:{row.number}"
         try:
@@ -171,10 +172,10 @@ def _utterances(path: str, rows: list[_Row], faults: FaultList) -> list[Utteranc
             identity = utterance.speaker, row.fields.get("id", "").strip() or utterance.sound
             if (line := lines.setdefault(identity, row.number)) != row.number:
                 raise _BadLineError(Fault.DUPLICATE, f"'{utterance.name}', as in line {line}")
-            name, number = utterance.name, 1
+            name = utterance.name
             while utterance.name in found:  # other characters of the ids have become the same ones
-                number += 1
-                utterance = replace(utterance, name=f"{name}-{number}")
+                numbers[name] += 1
+                utterance = replace(utterance, name=f"{name}-{numbers[name] + 1}")
             found[utterance.name] = utterance
         except _BadLineError as bad:
             faults.add(bad.fault, place, bad.found)

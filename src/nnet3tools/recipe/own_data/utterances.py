@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -44,13 +45,12 @@ def as_key(text: str) -> str:
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """Keys of Kaldi's tables by name, all different; those of long names are their beginnings."""
     found: dict[str, str] = {}
-    taken: set[str] = set()
+    taken: Counter[str] = Counter()
     for name in sorted(set(names)):
         short = key = as_key(name)[:_LONGEST_SPEAKER]
-        number = 1
         while key in taken:
-            number += 1
-            key = f"{short}-{number}"
-        taken.add(key)
+            taken[short] += 1
+            key = f"{short}-{taken[short]}"
+        taken[key] = 1
         found[name] = key
     return found
