@@ -200,14 +200,14 @@ async def disturb(server: Serving, sound: tuple[int, bytes], args: argparse.Name
 def describe(title: str, load: Load, seconds: float) -> None:
     """Print one line about a run."""
     lags, finals = 1000 * np.array(load.lags), 1000 * np.array(load.finals)
+    memory = " ".join(f"{load.memory[i * (len(load.memory) - 1) // 6]:.0f}" for i in range(7))
     print(
         f"{title}: piece to answer p50 {np.percentile(lags, 50):.0f} ms, p99 "
         f"{np.percentile(lags, 99):.0f} ms, max {lags.max():.0f} ms; end to last result p50 "
         f"{np.percentile(finals, 50):.0f} ms, p99 {np.percentile(finals, 99):.0f} ms; words "
         f"{load.num_words}, in results that differ {load.num_lost}; server "
         f"{load.cpu / seconds:.2f} cores, {1000 * load.cpu / load.sound:.1f} ms for a second of "
-        f"sound, memory {load.memory[0]:.0f} to {load.memory[-1]:.0f} MB "
-        f"(most {max(load.memory):.0f})",
+        f"sound, memory at equal intervals {memory} MB, at most {max(load.memory):.0f}",
         flush=True,
     )
 

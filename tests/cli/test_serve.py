@@ -95,7 +95,7 @@ def test_the_page_s_server_with_tls(folder: Path) -> None:
             pass
 
 
-def test_what_cannot_be_served_is_one_line(folder: Path, capfd) -> None:
+def test_what_cannot_be_served_is_one_line(folder: Path, capfd, monkeypatch) -> None:
     def refusal(*words: str) -> str:
         assert run("nnet3-serve", *words, "exp/chain") == 255
         err = capfd.readouterr().err
@@ -108,5 +108,8 @@ def test_what_cannot_be_served_is_one_line(folder: Path, capfd) -> None:
     assert "expected a certificate and its key" in refusal("--tls-key=x", "--tls-certificate=x")
     assert "cannot listen on 203.0.113.1:0:" in refusal("--host=203.0.113.1", "--port=0")
     assert "not with --stream=true" in refusal("--cmvn=utterance")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "websockets.asyncio", None)
+        assert "needs the package websockets" in refusal()
     Path("exp/chain/graph/phones/silence.csl").unlink()
     assert "silence.csl" in refusal()
