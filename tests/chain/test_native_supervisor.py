@@ -12,7 +12,7 @@ import pytest
 
 from nnet3tools.chain.cutting import SupervisionCutter
 from nnet3tools.chain.e2e import pdf_acceptor
-from nnet3tools.chain.native.supervisor import Job, Kind, NativeSupervisor, compiled_library
+from nnet3tools.chain.native.supervisor import Job, JobKind, NativeSupervisor, compiled_library
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.fst.binary_writer import write_compact_acceptor, write_vector_fst
@@ -119,11 +119,11 @@ def test_pieces_and_their_weights_are_those_of_python(cost):
         jobs = [Job(0, first, num, 9) for first, num in cuts]
         pieces = [SupervisionCutter(supervision).cut(*job) for job in cuts]
         for piece, made in zip(
-            pieces, supervisor().make(Kind.PIECES, compact(fst), jobs), strict=True
+            pieces, supervisor().make(JobKind.PIECES, compact(fst), jobs), strict=True
         ):
             assert made == compact(piece.fst)
             num_cut += 1
-        found = supervisor(normalization).make(Kind.PIECES, compact(fst), jobs)
+        found = supervisor(normalization).make(JobKind.PIECES, compact(fst), jobs)
         for piece, made in zip(pieces, found, strict=True):
             expected = normalizer.normalized(piece)
             assert made == (compact(expected.fst) if expected is not None else None)
@@ -140,7 +140,7 @@ def test_whole_supervisions_are_those_of_python(cost):
         normalization = normalization_fst(draw, cost)
         supervision = Supervision(1.0, 1, 6, NUM_LABELS, supervision_fst(draw, 6, cost))
         expected = Normalizer(normalization).normalized(supervision)
-        (made,) = supervisor(normalization).make(Kind.WHOLE, compact(supervision.fst), [Job(0)])
+        (made,) = supervisor(normalization).make(JobKind.WHOLE, compact(supervision.fst), [Job(0)])
         assert made == (compact(expected.fst) if expected is not None else None)
         num_made += made is not None
     assert num_made > 5
@@ -156,7 +156,7 @@ def test_end_to_end_supervisions_with_loops_and_epsilons_are_those_of_python(cos
         fst = random_fst(draw, draw.randrange(1, 9), cost, labels, True)
         supervision = Supervision(1.0, 1, 9, NUM_LABELS, Fst.empty(), (fst,))
         expected = Normalizer(normalization).normalized(supervision)
-        (made,) = supervisor(normalization).make(Kind.END_TO_END, compact(fst), [Job(0)])
+        (made,) = supervisor(normalization).make(JobKind.END_TO_END, compact(fst), [Job(0)])
         if made is None:
             num_left += 1
             continue
@@ -173,7 +173,7 @@ def test_graphs_become_the_acceptors_that_python_makes_of_them(cost):
         draw = random.Random(seed)
         labels = draw.choice(((1, 2, 3, 4), (0, 1, 2, 3, 4), (0, 0, 1, 2)))
         graph = random_fst(draw, draw.randrange(1, 12), cost, labels, draw.random() < 0.3)
-        (made,) = supervisor().make(Kind.GRAPHS, vector(graph), [Job(0, size=1000)])
+        (made,) = supervisor().make(JobKind.GRAPHS, vector(graph), [Job(0, size=1000)])
         if made is None:
             continue
         expected = pdf_acceptor(graph, MODEL)
@@ -188,7 +188,7 @@ def test_several_fsts_in_one_piece_of_data_are_found_where_they_begin():
     fsts = [supervision_fst(draw, 4, COSTS["equal costs"]) for _ in range(5)]
     files = [compact(fst) for fst in fsts]
     jobs = [Job(len(b"".join(files[:i])), 1, 3, 4) for i in range(5)]
-    made = supervisor().make(Kind.PIECES, b"".join(files), jobs)
+    made = supervisor().make(JobKind.PIECES, b"".join(files), jobs)
     pieces = [SupervisionCutter(Supervision(1.0, 1, 4, 9, fst)).cut(1, 3) for fst in fsts]
     assert made == [compact(piece.fst) for piece in pieces]
 
@@ -196,22 +196,22 @@ def test_several_fsts_in_one_piece_of_data_are_found_where_they_begin():
 def test_what_python_refuses_or_warns_about_is_left_to_it():
     fst = supervision_fst(random.Random(1), 4, COSTS["no costs"])
     make = supervisor().make
-    assert make(Kind.PIECES, compact(fst), [Job(0, 0, 2, 5)]) == [None]  # of another length
-    assert make(Kind.PIECES, compact(fst), [Job(0, 5, 1, 4)]) == [None]  # beyond its end
+    assert make(JobKind.PIECES, compact(fst), [Job(0, 0, 2, 5)]) == [None]  # of another length
+    assert make(JobKind.PIECES, compact(fst), [Job(0, 5, 1, 4)]) == [None]  # beyond its end
     endless = replace(fst, finals=np.full_like(fst.finals, NOT_FINAL))
-    assert make(Kind.PIECES, compact(endless), [Job(0, 0, 2, 4)]) == [None]
+    assert make(JobKind.PIECES, compact(endless), [Job(0, 0, 2, 4)]) == [None]
     cyclic = Fst.from_lists(0, [0.0], [[(1, 1, 0.0, 0)]])
-    assert make(Kind.PIECES, compact(cyclic), [Job(0, 0, 1, 1)]) == [None]
+    assert make(JobKind.PIECES, compact(cyclic), [Job(0, 0, 1, 1)]) == [None]
     infinite = replace(fst, weights=np.full_like(fst.weights, np.inf))
-    assert make(Kind.PIECES, compact(infinite), [Job(0, 0, 2, 4)]) == [None]
+    assert make(JobKind.PIECES, compact(infinite), [Job(0, 0, 2, 4)]) == [None]
     unknown = Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1000, 1000, 0.0, 1)], []])
-    assert make(Kind.GRAPHS, vector(unknown), [Job(0, size=10)]) == [None]
+    assert make(JobKind.GRAPHS, vector(unknown), [Job(0, size=10)]) == [None]
     chain = Fst.linear([1, 2, 1])
-    assert make(Kind.GRAPHS, vector(chain), [Job(0, size=2)]) == [None]  # too long
-    assert make(Kind.GRAPHS, vector(chain), [Job(0, size=3)]) != [None]
-    assert make(Kind.GRAPHS, vector(Fst.empty()), [Job(0, size=3)]) == [None]
-    assert make(Kind.WHOLE, compact(Fst.empty()), [Job(0)]) == [None]
-    assert make(Kind.WHOLE, b"", []) == []
+    assert make(JobKind.GRAPHS, vector(chain), [Job(0, size=2)]) == [None]  # too long
+    assert make(JobKind.GRAPHS, vector(chain), [Job(0, size=3)]) != [None]
+    assert make(JobKind.GRAPHS, vector(Fst.empty()), [Job(0, size=3)]) == [None]
+    assert make(JobKind.WHOLE, compact(Fst.empty()), [Job(0)]) == [None]
+    assert make(JobKind.WHOLE, b"", []) == []
 
 
 BIG = 3e38
@@ -230,7 +230,7 @@ def test_a_final_weight_that_overflows_is_no_way_out_of_a_state():
     graph = overflowing_graph()
     expected = pdf_acceptor(graph, MODEL)
     assert expected is not None
-    assert supervisor().make(Kind.GRAPHS, vector(graph), [Job(0, size=9)]) == [compact(expected)]
+    assert supervisor().make(JobKind.GRAPHS, vector(graph), [Job(0, size=9)]) == [compact(expected)]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -241,7 +241,7 @@ def test_weights_whose_sums_overflow_are_left_to_python_or_done_as_there():
         graph = random_fst(
             draw, draw.randrange(1, 9), lambda d: d.choice((0.0, BIG, -BIG)), (0, 0, 1, 2), False
         )
-        (made,) = supervisor().make(Kind.GRAPHS, vector(graph), [Job(0, size=1000)])
+        (made,) = supervisor().make(JobKind.GRAPHS, vector(graph), [Job(0, size=1000)])
         if made is not None:
             expected = pdf_acceptor(graph, MODEL)
             assert expected is not None
@@ -264,7 +264,7 @@ def test_subsets_that_owe_what_is_no_number_are_not_looked_for():
     loops = [(label, label, 0.0, 0) for label in (1, 2, 3)]
     normalization = Fst.from_lists(0, [0.0], [loops])
     began = process_time()
-    assert supervisor(normalization).make(Kind.WHOLE, cyclic, [Job(0)]) == [None]
+    assert supervisor(normalization).make(JobKind.WHOLE, cyclic, [Job(0)]) == [None]
     assert process_time() - began < 1.0
 
 
@@ -273,7 +273,7 @@ def test_a_signal_is_heeded_after_a_few_jobs_and_the_next_block_is_whole(monkeyp
     fst = supervision_fst(random.Random(1), 9, COSTS["equal costs"])
     jobs = [Job(0, n % 9, 1, 9) for n in range(100)]
     stopped, ends = supervisor(), []
-    expected = supervisor().make(Kind.PIECES, compact(fst), jobs)
+    expected = supervisor().make(JobKind.PIECES, compact(fst), jobs)
 
     def supervise(*args) -> None:
         LIBRARY.nn_supervise(*args)
@@ -286,9 +286,9 @@ def test_a_signal_is_heeded_after_a_few_jobs_and_the_next_block_is_whole(monkeyp
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with pytest.raises(KeyboardInterrupt):
-                stopped.make(Kind.PIECES, compact(fst), jobs)
+                stopped.make(JobKind.PIECES, compact(fst), jobs)
         finally:
             signal.signal(signal.SIGINT, before)
     assert len(ends) == 2
     assert ends[-1] <= 20
-    assert stopped.make(Kind.PIECES, compact(fst), jobs) == expected
+    assert stopped.make(JobKind.PIECES, compact(fst), jobs) == expected

@@ -89,14 +89,14 @@ def test_accesses_are_those_of_the_elements(seed):
                 kinds = expected.setdefault(cell, {})
                 kinds[i] = kinds.get(i, AccessType(0)) | access.type
     for v in range(analysis.variables.num_variables):
-        commands, kinds = analysis.variable_accesses.of(v)
+        commands, kinds = analysis.variable_accesses.of_item(v)
         for cell in block_cells(analysis.variables.block(v)):
             assert dict(zip(commands.tolist(), kinds.tolist(), strict=True)) == expected.get(
                 cell, {}
             )
     first, last = analysis.variable_accesses.first(-7), analysis.variable_accesses.last(-7)
     for v in range(analysis.variables.num_variables):
-        commands = analysis.variable_accesses.of(v)[0].tolist()
+        commands = analysis.variable_accesses.of_item(v)[0].tolist()
         assert (first[v], last[v]) == ((commands[0], commands[-1]) if commands else (-7, -7))
 
 
@@ -106,8 +106,11 @@ def test_writing_a_part_reads_and_writes_the_matrix():
     part = c.new_submatrix(whole, 0, 2)
     c.commands = [SetConst(whole), SetConst(part)]
     analysis = Analysis(c, None)
-    assert analysis.matrix_accesses.of(1)[1].tolist() == [AccessType.WRITE, AccessType.READ_WRITE]
-    assert analysis.variable_accesses.of(0)[1].tolist() == [AccessType.WRITE, AccessType.WRITE]
+    assert analysis.matrix_accesses.of_item(1)[1].tolist() == [
+        AccessType.WRITE,
+        AccessType.READ_WRITE,
+    ]
+    assert analysis.variable_accesses.of_item(0)[1].tolist() == [AccessType.WRITE, AccessType.WRITE]
     assert analysis.variables.describe(1, c) == "m1(2:3,:)"
 
 
@@ -144,4 +147,4 @@ def test_no_commands_no_accesses():
     c = Computation()
     c.new_matrix(2, 2)
     analysis = Analysis(c, None)
-    assert analysis.variable_accesses.of(0)[0].size == 0
+    assert analysis.variable_accesses.of_item(0)[0].size == 0

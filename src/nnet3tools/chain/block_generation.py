@@ -17,7 +17,7 @@ from nnet3tools.chain.encoded_examples import (
 from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.generation import ChainExampleMaker, UtteranceData
-from nnet3tools.chain.native.supervisor import Job, Kind, native_supervisor
+from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import NotFiniteError, naming
 from nnet3tools.fst.compact_reader import acceptors_of_bytes
@@ -103,7 +103,7 @@ class _Blocks:
                 data += last.hole(ACCEPTOR)
             frames = self._maker.frames_of(item.chunk)
             jobs.append(Job(at, *frames, item.utterance.num_output))
-        return self._native.make(Kind.PIECES, bytes(data), jobs)
+        return self._native.make(JobKind.PIECES, bytes(data), jobs)
 
     def _in_full(
         self,

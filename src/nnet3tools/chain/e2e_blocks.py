@@ -15,7 +15,7 @@ from nnet3tools.chain.encoded_graphs import EncodedGraph
 from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.example_normalization import joined_jobs
 from nnet3tools.chain.example_plan import ExamplePlan
-from nnet3tools.chain.native.supervisor import Kind, native_supervisor
+from nnet3tools.chain.native.supervisor import JobKind, native_supervisor
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import naming
 from nnet3tools.fst.fst import Fst
@@ -98,7 +98,7 @@ class E2eBlocks:
         data, jobs = joined_jobs(graphs)
         sizes = [self._num_output(waiting[i]) for i in places]
         jobs = [job._replace(size=size) for job, size in zip(jobs, sizes, strict=True)]
-        for i, acceptor in zip(places, self._native.make(Kind.GRAPHS, data, jobs), strict=True):
+        for i, acceptor in zip(places, self._native.make(JobKind.GRAPHS, data, jobs), strict=True):
             found[i] = acceptor
         return found
 

@@ -22,9 +22,9 @@ from nnet3tools.io.record import (
     INT32_VECTOR,
     WORD,
     Field,
-    Kind,
     Record,
     Repeated,
+    ValueKind,
     Values,
     imported_later,
 )
@@ -132,7 +132,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The tokens and the field that a walk over a supervision of one sequence meets."""
+        """The tokens and fields, in order, that a walk over one sequence's supervision meets."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self
@@ -159,7 +159,7 @@ SUPERVISION_RECORD = Record(
         ),
         Field("is_e2e", FLAG, "<End2End>"),
         _Acceptors(
-            "acceptors", Kind(_read_compact, _write_compact, _walk_acceptor), ends_layout=True
+            "acceptors", ValueKind(_read_compact, _write_compact, _walk_acceptor), ends_layout=True
         ),
         Field("alignment_pdfs", INT32_VECTOR, "<AlignmentPdfs>", default=lambda: None, rare=True),
     ),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from nnet3tools.chain.encoded_examples import ACCEPTOR, EncodedChainExample
 from nnet3tools.chain.example import NnetChainExample
-from nnet3tools.chain.native.supervisor import Job, Kind, native_supervisor
+from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
@@ -56,9 +56,9 @@ class ExampleNormalizer:
         for is_e2e, some in itertools.groupby(
             waiting, lambda item: item[1].layout.values["is_e2e"]
         ):
-            self._normalize_all(Kind.END_TO_END if is_e2e else Kind.WHOLE, list(some))
+            self._normalize_all(JobKind.END_TO_END if is_e2e else JobKind.WHOLE, list(some))
 
-    def _normalize_all(self, kind: Kind, items: list[tuple[str, EncodedChainExample]]) -> None:
+    def _normalize_all(self, kind: JobKind, items: list[tuple[str, EncodedChainExample]]) -> None:
         assert self._native is not None
         acceptors = [example.hole(ACCEPTOR) for _, example in items]
         normalized = self._native.make(kind, *joined_jobs(acceptors))

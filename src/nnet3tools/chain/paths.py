@@ -123,7 +123,11 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
 
 
 def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
-    """Two arrays: how many equal values precede each value, and the count of 1, 2, ..."""
+    """(places, counts) of positive numbers.
+
+    `places[i]` says how many equal values precede values[i]; `counts` are the numbers of values 1,
+    2, ...
+    """
     order = np.argsort(values, kind="stable")
     sizes = np.bincount(values)[1:]
     places = np.empty(len(values), np.intp)

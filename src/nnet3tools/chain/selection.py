@@ -83,11 +83,11 @@ class ChainSelection:
         return self.frame_shift == 0 and self.contexts.does_nothing
 
     def bounds(self, example: NnetChainExample, key: str) -> tuple[int, ...]:
-        """An empty tuple: there is no choice to make."""
+        """An empty tuple, because this selection has no random choice to make."""
         return ()
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...]:
-        """An empty tuple: there is no choice to make."""
+        """An empty tuple, because this selection has no random choice to make."""
         return ()
 
     def cut(self, example: NnetChainExample, key: str, chosen: tuple[int, ...]) -> NnetChainExample:

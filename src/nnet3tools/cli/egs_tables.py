@@ -129,8 +129,11 @@ _FINISHED_TOGETHER = 512
 _MOST_BYTES = 1 << 21
 
 
-class _RoundRobin(Generic[E]):
-    """Writes examples to several tables in turn; applies `finish` of Changes to blocks of them."""
+class _TablesInTurn(Generic[E]):
+    """Writes examples to several tables in turn.
+
+    Examples wait until there are enough for one call of `Changes.finish`.
+    """
 
     def __init__(self, writers: list[TableWriter[E]], changes: Changes[E] | None) -> None:
         self._writers = writers
@@ -176,7 +179,7 @@ def copy_examples(
     with ExitStack() as stack:
         changer = None if changes is None else _Changer(options, changes, stack)
         writers = [stack.enter_context(TableWriter(spec, holder)) for spec in args[1:]]
-        tables = _RoundRobin(writers, changes)
+        tables = _TablesInTurn(writers, changes)
         examples = stack.enter_context(SequentialTableReader(args[0], holder))
         # Examples before one that cannot be read or changed are written, if to a pipe.
         stack.callback(tables.flush)

@@ -46,7 +46,7 @@ def _follow_epsilon(
         return extra, np.zeros(0, bool)
     detour = _detours(links, frame.costs, frame.costs, weights)
     while True:
-        ways = _ways_on(extra[links.targets], detour, beam)
+        ways = _extra_of_links(extra[links.targets], detour, beam)
         better = extra.copy()
         np.minimum.at(better, links.sources, ways)
         if np.array_equal(better, extra, equal_nan=True):
@@ -60,16 +60,17 @@ def _follow_emitting(
     """(previous frame's extra costs relative to the best path, mask of emitting links to keep)."""
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
-    ways = _ways_on(extra[links.targets], detour, beam)
+    ways = _extra_of_links(extra[links.targets], detour, beam)
     before = np.full(len(costs_before), _INFINITY)
     np.minimum.at(before, links.sources, ways)
     return before, ways <= beam
 
 
-def _ways_on(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
-    """Extra costs of links, given `after`, those of their targets, and the links' `detour`.
+def _extra_of_links(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
+    """The extra cost of each link: that of the best path through the link minus the best path's.
 
-    They are infinite outside the beam, and at least 0 in spite of rounding.
+    It is the target's extra cost (`after`) plus the link's `detour` (see `_detours`), infinite
+    outside the beam, and at least 0 in spite of rounding.
     """
     extra = np.maximum(after + detour, np.float32(0))
     ways: _Floats = np.where((after <= beam) & (extra <= beam), extra, _INFINITY)

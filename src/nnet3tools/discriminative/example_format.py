@@ -12,8 +12,8 @@ from nnet3tools.io.record import (
     INT32_VECTOR,
     WORD,
     Field,
-    Kind,
     Record,
+    ValueKind,
     Values,
 )
 
@@ -38,7 +38,7 @@ DISCRIMINATIVE_SUPERVISION_RECORD = Record(
         Field("num_ali", INT32_VECTOR, "<NumAli>"),
         Field(
             "den_lat",
-            Kind(read_lattice, lambda writer, lattice: write_lattice(writer, lattice, _DIGITS)),
+            ValueKind(read_lattice, lambda writer, value: write_lattice(writer, value, _DIGITS)),
             "<DenLat>",
         ),
     ),

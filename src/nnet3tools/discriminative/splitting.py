@@ -110,7 +110,7 @@ class SupervisionSplitter:
             acceptor = self._determinized(acceptor)
         lattice = in_top_order(from_acceptor(acceptor))
         lattice = lattice.scaled(acoustic_scale=self._unscale)
-        lattice = replace(lattice, fst=lattice.fst.with_properties(self._said_of(lattice)))
+        lattice = replace(lattice, fst=lattice.fst.with_properties(self._file_properties(lattice)))
         alignment = whole.num_ali[begin : begin + num_frames]
         found = DiscriminativeSupervision(whole.weight, 1, num_frames, alignment, lattice)
         found.check()
@@ -159,8 +159,8 @@ class SupervisionSplitter:
         backwards = determinized_lattice(reversed_lattice(acceptor))
         return lattice_without_epsilons(determinized_lattice(reversed_lattice(backwards)))
 
-    def _said_of(self, lattice: Lattice) -> int:
-        """The OpenFst property bits that Kaldi writes into the file for a cut lattice."""
+    def _file_properties(self, lattice: Lattice) -> int:
+        """The OpenFst property bits that Kaldi writes into the file of a lattice from `_range`."""
         if self._unscale != 1.0:
             return linear_properties(lattice.fst)
         said = Property.ACCEPTOR | _NO_EPSILONS | Property(lattice.fst.properties)

@@ -69,7 +69,7 @@ class Blocks:
             yield self._next_block(_OUTPUTS_PER_BLOCK)
 
     def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
-        """No minibatches: an utterance waits for less than one block."""
+        """Return no minibatches, because an utterance waits for less than one block."""
         return ()
 
     def rest(self) -> Iterator[Minibatch]:

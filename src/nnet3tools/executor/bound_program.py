@@ -34,7 +34,7 @@ class Arena:
 
     @property
     def moves(self) -> int:
-        """How often new memory replaced the old, which programs bound before continue to use."""
+        """How often new memory replaced the old, which programs bound earlier continue to use."""
         return self._memory.moves
 
     def take(self, num_bytes: int) -> Array:

@@ -130,7 +130,7 @@ def plan_memory(
     waits = io_blocks(commands)
     begins = [begin for begin, _ in waits]
     for matrix in range(1, len(computation.matrices)):
-        for c in accesses.of(matrix)[0].tolist():
+        for c in accesses.of_item(matrix)[0].tolist():
             block = blocks[plan.after(c, matrix)]
             # While the program waits, its user fills inputs and reads outputs in any order.
             at = bisect.bisect_right(begins, c) - 1

@@ -16,7 +16,10 @@ from nnet3tools.tensor.formulas.functions import ALIASES
 
 
 def _reduction(function: Callable[..., Node], kind: str = "") -> Callable[..., Node]:
-    """A function for formulas: f(x) or f(x, axis) reduces x; f(x, y) applies `kind`, if given."""
+    """A function of the formula language: f(x) or f(x, axis) reduces x along an axis.
+
+    With `kind`, f(x, y) applies the elementwise function of that name.
+    """
 
     def call(x: Node, other: Any = None, axis: int | None = None) -> Node:
         if other is None or not kind:

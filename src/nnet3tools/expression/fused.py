@@ -46,8 +46,9 @@ def _fits(
     node: Node, shape: tuple[int, ...], leaves: dict[Node, Placeholder],
     made: dict[Node, Expr],
 ) -> bool:  # fmt: skip
-    """Put formulas of elements of `shape` for a node and its operands in `made`; False if
-    impossible.
+    """Add formulas for the elements of a node and its operands to `made`; False if impossible.
+
+    `shape` is the shape of the fused value; `leaves` has the placeholders of the leaves.
     """
     stack = [node]
     while stack:

@@ -25,7 +25,10 @@ _HOLDERS: dict[str, formulas.Expr] = {
 
 
 def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Term:
-    """A gradient term over `_1`, `_2`, ... and the names of these, `adj` first; none for zero."""
+    """The names of the operands in `term`, and `term` over `_1`, `_2`, ... for them in order.
+
+    `holders` has the placeholder that stands for each name in `term`. The name `adj` comes first.
+    """
     used = [name for name, holder in holders.items() if holder in set(term.walk())]
     used.sort(key=lambda name: name != "adj")
     return tuple(used), term.substitute(

@@ -122,7 +122,7 @@ class RowFunction:
     def __deepcopy__(self, memo: dict) -> RowFunction:
         return self  # has no parameters, so copies of a component share it and its graphs
 
-    def _take(self, like: Array, gradient: bool) -> _Memo:
+    def _reserve(self, like: Array, gradient: bool) -> _Memo:
         """Reserve an unused graph for matrices with as many rows as `like`."""
         key = len(like), like.dtype, type(like), gradient
         idle = self._idle.pop(key, [])
@@ -136,7 +136,7 @@ class RowFunction:
         if self._fused is not None:
             self._fused.forward(operands, out)
             return
-        self._take(out, False).run.forward(operands, out)
+        self._reserve(out, False).run.forward(operands, out)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> object:
         """Compute the formula into `out`; returns a memo for `backward`, or None if elementwise.
@@ -146,7 +146,7 @@ class RowFunction:
         if self._fused is not None:
             self._fused.forward(operands, out)
             return None
-        memo = recording.persistent_object(lambda: self._take(out, True))
+        memo = recording.persistent_object(lambda: self._reserve(out, True))
         memo.run.forward(operands, out)
         return memo
 

@@ -10,15 +10,15 @@ from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 
 
 class ArcsByLabel:
-    """The arcs of an FST, in order, by state and input (or output) label."""
+    """The arcs of an FST, grouped by state and by input (or output) label."""
 
     def __init__(self, fst: Fst, output: bool = False) -> None:
         self.start, self.finals = fst.start, fst.finals.tolist()
         self._lists, self._output = fst.arc_lists(), output
         self._tables: dict[int, dict[int, list[ArcTuple]]] = {}
 
-    def of(self, state: int) -> dict[int, list[ArcTuple]]:
-        """Label -> arcs of a state; the table is made at its first use."""
+    def by_label(self, state: int) -> dict[int, list[ArcTuple]]:
+        """The arcs of a state by label; the dictionary is made at its first use."""
         if (table := self._tables.get(state)) is None:
             table = defaultdict(list)
             for arc in self._lists[state]:
@@ -28,7 +28,7 @@ class ArcsByLabel:
 
     def only_epsilons(self, state: int) -> bool:
         """Whether a state is not final and none of its arcs has a label other than epsilon."""
-        return self.finals[state] == NOT_FINAL and self.of(state).keys() <= {EPSILON}
+        return self.finals[state] == NOT_FINAL and self.by_label(state).keys() <= {EPSILON}
 
 
 class _ArcsOfLabels:
@@ -42,8 +42,11 @@ class _ArcsOfLabels:
         self._lists = fst.arc_lists()
         self._places: dict[int, dict[int, list[int]]] = {}
 
-    def of(self, state: int, labels: Collection[int]) -> list[ArcTuple]:
-        """The arcs that read epsilon or one of `labels`, perhaps along with other arcs."""
+    def reading(self, state: int, labels: Collection[int]) -> list[ArcTuple]:
+        """The arcs of a state that read epsilon or one of `labels`, in order.
+
+        If that is faster, all arcs of the state are returned.
+        """
         arcs = self._lists[state]
         if len(arcs) <= _FEW_ARCS or len(arcs) <= 4 * len(labels):
             return arcs
@@ -74,7 +77,7 @@ def compose(first: Fst, second: Fst | ArcsByLabel) -> Fst:
     finals: list[float] = []
     for state1, state2 in pairs:  # grows during the loop
         found: list[ArcTuple] = []
-        matches = table.of(state2)
+        matches = table.by_label(state2)
         for ilabel, olabel, weight1, target1 in lists[state1]:
             for _, output, weight2, target2 in matches.get(olabel, ()):
                 pair = (target1, target2)
@@ -111,13 +114,13 @@ def compose_with_loops(first: Fst, second: Fst) -> Fst:
         return number
 
     for state1, state2, alone in triples:  # grows during the loop
-        matches = writing.of(state1)
+        matches = writing.by_label(state1)
         silent = matches.get(EPSILON, [])
         found: list[ArcTuple] = []
         if not alone:
             for ilabel, _, weight, target in silent:
                 found.append((ilabel, EPSILON, weight, number_of(target, state2, 0)))
-        for label, olabel, weight2, target2 in reading.of(state2, matches):
+        for label, olabel, weight2, target2 in reading.reading(state2, matches):
             if label == EPSILON:
                 if not writing.only_epsilons(state1):
                     moved = number_of(state1, target2, int(bool(silent)))

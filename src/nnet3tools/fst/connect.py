@@ -69,7 +69,7 @@ def keep_states(fst: Fst, keep: _Bools) -> Fst:
 def _renumbered(
     fst: Fst, finals: NDArray[np.float32], numbers: NDArray[np.integer], arcs: _Bools | slice
 ) -> Fst:
-    """The FST with the selected arcs in which state s has the number `numbers[s]`."""
+    """The FST with the arcs that `arcs` selects and new `finals`; state s becomes `numbers[s]`."""
     outputs = None if fst.olabels is fst.ilabels else fst.olabels[arcs]
     return Fst.from_arcs(
         int(numbers[fst.start]),

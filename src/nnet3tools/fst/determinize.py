@@ -62,7 +62,10 @@ def _final_weight(subset: Subset, finals: list[float]) -> float:
 
 
 def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[int, float, Subset]]:
-    """The (label, weight, next subset) of each arc that leaves a subset, sorted by label."""
+    """The (label, weight, next subset) of each arc that leaves a subset, sorted by label.
+
+    `lists` has the arcs of each state of the FST that is determinized.
+    """
     if len(subset) == 1 and not subset[0][1]:
         arcs = lists[subset[0][0]]
         if len(arcs) == 1:
@@ -91,7 +94,11 @@ def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[i
 
 
 def _normalized(label: int, elements: list[tuple[int, int, float]]) -> tuple[int, float, Subset]:
-    """The arc for one label of sorted elements: least weight, subset of residual weights."""
+    """The (label, weight, next subset) of the arc for one label.
+
+    `elements` are the (label, state, weight) that the label leads to, sorted. The arc has the least
+    weight; each state of the next subset keeps what its weight exceeds it by.
+    """
     least = min(weight for _, _, weight in elements)
     owed: dict[int, float] = {}
     for _, state, weight in elements:

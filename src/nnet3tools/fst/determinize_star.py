@@ -36,7 +36,7 @@ class _Element(NamedTuple):
 
 
 class _NewArc(NamedTuple):
-    """An arc that may write several labels, or with next state -1 a final weight."""
+    """An arc that may write several labels. With next state -1 it stands for a final weight."""
 
     label: int
     written: Labels
@@ -176,7 +176,11 @@ class _Determinizer:
 
 
 def _sorted_places(elements: list[tuple[int, _Element]]) -> list[int]:
-    """Order by label and state; std::sort's order of equal keys, whose weights are summed."""
+    """The positions of `elements`, (label, element), sorted by label and state.
+
+    Elements with equal keys are in the order in which std::sort leaves them: their weights are
+    summed in it.
+    """
     keys = [label << 32 | element.state for label, element in elements]
     if len(keys) > 16 and len(set(keys)) < len(keys):
         return std_sort_order(keys)
@@ -198,7 +202,7 @@ def _merged(elements: list[_Element]) -> list[_Element]:
 
 
 def _divided(subset: list[_Element]) -> tuple[Labels, float, list[_Element]]:
-    """Split a subset into common labels, total weight, and a subset with what remains."""
+    """Split a subset into (output labels common to all, total weight, remaining subset)."""
     if len(subset) == 1:
         (only,) = subset
         return only.owed, only.weight, [_Element(only.state, 0.0, ())]
@@ -238,7 +242,11 @@ class _Closure:
     def grown(
         self, beginning: list[_Element], epsilons: Callable[[_Element], list[_Element]]
     ) -> list[_Element]:
-        """The closure sorted by state; `beginning` are the elements one epsilon away."""
+        """The elements that epsilons lead to, sorted by state.
+
+        `beginning` are the elements one epsilon away. `epsilons(element)` returns the elements one
+        epsilon away from an element.
+        """
         for element in beginning:
             self._add(element)
         for state in self._queue:  # which grows

@@ -53,7 +53,11 @@ def remove_epsilons(fst: Fst) -> Fst:
 
 
 def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst:
-    """All final weights, and the new arcs of kept states that had epsilon arcs."""
+    """The arcs and final weights that replace epsilon arcs, as an FST.
+
+    Each `kept` state with epsilons has its new arcs and its new final weight. All other states have
+    no arcs and their old final weight.
+    """
     closures = _Closures(fst, epsilons, kept)
     finals = fst.finals.copy()
     by_state: list[list[ArcTuple]] = [[] for _ in range(fst.num_states)]
@@ -64,9 +68,10 @@ def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) ->
 
 
 def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst | None:
-    """Like `_expanded` for the common case: each epsilon is its state's only arc, without chains.
+    """The FST that `_expanded` returns, computed faster; None if the FST has an unsuitable form.
 
-    Joined supervisions have this form. None if the FST has another form, or equal arcs in a state.
+    Each epsilon must be the only arc of its state and lead to a state without epsilons, and no
+    state may get two equal arcs. FSTs of joined supervisions have this form.
     """
     states, targets = fst.sources[epsilons], fst.nextstates[epsilons]
     has_epsilons = np.zeros(fst.num_states, bool)
@@ -176,7 +181,7 @@ class _Closures:
         return self._finals.get(state, float(self._fst.finals[state]))
 
     def _distances(self, source: int) -> dict[int, float]:
-        """The least weight of a path of epsilons to each state in the closure."""
+        """The least weight of a path of epsilons from `source` to each state that they reach."""
         distances, waiting = {source: 0.0}, [source]
         for state in waiting:  # which grows
             here = distances[state]
@@ -193,7 +198,7 @@ class _Closures:
         return distances
 
     def expand(self, source: int) -> tuple[list[ArcTuple], float]:
-        """The arcs and final weight that replace the state's epsilons; stored for later calls."""
+        """The arcs and final weight that replace the epsilons of `source`; kept for later calls."""
         distances = self._distances(source)
         final, stack, seen = NOT_FINAL, [source], set()
         found: dict[tuple[int, int, int], float] = {}

@@ -22,6 +22,6 @@ TRINARY = 0x0000FFFFFFFF0000
 
 
 def all_settled(properties: int) -> bool:
-    """Whether each pair of property bits has a bit set."""
+    """Whether at least one bit of each pair of OpenFst's property bits is set."""
     yes = TRINARY & 0x5555555555555555
     return (properties | properties >> 1) & yes == yes

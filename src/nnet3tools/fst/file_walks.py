@@ -27,7 +27,7 @@ _FEW = 4
 
 
 def _start_of(kind: bytes) -> bytes:
-    """The first bytes of a file of a kind with standard arcs."""
+    """The first bytes of an OpenFst file with standard arcs of type `kind`, such as "vector"."""
     names = (kind, b"standard")
     return struct.pack("<i", MAGIC) + b"".join(struct.pack("<i", len(n)) + n for n in names)
 
@@ -36,7 +36,7 @@ _VECTOR, _ACCEPTOR = _start_of(b"vector"), _start_of(b"compact_acceptor")
 
 
 def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
-    """Pass a header; returns properties, number of states and number of arcs.
+    """Move past a file header; returns properties, number of states and number of arcs.
 
     OtherFormError for symbol tables, padding and other kinds of files.
     """
@@ -52,7 +52,7 @@ def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
 
 
 def walk_vector(walk: ByteWalk) -> None:
-    """Pass a vector FST with the checks of `read_binary_fst`; OtherFormError for symbol tables."""
+    """Move past a vector FST, checked as by `read_binary_fst`; OtherFormError for symbol tables."""
     _, num_states, _ = _walk_header(walk, _VECTOR)
     finals: list[float] = []
     arcs: list[bytes] = []
@@ -82,7 +82,7 @@ def _check_vector(finals: list[float], arcs: bytes, num_states: int) -> None:
 
 
 def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
-    """Pass an acceptor, with the checks of `read_compact_acceptor` and of the range of labels.
+    """Move past an acceptor, with the checks of `read_compact_acceptor` and of the range of labels.
 
     OtherFormError for forms that our writer does not produce: symbol tables, padding, unknown
     properties.
@@ -105,7 +105,7 @@ def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
 
 
 def _array(walk: ByteWalk, kind: str, count: int) -> array[Any]:
-    """Pass `count` numbers of four bytes and return them."""
+    """Move past `count` numbers of four bytes and return them."""
     end = walk.at + 4 * count
     walk.need(4 * count)
     values = array(kind, bytes(walk.data[walk.at : end]))

@@ -80,7 +80,10 @@ def determinized_lattice(acceptor: CompactLattice) -> CompactLattice:
 
 
 def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int, list[_Element]]]:
-    """For each label in order, the states that its arcs lead to, with total costs."""
+    """For each label that leaves a subset, in order, the states it leads to, with total costs.
+
+    `lists` has the arcs of each state of the acceptor.
+    """
     found: dict[int, list[_Element]] = {}
     for state, owed_graph, owed_acoustic in subset:
         for label, graph, acoustic, _, target in lists[state]:

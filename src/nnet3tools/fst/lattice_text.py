@@ -19,7 +19,7 @@ _ONE: FinalWeight = (0.0, 0.0, ())
 
 @dataclass
 class _Lines:
-    """Collects arcs and final weights, and whether they fit a Lattice or a CompactLattice."""
+    """Collects arcs and final weights of text lines, and notes which kind of lattice they fit."""
 
     plain: list[tuple[int, tuple[int, int, float, float, int]]] = field(default_factory=list)
     compact: list[tuple[int, CompactArc]] = field(default_factory=list)
@@ -140,7 +140,10 @@ def _with_finals(
     finals: list[FinalWeight | None],
     shown: Callable[[FinalWeight], str],
 ) -> list[str]:
-    """The text of each state: its arcs, then its final weight if it is final or has no arcs."""
+    """The text of each state: its arcs, then its final weight if it is final or has no arcs.
+
+    `shown` formats a weight.
+    """
     texts = []
     for state, (lines, final) in enumerate(zip(arc_lines, finals, strict=True)):
         text = "".join(f"{state}\t{line}\n" for line in lines)

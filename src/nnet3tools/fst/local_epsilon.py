@@ -46,7 +46,7 @@ def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
 
 
 class _Work:
-    """The changing arcs and final weights, and each state's numbers of arcs in and out."""
+    """The arcs and final weights while arcs are being joined, with each state's counts of arcs."""
 
     def __init__(self, fst: Fst, plus: Callable[[float, float], float]) -> None:
         self._plus = plus
@@ -62,7 +62,7 @@ class _Work:
         ]
 
     def join(self, state: int, position: int) -> None:
-        """Join an arc with the arcs that follow it, if that is possible."""
+        """Join the arc at `position` of a state with the arcs that follow it, if possible."""
         arc = self.arcs[state][position]
         between = arc[3]
         if between in (_DELETED, state):
@@ -84,7 +84,7 @@ class _Work:
         self.arcs[state][position] = (*arc[:3], _DELETED)
 
     def _join_final(self, state: int, arc: ArcTuple) -> bool:
-        """Move the final weight after an epsilon arc to the arc's state; False for other arcs."""
+        """Add the final weight after an epsilon arc to `state`; False if `arc` is no epsilon."""
         if arc[0] or arc[1]:
             return False
         was_final = self.finals[state] != NOT_FINAL
@@ -99,7 +99,7 @@ class _Work:
         self.finals[state] = NOT_FINAL
 
     def _join_with_many(self, state: int, position: int, arc: ArcTuple) -> None:
-        """The state between has one arc in: join that arc with each arc out that allows it."""
+        """Join an arc, the only one into its next state, with each following arc that allows it."""
         between = arc[3]
         removed = kept = NOT_FINAL
         added: list[ArcTuple] = []
@@ -127,7 +127,7 @@ class _Work:
             self._add(state, joined)
 
     def _reweight(self, state: int, position: int, weight: float) -> None:
-        """Move `weight` from the arcs after an arc onto the arc."""
+        """Add `weight` to the arc at `position` of a state; subtract it from the next arcs."""
         ilabel, olabel, before, between = self.arcs[state][position]
         self.arcs[state][position] = (ilabel, olabel, single(before + weight), between)
         self.arcs[between] = [
@@ -138,7 +138,10 @@ class _Work:
             self.finals[between] = single(self.finals[between] - weight)
 
     def _join_with_one(self, state: int, position: int, arc: ArcTuple) -> None:
-        """The state between has one arc out, or only a final weight, and any number of arcs in."""
+        """Join an arc with the only arc, or the final weight, that leaves its next state.
+
+        Other arcs may enter that state.
+        """
         between = arc[3]
         last_way_in = self.num_in[between] == 1
         if self.finals[between] != NOT_FINAL:

@@ -55,7 +55,7 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
 
 
 class _Arcs:
-    """The arcs into one state from position `at` on; compared by the label of the next arc."""
+    """The arcs into one state at positions `at` to `end`; compared by the first one's label."""
 
     __slots__ = ("at", "end", "label")
 
@@ -121,7 +121,7 @@ class _Refinement:
         marked[state] = None
 
     def _finish_split(self) -> None:
-        """Turn the smaller part of each class with marked states into a new class."""
+        """For each class with marked states, make the smaller of its two parts a new class."""
         for number, marked in self._marked.items():
             others = self._members[number]
             if not others:

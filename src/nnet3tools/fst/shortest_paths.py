@@ -47,7 +47,7 @@ def best_compact_path(lattice: CompactLattice) -> CompactLattice:
 
 @dataclass(frozen=True)
 class _Way:
-    """A path as a linked list: an arc, or final costs, and the path before it."""
+    """A path as a linked list: its last step (an arc, or final costs) and the path before it."""
 
     before: _Way | None
     step: tuple
@@ -98,7 +98,11 @@ def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
 def _backward_costs(
     arcs: list[list[_Arc]], finals: list[tuple[float, float] | None], is_sorted: bool, start: int
 ) -> list[float]:
-    """The cost of the best path from each state to the end."""
+    """The cost of the best path from each state to the end.
+
+    `arcs` and `finals` are those of each state; `is_sorted` says that states are in topological
+    order.
+    """
     costs = [math.inf] * len(arcs)
     if is_sorted:
         order = list(range(len(arcs)))

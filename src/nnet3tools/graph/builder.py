@@ -269,7 +269,10 @@ class GraphBuilder:
             pending += self._rows_of_explored(unusable)
 
     def _rows_of_explored(self, ids: IntArray) -> list[IntArray]:
-        """By node, the dependencies of those `ids` that are explored and may be computable."""
+        """The dependencies of the explored ids among `ids`, one array of rows for each node.
+
+        Ids that can never be computable are left out.
+        """
         store = self.store
         ids = ids[(store.slots[ids] >= 0) & (store.status[ids] != NOT_COMPUTABLE)]
         rows = []
@@ -314,7 +317,10 @@ class GraphBuilder:
         self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
-        """(is computable, can never be computable): flags for each of the node's cindexes `ids`."""
+        """Flags for each of a node's cindexes `ids`: (is computable, can never be computable).
+
+        `rows` has the dependencies of each id.
+        """
         store, rule = self.store, self.plan.rules[node]
         if rule.needs_all and rows.shape[1] == 1:
             status = store.status[as_slice(rows[:, 0])]

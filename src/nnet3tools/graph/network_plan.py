@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class NetworkPlan:
-    """Rules, order and epochs of the nodes of one network, which must not change afterwards."""
+    """Facts about one network that graph building needs: rules, order and epochs of its nodes.
+
+    The network must not change afterwards.
+    """
 
     def __init__(self, nnet: Nnet) -> None:
         self.nnet = nnet

@@ -32,7 +32,10 @@ AddCindexes = Callable[[int, KeyArray], IntArray]
 
 
 class NodeRule:
-    """How cindexes of a node depend on others. Here: an input node, which depends on nothing."""
+    """How the cindexes of a node depend on cindexes of other nodes.
+
+    This base class is the rule of an input node, which depends on nothing.
+    """
 
     sources: tuple[int, ...] = ()
     """The nodes that this node may depend on, sorted."""
@@ -55,7 +58,10 @@ class NodeRule:
         return []
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
-        """Ids of the dependencies of N cindexes of this node, (N, width)."""
+        """Ids of the dependencies of N cindexes of this node, (N, width).
+
+        `add(node, keys)` returns the ids of cindexes, making new ones where needed.
+        """
         return np.empty((len(keys), 0), np.int32)
 
     def used(

@@ -86,9 +86,9 @@ class _Finder:
                 self.used_rows[node] = ids[kept], rows[kept]
 
     def _computed(self, node: int) -> tuple[IntArray, slice | IntArray]:
-        """(ids, positions): the ids of a node's computable cindexes in this segment, twice.
+        """The ids of a node's computable cindexes in this segment, and an index that selects them.
 
-        The positions are the ids as a slice if they are consecutive, otherwise the ids.
+        The index is a slice if the ids are consecutive, otherwise the ids themselves.
         """
         ids = self._graph.tables[node].ids
         if self._start:
@@ -101,7 +101,7 @@ class _Finder:
         return ids, as_slice(ids)
 
     def _used(self, node: int, places: slice | IntArray) -> IntArray:
-        """The dependencies of a node's cindexes `places`, -1 for those that they do not use."""
+        """The dependencies of a node's cindexes `places`; -1 in place of unused dependencies."""
         store, rule = self._store, self._plan.rules[node]
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:

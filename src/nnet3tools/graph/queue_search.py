@@ -53,7 +53,7 @@ class QueueSearch:
                 return
 
     def hop(self) -> None:
-        """Process the queue, last in first out, as BuildGraphOneIter.
+        """Process the queue, last in first out, as Kaldi's BuildGraphOneIter does.
 
         Cindexes that are queued during the hop wait for the next one.
         """
@@ -126,20 +126,22 @@ class QueueSearch:
         if states == {UNKNOWN} and isinstance(rule, ComponentRule):
             return UNKNOWN  # no component can do without any input
         statuses = [self.status[d] if d >= 0 else NOT_COMPUTABLE for d in self.rows[cindex]]
-        if self._can(cindex, tuple(status == COMPUTABLE for status in statuses)):
+        if self._is_computable(cindex, tuple(status == COMPUTABLE for status in statuses)):
             return COMPUTABLE
-        if self._can(cindex, tuple(status != NOT_COMPUTABLE for status in statuses)):
+        if self._is_computable(cindex, tuple(status != NOT_COMPUTABLE for status in statuses)):
             return UNKNOWN
         return NOT_COMPUTABLE
 
-    def _can(self, cindex: int, available: tuple[bool, ...]) -> bool:
+    def _is_computable(self, cindex: int, available: tuple[bool, ...]) -> bool:
         """Whether a cindex is computable if its dependencies are, where `available` flags them."""
         node = self.nodes[cindex]
         rule, case = self.plan.rules[node], (node, available)
         if isinstance(rule, DescriptorRule) and (remembered := self.answers.get(case)) is not None:
             return remembered  # for descriptors the Index does not matter
         row = np.array(self.rows[cindex], np.int32)
-        self.answers[case] = answer = self.facts.can(cindex, row, np.array(available, np.bool_))
+        self.answers[case] = answer = self.facts.is_computable(
+            cindex, row, np.array(available, np.bool_)
+        )
         return answer
 
     # -- usable counts, with explicit stacks because recurrences are deep

@@ -65,7 +65,7 @@ class SearchFacts:
         new_nodes = np.concatenate([ids[:0], *self._new_nodes])
         return Found(ids, np.ascontiguousarray(rows, np.int32), new_nodes)
 
-    def can(self, cindex: int, row: IntArray, available: BoolArray) -> bool:
+    def is_computable(self, cindex: int, row: IntArray, available: BoolArray) -> bool:
         """Whether a cindex is computable from the dependencies of `row` that `available` flags."""
         rule = self._rules[self.node(cindex)]
         keys, row_keys = self._keys[[cindex]], self._keys[row]

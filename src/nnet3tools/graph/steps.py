@@ -64,8 +64,8 @@ class _SimpleRows(NamedTuple):
     input_ids: IntArray
     """The cindex that each row depends on."""
 
-    def of(self, ids: IntArray) -> slice | IntArray:
-        """The positions of increasing ids among these rows: a slice if the ids are consecutive."""
+    def positions(self, ids: IntArray) -> slice | IntArray:
+        """The positions of increasing `ids` among these rows: a slice if ids are consecutive."""
         first, last = int(ids[0]), int(ids[-1])
         if last - first + 1 == len(ids):
             return slice(first - self.first, last + 1 - self.first)
@@ -122,7 +122,7 @@ class _Builder:
 
     def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
         """Add the steps of a simple component and of its input, which has the same indexes."""
-        of_node = rows.of(ids)
+        of_node = rows.positions(ids)
         indexes, input_ids = rows.indexes[of_node], rows.input_ids[of_node]
         self._add(node - 1, input_ids, indexes)
         self._add(node, ids, indexes)
@@ -165,7 +165,7 @@ class _Builder:
     def _add_dim_ranges(self, node: int, ids: IntArray) -> None:
         """Add a dim-range step for each step of the node's source that has some rows of `ids`."""
         rows = self._simple_rows[node]
-        input_ids = rows.input_ids[rows.of(ids)]
+        input_ids = rows.input_ids[rows.positions(ids)]
         first = int(self.step_of[input_ids[0]])
         whole = self.steps[first].ids
         if len(whole) == len(ids) and all_true(whole == input_ids):

@@ -28,7 +28,10 @@ class _NotStrictError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StrictGraph:
-    """All cindexes of a request, with the ids that they have in the pruned ComputationGraph."""
+    """The graph of a request whose dependencies are all needed and given.
+
+    Its cindexes have the ids that they have in the pruned ComputationGraph.
+    """
 
     node_ranges: list[tuple[int, int, int]]
     """(node, first id, end) by node."""
@@ -56,7 +59,7 @@ class StrictGraph:
                 begin += width * (end - first)
 
     def finish(self, graph: ComputationGraph, store: CindexStore) -> None:
-        """Make the cindexes the graph's first segment."""
+        """Append this graph to `graph` as its first segment; put its cindexes into `store`."""
         counts = [end - first for _, first, end in self.node_ranges]
         graph.nodes, graph.keys, graph.is_input = self.nodes, self.keys, self.is_input
         graph.terms = self.terms
@@ -155,7 +158,7 @@ class _Explorer:
         )
 
     def _ids(self, first_of: dict[int, int]) -> IntArray:
-        """The cindex id of each place; the additional last entry maps place -1 to -1."""
+        """The cindex id of each place (a number among all requested rows); at the end, -1."""
         of_node: dict[int, NDArray[np.integer]] = {}
         for node, asked in self._asked.items():
             if self._num_of_node[node] == 0:

@@ -186,7 +186,7 @@ class ByteWalk:
         if head[:4] != b"SV \x04" or head[8] != 4 or dim <= 0 or count < 0:
             raise OtherFormError
         if not self._even_rows(num_rows, head, dim, count):
-            count = max(self._row(head[:9], dim) for _ in range(num_rows))
+            count = max(self._sparse_row(head[:9], dim) for _ in range(num_rows))
         return MatrixForm("SM", num_rows, dim, count)
 
     def _even_rows(self, num_rows: int, head: bytes, dim: int, count: int) -> bool:
@@ -206,7 +206,7 @@ class ByteWalk:
         self.at += form.size
         return True
 
-    def _row(self, head: bytes, dim: int) -> int:
+    def _sparse_row(self, head: bytes, dim: int) -> int:
         """Move past a row of a sparse matrix and return its number of elements."""
         self.word(head)
         count = self.integer()

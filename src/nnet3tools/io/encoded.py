@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
-from nnet3tools.io.record import Field, Kind, Record
+from nnet3tools.io.record import Field, Record, ValueKind
 from nnet3tools.io.stream import Reader, Writer
 
 T = TypeVar("T")
@@ -296,7 +296,7 @@ class LayoutTable:
 
 def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
     """Move a walk past a field and return the value; OtherFormError if the value is unusual."""
-    assert isinstance(field.kind, Kind)
+    assert isinstance(field.kind, ValueKind)
     if field.kind.walk is None:
         raise OtherFormError
     value = field.kind.walk(walk, values)

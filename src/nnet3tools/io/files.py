@@ -26,8 +26,8 @@ _MAX_OFFSET = (1 << 63) - 1
 _BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 
 
-class Kind(enum.Enum):
-    """What an rxfilename or wxfilename refers to, such as a file or a pipe."""
+class FileKind(enum.Enum):
+    """The kinds of inputs and outputs that file names can mean, such as a file or a pipe."""
 
     STANDARD = "standard input or output"
     FILE = "a file"
@@ -35,28 +35,28 @@ class Kind(enum.Enum):
     PIPE = "a pipe"
 
 
-def classify_input(name: str) -> Kind:
+def classify_input(name: str) -> FileKind:
     """The kind of an rxfilename. OptionError if the name cannot be read from."""
     _reject_zero_byte(name)
     if name in ("", "-"):
-        return Kind.STANDARD
+        return FileKind.STANDARD
     if name.endswith("|") and not name.startswith("|"):
-        return Kind.PIPE
+        return FileKind.PIPE
     _reject_odd_names(name, "read", "a command to read from ends in '|'")
-    return Kind.OFFSET if _OFFSET.fullmatch(name) else Kind.FILE
+    return FileKind.OFFSET if _OFFSET.fullmatch(name) else FileKind.FILE
 
 
-def classify_output(name: str) -> Kind:
+def classify_output(name: str) -> FileKind:
     """The kind of a wxfilename. OptionError if the name cannot be written to."""
     _reject_zero_byte(name)
     if name in ("", "-"):
-        return Kind.STANDARD
+        return FileKind.STANDARD
     if name.startswith("|"):
-        return Kind.PIPE
+        return FileKind.PIPE
     _reject_odd_names(name, "written", "a command to write to starts with '|'")
     if _OFFSET.fullmatch(name):
         raise OptionError(f"'{name}' cannot be written: it names an offset into a file")
-    return Kind.FILE
+    return FileKind.FILE
 
 
 def _reject_zero_byte(name: str) -> None:
@@ -110,7 +110,7 @@ def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
         yield reader
         return
     kind = classify_input(rxfilename)
-    opener = {Kind.STANDARD: _open_stdin, Kind.PIPE: _open_pipe_in}.get(kind, _open_file)
+    opener = {FileKind.STANDARD: _open_stdin, FileKind.PIPE: _open_pipe_in}.get(kind, _open_file)
     with opener(rxfilename) as reader:
         if header:
             reader.read_header()
@@ -190,7 +190,7 @@ def open_output(wxfilename: str, binary: bool = True, header: bool = True) -> It
             yield writer
         return
     kind = classify_output(wxfilename)
-    opener = {Kind.STANDARD: _open_stdout, Kind.PIPE: _open_pipe_out}.get(kind, _write_file)
+    opener = {FileKind.STANDARD: _open_stdout, FileKind.PIPE: _open_pipe_out}.get(kind, _write_file)
     with opener(wxfilename) as (file, name):
         writer = Writer(file, binary, name)
         if header:
@@ -245,5 +245,5 @@ def _write_file(path: str) -> Iterator[tuple[BinaryIO, str]]:
 
 def prove_output(wxfilename: str) -> None:
     """Raise DataError if a file cannot be written, before a program spends time on its contents."""
-    if handover.sink(wxfilename) is None and classify_output(wxfilename) is Kind.FILE:
+    if handover.sink(wxfilename) is None and classify_output(wxfilename) is FileKind.FILE:
         prove_writable(wxfilename)

@@ -23,8 +23,8 @@ Values = Mapping[str, Any]
 _MAX_COUNT = 1_000_000
 
 
-class Kind(NamedTuple):
-    """How values of one kind are read, written and passed over in files.
+class ValueKind(NamedTuple):
+    """How values of one kind are read from files, written to files and passed over in bytes.
 
     `walk(walk, values)` goes over a value in binary and returns what a field's `usual` looks at. A
     record with a kind that has no walk is always read in full.
@@ -49,22 +49,24 @@ def _walk_matrix(walk: ByteWalk, values: Values) -> None:
     walk.matrix(values["indexes"].num_rows)
 
 
-WORD = Kind(Reader.read_token, Writer.write_token, lambda walk, _: walk.name())
-INT32 = Kind(Reader.read_int32, Writer.write_int32, lambda walk, _: walk.int32())
-FLAG = Kind(Reader.read_bool, Writer.write_bool, lambda walk, _: walk.flag())
-FLOAT32 = Kind(Reader.read_float, Writer.write_float, lambda walk, _: walk.float32())
-INT32_VECTOR = Kind(Reader.read_int32_vector, Writer.write_int32_vector)
-FLOAT_VECTOR = Kind(Reader.read_vector, Writer.write_vector, lambda walk, _: walk.float_vector())
-CHAR_VECTOR = Kind(
+WORD = ValueKind(Reader.read_token, Writer.write_token, lambda walk, _: walk.name())
+INT32 = ValueKind(Reader.read_int32, Writer.write_int32, lambda walk, _: walk.int32())
+FLAG = ValueKind(Reader.read_bool, Writer.write_bool, lambda walk, _: walk.flag())
+FLOAT32 = ValueKind(Reader.read_float, Writer.write_float, lambda walk, _: walk.float32())
+INT32_VECTOR = ValueKind(Reader.read_int32_vector, Writer.write_int32_vector)
+FLOAT_VECTOR = ValueKind(
+    Reader.read_vector, Writer.write_vector, lambda walk, _: walk.float_vector()
+)
+CHAR_VECTOR = ValueKind(
     imported_later("io.char_vector", "read_vector_as_char"),
     imported_later("io.char_vector", "write_vector_as_char"),
 )
-INDEXES = Kind(
+INDEXES = ValueKind(
     imported_later("io.index_vector", "read_index_vector"),
     imported_later("io.index_vector", "write_index_vector"),
     lambda walk, _: walk.index_vector(),
 )
-MATRIX = Kind(
+MATRIX = ValueKind(
     imported_later("io.general_matrix", "read_general_matrix"),
     imported_later("io.general_matrix", "write_general_matrix"),
     _walk_matrix,
@@ -85,13 +87,13 @@ class Field:
     """
 
     name: str
-    kind: Kind | Record
+    kind: ValueKind | Record
     token: str = ""
     usual: Callable[[Any, Values], bool] = lambda value, values: True
     problem: Callable[[Values], str] = lambda values: ""
     default: Callable[[], Any] | None = None
     rare: bool = False
-    older: tuple[tuple[str, Kind], ...] = ()
+    older: tuple[tuple[str, ValueKind], ...] = ()
     ends_layout: bool = False
     """Whether this field and later ones may have any size in records of one layout."""
 
@@ -103,7 +105,7 @@ class Field:
             return self.default()
         return kind.read(reader)
 
-    def _kind_here(self, reader: Reader, end: str) -> Kind | Record | None:
+    def _kind_here(self, reader: Reader, end: str) -> ValueKind | Record | None:
         """Consume the field's token, and return how its value is stored; None if it is absent."""
         if self.default is None:
             if self.token:

@@ -9,7 +9,13 @@ from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, UserError, quoted
 from nnet3tools.io import handover, log
-from nnet3tools.io.files import Kind, classify_input, open_input, read_text_lines, split_offset
+from nnet3tools.io.files import (
+    FileKind,
+    classify_input,
+    open_input,
+    read_text_lines,
+    split_offset,
+)
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.reader import Reader
@@ -86,7 +92,7 @@ class ObjectLoader(Generic[T]):
             raise DataError(f"{rxfilename}: key '{key}': {error}") from None
 
     def _read(self, key: str, rxfilename: str) -> T:
-        if classify_input(rxfilename) in (Kind.PIPE, Kind.STANDARD):
+        if classify_input(rxfilename) in (FileKind.PIPE, FileKind.STANDARD):
             with open_input(rxfilename, header=False) as reader:
                 reader.key = key
                 return self._holder.read_object(reader)

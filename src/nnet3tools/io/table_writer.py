@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import handover
-from nnet3tools.io.files import Kind, classify_output, open_output
+from nnet3tools.io.files import FileKind, classify_output, open_output
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import TableKind, parse_wspecifier
 from nnet3tools.io.table_reader import script_lines
@@ -42,7 +42,10 @@ class TableWriter(Generic[T]):
         if specifier.kind is TableKind.SCRIPT:
             self._files = {key: name for key, name, _ in script_lines(specifier.script)}
             return
-        if specifier.kind is TableKind.BOTH and classify_output(specifier.archive) is not Kind.FILE:
+        if (
+            specifier.kind is TableKind.BOTH
+            and classify_output(specifier.archive) is not FileKind.FILE
+        ):
             raise OptionError(f"'{wspecifier}': a script can only point into an archive on disk")
         if specifier.kind is TableKind.BOTH and _same_file(specifier.archive, specifier.script):
             raise OptionError(f"'{wspecifier}': archive and script are the same file")

@@ -138,7 +138,7 @@ class ConfigLine:
         """Make a ConfigError about this line."""
         return ConfigError(message, self.file, self.line_number, self.text)
 
-    def _take(self, key: str, default: Any) -> str | None:
+    def _value_text(self, key: str, default: Any) -> str | None:
         """The text of a key's value, marked as read; None if absent and there is a default."""
         if key in self._values:
             self._used.add(key)
@@ -149,12 +149,12 @@ class ConfigLine:
 
     def get_string(self, key: str, default: str | D = _REQUIRED) -> str | D:
         """The value of a key as text."""
-        text = self._take(key, default)
+        text = self._value_text(key, default)
         return default if text is None else text
 
     def get_int(self, key: str, default: int | D = _REQUIRED) -> int | D:
         """The value of a key as an int32."""
-        if (text := self._take(key, default)) is None:
+        if (text := self._value_text(key, default)) is None:
             return default
         if (value := parse_int(text)) is None:
             raise self.error(f"expected an integer for '{key}', found '{text}'")
@@ -162,7 +162,7 @@ class ConfigLine:
 
     def get_float(self, key: str, default: float | D = _REQUIRED) -> float | D:
         """The value of a key rounded to float32."""
-        if (text := self._take(key, default)) is None:
+        if (text := self._value_text(key, default)) is None:
             return default
         if (value := parse_float(text)) is None or not math.isfinite(value):
             raise self.error(f"expected a number for '{key}', found '{text}'")
@@ -170,7 +170,7 @@ class ConfigLine:
 
     def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
         """The value of a key as a truth value; like Kaldi it looks at the first letter only."""
-        if (text := self._take(key, default)) is None:
+        if (text := self._value_text(key, default)) is None:
             return default
         if text[:1] not in ("t", "T", "f", "F") or not text:
             raise self.error(f"expected true or false for '{key}', found '{text}'")
@@ -178,7 +178,7 @@ class ConfigLine:
 
     def get_int_list(self, key: str, default: list[int] | D = _REQUIRED) -> list[int] | D:
         """The value of a key as integers separated by `,` or `:`."""
-        if (text := self._take(key, default)) is None:
+        if (text := self._value_text(key, default)) is None:
             return default
         values = [parse_int(part) for part in re.split("[,:]", text) if part]
         found = [value for value in values if value is not None]

@@ -170,7 +170,10 @@ class OnlineNaturalGradient(HasSettings):
                 yield Factored(h, self.w, norm_ratio(product, after))
 
     def _begin(self, parts: Sequence[Array]) -> tuple[Any, bool]:
-        """Count a call, perhaps make the estimate; returns tr(X X^T) and whether to update."""
+        """Count a call with the matrix X; return (tr(X X^T), whether to update the estimate).
+
+        X has the columns of `parts`. The first call makes the estimate.
+        """
         # one event for everything, because a minibatch has dozens of calls
         is_first, updating, pending_rows = recording.decide(
             self._plan_on_host if device_of(parts[0]) == "numpy" else self._plan
@@ -208,7 +211,10 @@ class OnlineNaturalGradient(HasSettings):
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """`_plan` for the host, with None for "first call": the host records these, too."""
+        """What `_plan` returns, for the host.
+
+        The host records first calls like all others, so "is first call" is None.
+        """
         _, updating, pending_rows = self._plan()
         return None, updating, pending_rows
 

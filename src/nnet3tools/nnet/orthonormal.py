@@ -30,7 +30,7 @@ _factor = tensor.element(
 )
 
 
-def just_do(key: Hashable, work: Callable[[], None]) -> None:
+def run_now(key: Hashable, work: Callable[[], None]) -> None:
     """Call `work` at once, without recording; `key` is ignored."""
     work()
 
@@ -55,7 +55,7 @@ def constrained_components(nnet: Nnet) -> Constrained:
 
 
 def constrain_orthonormal(
-    components: Constrained, run: Callable[[Hashable, Callable[[], None]], None] = just_do
+    components: Constrained, run: Callable[[Hashable, Callable[[], None]], None] = run_now
 ) -> None:
     """Move constrained parameter matrices toward the constraint; called after each minibatch.
 

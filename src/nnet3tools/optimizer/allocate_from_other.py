@@ -12,7 +12,7 @@ from nnet3tools.program.computation import Computation, MatrixInfo
 
 
 def allocate_from_other(computation: Computation, context: PassContext) -> Computation:
-    """The program with each DeallocMatrix and next AllocMatrix of one shape made a SwapMatrix."""
+    """The program in which freeing a matrix, then allocating one of its shape, becomes a swap."""
     frees: dict[MatrixInfo, list[int]] = defaultdict(list)
     allocations: dict[MatrixInfo, list[int]] = defaultdict(list)
     for position, command in enumerate(computation.commands):

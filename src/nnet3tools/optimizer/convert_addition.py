@@ -31,8 +31,8 @@ _COPYING: dict[type[Command], type[Command]] = {
 
 
 def convert_addition(computation: Computation, context: PassContext) -> Computation:
-    """The program with Add commands made Copy commands if the destination holds only zeros."""
-    times = AccessTimes(context.analyst.of(computation))
+    """The program in which additions to matrices that hold only zeros become copies."""
+    times = AccessTimes(context.analyst.analyze(computation))
     out = computation.copy()
     for cls, copying in _COPYING.items():
         if (group := times.analysis.groups.get(cls)) is None:

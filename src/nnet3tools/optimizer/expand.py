@@ -142,7 +142,10 @@ class _Expander:
         return is_first
 
     def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
-        """The expanded places of rows for n = 0 in old submatrices (one per row, or one)."""
+        """The places, in the expanded program, of rows for n = 0 in old submatrices.
+
+        `submatrix` is one number for each of the rows, or one for all.
+        """
         matrix = self.matrix_of[submatrix]
         in_matrix = row + self.old_offset[submatrix]
         if not self._is_first_sequence(matrix, in_matrix).all():

@@ -19,7 +19,7 @@ def initialize_undefined(computation: Computation, context: PassContext) -> Comp
 
     Variables without other accesses need no zeros either, unless the user gets the matrix.
     """
-    analysis = context.analyst.of(computation)
+    analysis = context.analyst.analyze(computation)
     end = len(computation.commands)
     first = analysis.matrix_accesses.first(end)
     zeroed = np.append(zeroings(analysis), False)[first]

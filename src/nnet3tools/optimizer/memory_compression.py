@@ -41,7 +41,7 @@ def memory_compression(computation: Computation, context: PassContext) -> Comput
     markers = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationMarker]
     if len(markers) != 1:
         return computation
-    analysis = context.analyst.of(computation)
+    analysis = context.analyst.analyze(computation)
     compressions = [
         compression
         for matrix in range(1, len(computation.matrices))
@@ -53,7 +53,7 @@ def memory_compression(computation: Computation, context: PassContext) -> Comput
 def _compression(
     analysis: Analysis, context: PassContext, matrix: int, marker: int
 ) -> _Compression | None:
-    commands, types = analysis.matrix_accesses.of(matrix)
+    commands, types = analysis.matrix_accesses.of_item(matrix)
     split = int(np.searchsorted(commands, marker))
     if analysis.is_output[matrix] or split in (0, len(commands)):
         return None

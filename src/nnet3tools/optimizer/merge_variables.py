@@ -44,7 +44,7 @@ def merge_variables(computation: Computation, context: PassContext) -> Computati
 
 
 class Merges(NamedTuple):
-    """Possible merges (columns): the command at `positions` computes submatrix s2 from s1."""
+    """Possible merges, as columns: command `positions[i]` computes submatrix s2[i] from s1[i]."""
 
     positions: Ints
     s1: Ints
@@ -80,9 +80,10 @@ def opportunities(analysis: Analysis, context: PassContext) -> Merges:
 
 
 class Conditions(NamedTuple):
-    """Conditions on merges except the order of accesses, each (merges,); all need c1 and c2.
+    """Flags (merges,) of the conditions for legal merges, except the order of accesses.
 
-    _Round checks condition c5: neither matrix has been merged in this round.
+    All merges need c1 and c2. Condition c5, that neither matrix has been merged in this round, is
+    checked by _Round.
     """
 
     c1: BoolArray
@@ -170,7 +171,7 @@ class _Round:
     def __init__(self, computation: Computation, context: PassContext) -> None:
         # Merging changes the copy; the analysis refers to the original program.
         self.computation = computation.copy()
-        self.times = AccessTimes(context.analyst.of(computation))
+        self.times = AccessTimes(context.analyst.analyze(computation))
         self.context = context
         lifetimes = self.times.analysis.lifetimes
         self._matrix_of = self.times.analysis.variables.matrix_of_submatrix.tolist()

@@ -13,7 +13,7 @@ from nnet3tools.program.computation import Computation
 
 def move_sizing_commands(computation: Computation, context: PassContext) -> Computation:
     """The program with AllocMatrix moved to the first access, DeallocMatrix to the last access."""
-    analysis = context.analyst.of(computation)
+    analysis = context.analyst.analyze(computation)
     commands = computation.commands
     zeroed_by_next = [
         type(c) is AllocMatrix and is_zeroing(after) and after.submatrix == c.submatrix  # type: ignore[attr-defined]
@@ -22,7 +22,7 @@ def move_sizing_commands(computation: Computation, context: PassContext) -> Comp
     # Thrice the position, so that -1 and +1 place a command just before and just after another.
     place = [3 * c for c in range(len(commands))]
     for matrix in range(1, len(computation.matrices)):
-        accesses = analysis.matrix_accesses.of(matrix)[0].tolist()
+        accesses = analysis.matrix_accesses.of_item(matrix)[0].tolist()
         allocate = int(analysis.allocate_command[matrix])
         if allocate != -1 and type(commands[allocate]) is AllocMatrix:
             first = 1 if zeroed_by_next[allocate] and accesses[:1] == [allocate + 1] else 0

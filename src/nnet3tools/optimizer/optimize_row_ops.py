@@ -13,7 +13,7 @@ _ROW_OPS = (CopyRows, AddRows)
 
 
 def optimize_row_ops(computation: Computation, context: PassContext) -> Computation:
-    """The program with CopyRows made MatrixCopy, AddRows MatrixAdd, if rows are consecutive.
+    """The program in which CopyRows of consecutive rows becomes MatrixCopy, and AddRows MatrixAdd.
 
     Rows of "nothing" (-1) may stand before and after. For CopyRows they mean zeros, and can be left
     out because this pass comes before all that remove zeroing, so that those rows are still zero.

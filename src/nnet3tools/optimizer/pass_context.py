@@ -32,7 +32,7 @@ class PassContext:
         """The Analyst that all passes share."""
         return Analyst(self.nnet)
 
-    def telling(self, origins: Origins) -> PassContext:
+    def with_origins(self, origins: Origins) -> PassContext:
         """A copy of the context, with the same Analyst, that records changes in `origins`."""
         context = dataclasses.replace(self, origins=origins)
         vars(context)["analyst"] = self.analyst  # where cached_property looks

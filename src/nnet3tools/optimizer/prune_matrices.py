@@ -42,7 +42,7 @@ def _only_set(computation: Computation, commands: np.ndarray) -> bool:
 
 
 def _drop_if_unused(computation: Computation, analysis: Analysis, m: int) -> None:
-    commands, _ = analysis.matrix_accesses.of(m)
+    commands, _ = analysis.matrix_accesses.of_item(m)
     if _only_set(computation, commands):
         sizing = (int(analysis.allocate_command[m]), int(analysis.deallocate_command[m]))
         for c in (*commands.tolist(), *sizing):
@@ -56,7 +56,7 @@ def _can_cut(computation: Computation, analysis: Analysis, m: int, begin: int, e
         block = analysis.variables.block(variable)
         first, last = block.row_offset, block.row_offset + block.num_rows
         if first < begin or last > end:
-            commands, _ = analysis.variable_accesses.of(variable)
+            commands, _ = analysis.variable_accesses.of_item(variable)
             if not _only_set(computation, commands):
                 return False
     return True

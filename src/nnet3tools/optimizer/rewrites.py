@@ -89,14 +89,14 @@ def _passed(
 ) -> tuple[Computation, _Rewrite]:
     """The result of running the passes, and a record of their merges and renumberings."""
     origins = Origins(computation)
-    after = passes(computation, context.telling(origins))
+    after = passes(computation, context.with_origins(origins))
     return after, _Rewrite(computation, origins, after)
 
 
 def _key(computation: Computation, context: PassContext) -> bytes:
     """A digest that is equal for programs that differ only in rows, with the same options."""
     digest = hashlib.sha256(repr(context.options).encode())
-    analysis = context.analyst.of(computation)
+    analysis = context.analyst.analyze(computation)
     for cls, group in analysis.groups.items():
         digest.update(f"{cls.NAME} {len(group)} ".encode())
         digest.update(group.positions.tobytes())

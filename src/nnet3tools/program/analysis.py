@@ -32,9 +32,9 @@ class AccessTable(NamedTuple):
     types: Ints
     """AccessType of each access, as an integer."""
 
-    def of(self, thing: int) -> tuple[Ints, Ints]:
-        """The commands that access item number `thing`, and the types of their accesses."""
-        part = slice(self.offsets[thing], self.offsets[thing + 1])
+    def of_item(self, item: int) -> tuple[Ints, Ints]:
+        """The commands that access a matrix or variable, and the types of their accesses."""
+        part = slice(self.offsets[item], self.offsets[item + 1])
         return self.commands[part], self.types[part]
 
     def first(self, default: int) -> Ints:
@@ -55,7 +55,10 @@ class AccessTable(NamedTuple):
 def _access_table(
     things: Ints, commands: Ints, types: Ints, num_things: int, num_commands: int
 ) -> AccessTable:
-    """A table from accesses in any order; accesses of a command to the same item are joined."""
+    """An AccessTable of accesses in any order; accesses of a command to the same item are joined.
+
+    Access i is by command commands[i] to item things[i].
+    """
     keys = things * (num_commands + 1) + commands
     order = np.argsort(keys)
     keys, types = keys[order], types[order]
@@ -248,7 +251,7 @@ class Analyst:
         self.components = ComponentTable(nnet)
         self._latest: Analysis | None = None
 
-    def of(self, computation: Computation) -> Analysis:
+    def analyze(self, computation: Computation) -> Analysis:
         """The analysis of a program."""
         if self._latest is None or self._latest.computation is not computation:
             self._latest = Analysis(computation, self.nnet, self.components)

@@ -55,11 +55,11 @@ def check_computation(
     """
     looped = bool(computation.commands) and isinstance(computation.commands[-1], GotoLabel)
     analyst = analyst or Analyst(nnet)
-    checker = Checker(analyst.of(computation), nnet)
+    checker = Checker(analyst.analyze(computation), nnet)
     checker.check_operands()
     if looped:
         checker.check_loop()
-        checker = Checker(analyst.of(_without_carry(computation)), nnet)
+        checker = Checker(analyst.analyze(_without_carry(computation)), nnet)
     checker.check_lifetimes()
     checker.check_memory(all_freed=not looped)
     checker.check_undefined(check_unused and not looped)
@@ -210,7 +210,7 @@ class Checker(OrderChecker):
         for c in np.flatnonzero(self.are(*_COMPRESSION)).tolist():
             command = commands[c]
             assert isinstance(command, _COMPRESSION)
-            touching, _ = self.analysis.matrix_accesses.of(
+            touching, _ = self.analysis.matrix_accesses.of_item(
                 self.computation.matrix_of(command.submatrix)
             )
             place = int(np.searchsorted(touching, c))

@@ -80,7 +80,7 @@ class _MultiCommand(Command):
 
 @command(11)
 class CopyRowsMulti(_MultiCommand):
-    """The command dest[i] = alpha * the i-th listed row, or zeros where none is listed."""
+    """The command dest[i] = alpha * row i of a list of (submatrix, row) pairs; -1: zeros."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti
@@ -94,7 +94,10 @@ class CopyRowsMulti(_MultiCommand):
 
 @command(12)
 class CopyToRowsMulti(_MultiCommand):
-    """The command: i-th listed row = src[i]; alpha must be 1, no row may be listed twice."""
+    """The command that copies src[i] to row i of a list of (submatrix, row) pairs.
+
+    alpha must be 1, and no row may be listed twice.
+    """
 
     src: Submatrix
     indexes_multi: IndexesMulti
@@ -113,7 +116,7 @@ class CopyToRowsMulti(_MultiCommand):
 
 @command(13)
 class AddRowsMulti(_MultiCommand):
-    """The command dest[i] += alpha * the i-th listed row."""
+    """The command dest[i] += alpha * row i of a list of (submatrix, row) pairs."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti
@@ -128,7 +131,10 @@ class AddRowsMulti(_MultiCommand):
 
 @command(14)
 class AddToRowsMulti(_MultiCommand):
-    """The command: i-th listed row += alpha * src[i]. No row may be listed twice."""
+    """The command that adds alpha * src[i] to row i of a list of (submatrix, row) pairs.
+
+    No row may be listed twice.
+    """
 
     src: Submatrix
     indexes_multi: IndexesMulti

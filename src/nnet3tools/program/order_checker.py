@@ -23,7 +23,7 @@ class OrderChecker(PurposeChecker):
     """Checks the order of a program's commands; ProgramError at the first fault."""
 
     def are(self, *classes: type[Command]) -> BoolArray:
-        """(commands,) whether each command is of one of the classes."""
+        """(commands,) whether each command of the program is of one of `classes`."""
         mask = np.zeros(len(self.computation.commands), np.bool_)
         for cls in classes:
             if (group := self.analysis.groups.get(cls)) is not None:

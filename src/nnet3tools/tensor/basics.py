@@ -12,25 +12,25 @@ _ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
 
 @operator(types=_ALL)
 def copy(out: Array, src: Array) -> None:
-    """out = src, broadcast to out's shape and converted to its type."""
+    """Set out to src, broadcast to out's shape and converted to its type."""
     out[...] = src
 
 
 @operator(types=_ALL)
 def fill(out: Array, value: float) -> None:
-    """Every element of out = value."""
+    """Set every element of out to `value`."""
     out[...] = value
 
 
 @operator()
 def scale(out: Array, alpha: float) -> None:
-    """out *= alpha."""
+    """Multiply out by alpha, in place."""
     out[...] = out * np.float64(alpha)
 
 
 @operator()
 def add(out: Array, src: Array, alpha: float = 1.0) -> None:
-    """out += alpha * src, src broadcast to out."""
+    """Add alpha * src to out; src is broadcast to out's shape."""
     out[...] = out + alpha * np.asarray(src, np.float64)
 
 
@@ -50,7 +50,7 @@ def prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> None:
-    """out = alpha * op(a) op(b) + beta * out, where op transposes the last two axes if asked to.
+    """Set out to alpha * op(a) op(b) + beta * out; op transposes the last two axes if asked to.
 
     Shapes: out (N, D), a (N, K) or (K, N), b (K, D) or (D, K). With beta = 0, `out` is not read.
     Operands with three axes are stacks of matrices, multiplied one by one (a stack of one

@@ -91,7 +91,7 @@ _output_gated_derivs = element(
 
 @operator_of_formulas()
 def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Step:
-    """Bind a GRU cell: set out (rows, 2 C) to [h, c], output and cell, of the input rows x."""
+    """A step that sets out (rows, 2 C) to [h, c], output and cell of GRU cells with input x."""
     columns = gru_columns(w_h)
     h, c = out[:, : columns.cell_dim], out[:, columns.cell_dim :]
     z, argument, before = columns.update_of(x), columns.argument_of(x), columns.cell_of(x)
@@ -118,7 +118,7 @@ def gru_nonlinearity_backprop(
     in_deriv: Array | None = None,
     repair: Array | None = None,
 ) -> Step:
-    """Bind the derivative of a GRU cell: set argument_deriv (rows, C), add to in_deriv (as x).
+    """A step that sets argument_deriv (rows, C) and adds to in_deriv (as x): a GRU's derivatives.
 
     argument_deriv is the derivative at a, the argument of tanh. The derivative by w_h follows from
     it: argument_deriv' (r s'), or the column sums of argument_deriv c'. `repair` (C,) pulls

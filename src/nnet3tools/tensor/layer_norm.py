@@ -28,7 +28,10 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 @functools.cache
 def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
-    """The formula of layer_norm: (out, x, eps, scale if `scaled`, offset if `shifted`)."""
+    """The formula of layer_norm or, if not `centred`, of rms_norm.
+
+    Its operands are out, x, eps, then scale if `scaled`, then offset if `shifted`.
+    """
     value = "c * inverse" + scaled * " * scale" + shifted * " + offset"
     operands = "out x eps" + scaled * " scale" + shifted * " offset"
     return element(f"{_MEAN[centred]}{_INVERSE}out = {value}", operands)
@@ -36,9 +39,10 @@ def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
 
 @functools.cache
 def _backward(centred: bool, scaled: bool, add: bool, wanted: tuple[bool, bool]) -> Element:
-    """The formula of layer_norm_backprop: (in_deriv, e n, x, e, eps, scale if `scaled`).
+    """The formula of layer_norm_backprop or, if not `centred`, of rms_norm_backprop.
 
-    `wanted` says which of in_deriv and the product e n are computed; other results are no operands.
+    Its operands are in_deriv, the product e n, x, e, eps, then scale if `scaled`. `wanted` says
+    which of in_deriv and the product are computed; the other results are no operands.
     """
     results = {
         "in_deriv": f"in_deriv {'+=' if add else '='} g * inverse"
@@ -86,9 +90,9 @@ def _bind_backward(
 def layer_norm(
     out: Array, x: Array, scale: Array | None = None, offset: Array | None = None, eps: float = 1e-9
 ) -> Step:
-    """Bind: normalize each row of x (N, D) to mean 0 and variance 1, times scale, plus offset.
+    """A step that normalizes each row of x (N, D) to mean 0 and variance 1.
 
-    The result goes to out, which may be x.
+    The row times scale, plus offset, goes to out, which may be x.
     """
     return _bind_forward(True, out, x, scale, offset, eps)
 
@@ -97,7 +101,10 @@ def layer_norm(
 def rms_norm(
     out: Array, x: Array, scale: Array | None = None, offset: Array | None = None, eps: float = 1e-9
 ) -> Step:
-    """Normalise each row of x (N, D) to mean square 1, times scale, plus offset; out may be x."""
+    """A step that scales each row of x (N, D) to mean square 1.
+
+    The row times scale, plus offset, goes to out, which may be x.
+    """
     return _bind_forward(False, out, x, scale, offset, eps)
 
 
@@ -112,7 +119,7 @@ def layer_norm_backprop(
     offset_deriv: Array | None = None,
     add: bool = True,
 ) -> Step:
-    """Add the derivatives of `layer_norm` by x, scale and offset to the given arrays.
+    """A step that adds the derivatives of `layer_norm` by x, scale and offset to the given arrays.
 
     With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
     for x, the column sums of e n for scale, the column sums of e for offset. Without `add`,
@@ -133,6 +140,9 @@ def rms_norm_backprop(
     offset_deriv: Array | None = None,
     add: bool = True,
 ) -> Step:
-    """Add the derivatives of `rms_norm`: as for `layer_norm_backprop`, without the mean of g."""
+    """A step that adds the derivatives of `rms_norm` by x, scale and offset to the given arrays.
+
+    They are those of `layer_norm_backprop` without the mean of g.
+    """
     derivs = in_deriv, scale_deriv, offset_deriv
     return _bind_backward(False, x, out_deriv, scale, eps, *derivs, add)

@@ -67,7 +67,7 @@ def _forward(dropout: bool) -> Element:
 
 @functools.cache
 def _backward(dropout: bool, results: tuple[str, ...]) -> Element:
-    """The formula of an LSTM cell's derivatives that computes `results`, keys of _RESULTS."""
+    """The formula that computes `results` (keys of _RESULTS) in an LSTM cell's backward pass."""
     parts = {name: value for result in results for name, value in _RESULTS[result].items()}
     assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
     read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"
@@ -87,7 +87,7 @@ def _parts(x: Array, dim: int) -> list[Array]:
 
 @operator_of_formulas()
 def lstm_nonlinearity(out: Array, x: Array, params: Array) -> Step:
-    """Bind an LSTM cell: set out (rows, 2 C) to [c, m], cell and output, of the input rows x.
+    """A step that sets out (rows, 2 C) to [c, m], cell and output of LSTM cells with input rows x.
 
     x (rows, 5 C or 5 C + 3) is [x_i, x_f, x_g, x_o, c'(, scales)]; params (3, C) are w_i, w_f, w_o.
     """
@@ -108,12 +108,12 @@ def lstm_nonlinearity_backprop(
     value_sum: Array | None = None,
     deriv_sum: Array | None = None,
 ) -> Step:
-    """Bind the derivative of an LSTM cell, whose values are computed again.
+    """A step for the derivatives of LSTM cells, whose values it computes again.
 
-    Sets `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Adds the sums over the rows
-    of i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum` (5, C).
-    The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: the term -repair * (2 i
-    - 1) is added at the argument of sigmoid i, -repair * h at that of tanh h.
+    It sets `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). It adds the sums over the
+    rows of i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum`
+    (5, C). The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: the term -repair
+    * (2 i - 1) is added at the argument of sigmoid i, -repair * h at that of tanh h.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)

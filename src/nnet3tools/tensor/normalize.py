@@ -46,7 +46,7 @@ def _derivative(in_place: bool, with_log: bool) -> Element:
 
 @operator_of_formulas()
 def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: bool) -> Step:
-    """Scale each row of x (N, D) to root mean square target_rms.
+    """A step that scales each row of x (N, D) to root mean square target_rms.
 
     out is (N, D), or with add_log_stddev (N, D + 1), the last column log of the row's root mean
     square. out's first D columns may be x.
@@ -63,7 +63,7 @@ def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: b
 def diff_normalize_per_row(
     in_deriv: Array, in_value: Array, out_deriv: Array, target_rms: float, add_log_stddev: bool
 ) -> Step:
-    """Add the derivative of normalize_per_row by its input to in_deriv (N, D).
+    """A step that adds the derivative of normalize_per_row by its input to in_deriv (N, D).
 
     If in_deriv is (the first D columns of) out_deriv itself, the derivative replaces it.
     """

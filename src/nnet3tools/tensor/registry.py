@@ -41,9 +41,12 @@ class UnsupportedOperator(UserError):
 
 
 class _Notes(threading.local):
-    """`take` receives formulas bound on this thread, which are then not bound; or it is None."""
+    """State of one thread. `receive` is a function that gets formulas in place of binding; or None.
 
-    take: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None
+    While `receive` is set, formulas that this thread binds are passed to it and are not bound.
+    """
+
+    receive: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None
 
 
 _notes = _Notes()
@@ -51,20 +54,23 @@ _notes = _Notes()
 
 def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """Whether `formulas_of` is listing what is bound, so that this formula must not be bound."""
-    if _notes.take is None:
+    if _notes.receive is None:
         return False
-    _notes.take(formula, operands, options)
+    _notes.receive(formula, operands, options)
     return True
 
 
 def formulas_of(operator: Operator[Any, Any], *args: Any, **kwargs: Any) -> list[tuple]:
-    """List, without running, what an operator binds: (formula or operator, operands, options)."""
+    """The (formula or operator, operands, options) that an operator made of formulas would bind.
+
+    Nothing is bound or run.
+    """
     found: list[tuple] = []
-    _notes.take = lambda *bound: found.append(bound)
+    _notes.receive = lambda *bound: found.append(bound)
     try:
         operator.reference(*args, **kwargs)
     finally:
-        _notes.take = None
+        _notes.receive = None
     return found
 
 

@@ -20,13 +20,13 @@ _softmax_backprop, _log_softmax_backprop = (
 
 @operator_of_formulas()
 def softmax(out: Array, x: Array) -> Step:
-    """Bind: each row of out = exp(x) / sum(exp(x)); out may be x."""
+    """A step that sets each row of out to exp(x) / sum(exp(x)); out may be x."""
     return _softmax.bind(out, x)
 
 
 @operator_of_formulas()
 def log_softmax(out: Array, x: Array) -> Step:
-    """Bind: each row of out = x - log(sum(exp(x))); out may be x."""
+    """A step that sets each row of out to x - log(sum(exp(x))); out may be x."""
     return _log_softmax.bind(out, x)
 
 
@@ -34,9 +34,10 @@ def log_softmax(out: Array, x: Array) -> Step:
 def softmax_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, add: bool = False
 ) -> Step:
-    """Bind: each row of in_deriv = y * (e - sum(y * e)), with y = out_value, e = out_deriv.
+    """A step that sets each row of in_deriv to y * (e - sum(y * e)), the derivative of softmax.
 
-    With `add`, this is added to in_deriv. in_deriv may be one of the other operands.
+    y = out_value, e = out_deriv. With `add` it is added to in_deriv, which may be one of the other
+    operands.
     """
     return _softmax_backprop[add].bind(in_deriv, out_value, out_deriv)
 
@@ -45,8 +46,9 @@ def softmax_backprop(
 def log_softmax_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, add: bool = False
 ) -> Step:
-    """Bind: each row of in_deriv = e - exp(y) * sum(e), with y = out_value, e = out_deriv.
+    """A step that sets each row of in_deriv to e - exp(y) * sum(e), the derivative of log_softmax.
 
-    With `add`, this is added to in_deriv. in_deriv may be one of the other operands.
+    y = out_value, e = out_deriv. With `add` it is added to in_deriv, which may be one of the other
+    operands.
     """
     return _log_softmax_backprop[add].bind(in_deriv, out_value, out_deriv)

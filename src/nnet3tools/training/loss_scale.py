@@ -21,7 +21,7 @@ from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.derivative_scale import scaled_derivatives
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.orthonormal import just_do
+from nnet3tools.nnet.orthonormal import run_now
 from nnet3tools.tensor.number import Number
 
 Run = Callable[[Hashable, Callable[[], None]], None]
@@ -59,7 +59,7 @@ class LossScale:
         _times(deriv, self._number)
 
     @contextmanager
-    def backward(self, delta: Nnet, keeps_change: bool, run: Run = just_do) -> Iterator[None]:
+    def backward(self, delta: Nnet, keeps_change: bool, run: Run = run_now) -> Iterator[None]:
         """Scope of a backward pass over scaled derivatives; at its end `delta` is unscaled.
 
         `keeps_change` says that `delta` contains a change at the start, as with momentum. `run(key,

@@ -101,7 +101,10 @@ class Mergeable(Generic[E]):
 
 
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
-    """A function like `of_prototype`, for whole and encoded examples, cached per layout."""
+    """A function that gives the results of `of_prototype` for whole and encoded examples.
+
+    Results are cached by layout.
+    """
     of_layout = functools.lru_cache(maxsize=64)(lambda layout: of_prototype(layout.prototype()))
 
     def structure(example: Any) -> Hashable:
@@ -218,7 +221,10 @@ class _Waiting(Generic[E]):
         self.count += end - begin
 
     def take(self, count: int) -> list[E]:
-        """Remove and return the first `count` waiting examples, in batches if they came so."""
+        """Remove and return the first `count` waiting examples.
+
+        Examples that were added as a batch stay a batch, in which each counts.
+        """
         if count == self.count:
             taken, self.examples, self.count = self.examples, [], 0
             return taken

@@ -25,7 +25,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import (
     constrain_orthonormal,
     constrained_components,
-    just_do,
+    run_now,
 )
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -166,7 +166,7 @@ class NnetTrainer:
         on_gpu = like is not None and device_of(like) != "numpy"
         self._gpu = like if on_gpu else None
         self._loss_scale = LossScale(like) if on_gpu and loss_scaling else None
-        self._run: Callable[[Hashable, Callable[[], None]], None] = just_do
+        self._run: Callable[[Hashable, Callable[[], None]], None] = run_now
         if options.computation.cuda_graph or not on_gpu:
             capture = device_capture() if on_gpu else None
             self._run = Replayer(self._runner.workspace, capture, repeats=True).run

@@ -24,7 +24,7 @@ INPUT = options(input=Option("[-1]", ANY))
 
 @dataclass(frozen=True)
 class Output:
-    """An output of a layer, for use by others: its descriptor in configs, and its columns."""
+    """An output of a layer for use by other layers: its descriptor in configs, its columns."""
 
     node: str
     dim: int

@@ -28,8 +28,11 @@ _JOBS_AT_A_TIME = 8
 """Signals are heeded between calls of C only: of 256 that take 2.5 s so many take 80 ms."""
 
 
-class Kind(enum.IntEnum):
-    """What NativeSupervisor.make makes of an FST; all but graphs are given as compact acceptors."""
+class JobKind(enum.IntEnum):
+    """The kinds of jobs that NativeSupervisor.make does, by the FST that a job is about.
+
+    The FSTs of GRAPHS are in OpenFst's vector format, all others are compact acceptors.
+    """
 
     WHOLE = 0
     """Plain supervision with weights."""
@@ -101,7 +104,7 @@ class NativeSupervisor:
         self._library.nn_supervisor_output.restype = ctypes.c_void_p
         weakref.finalize(self, self._library.nn_supervisor_free, self._handle)
 
-    def make(self, kind: Kind, data: bytes, jobs: Sequence[Job]) -> list[bytes | None]:
+    def make(self, kind: JobKind, data: bytes, jobs: Sequence[Job]) -> list[bytes | None]:
         """The encoded acceptor that each job makes of its FST in `data`; None where C cannot.
 
         The bytes must have been checked by `fst.file_walks`. Python modules have to handle the

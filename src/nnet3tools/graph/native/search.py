@@ -19,7 +19,8 @@ from nnet3tools.tensor.cpu.library import load_files
 
 _INPUT, _NEEDS_ALL, _BY_TABLE, _BY_ASKING = range(4)
 _MOST_LEAVES = 10
-"""Descriptors with more leaves ask Python instead of a table of 2 ** leaves answers."""
+"""The most leaves of a descriptor for which C has a table of answers, with 2 ** leaves entries. For
+other descriptors C asks Python."""
 _FAILED, _STOPPED = -1, -2
 
 
@@ -145,7 +146,7 @@ class NativeSearch:
         try:
             of_row: IntArray = np.frombuffer(ctypes.string_at(row, 4 * width), np.int32)
             are_there: BoolArray = np.frombuffer(ctypes.string_at(available, width), np.bool_)
-            return int(self._facts.can(cindex, of_row, are_there))
+            return int(self._facts.is_computable(cindex, of_row, are_there))
         except BaseException as error:
             self._error = error
             return _STOPPED

@@ -87,7 +87,7 @@ class _SelfRepairing(NonlinearComponent):
 
 @register
 class RectifiedLinearComponent(_SelfRepairing):
-    """y = max(x, 0)."""
+    """The rectified linear unit: y = max(x, 0)."""
 
     backprop_reads_signs_only = True
     function = tensor.element("_1 = max(_2, 0)")
@@ -148,7 +148,7 @@ class _TwoSided(_SelfRepairing):
 
 @register
 class SigmoidComponent(_TwoSided):
-    """y = 1 / (1 + exp(-x)); its derivative is at most 0.25."""
+    """The sigmoid nonlinearity: y = 1 / (1 + exp(-x)). Its derivative is at most 0.25."""
 
     function = tensor.element("_1 = sigmoid(_2)")
     derivative = tensor.element("_1 = _3 * _2 * (1 - _2)")
@@ -159,7 +159,7 @@ class SigmoidComponent(_TwoSided):
 
 @register
 class TanhComponent(_TwoSided):
-    """y = tanh(x); its derivative is at most 1."""
+    """The tanh nonlinearity: y = tanh(x). Its derivative is at most 1."""
 
     function = tensor.element("_1 = tanh(_2)")
     derivative = tensor.element("_1 = _3 * (1 - _2 * _2)")

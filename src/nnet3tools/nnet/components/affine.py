@@ -55,7 +55,10 @@ def affine_propagate(in_value: Array, out_value: Array, linear: Array, bias: Arr
 
 @register
 class AffineComponent(UpdatableComponent):
-    """y = W x + b; `linear_params` (output_dim, input_dim), `bias_params` (output_dim,)."""
+    """The affine map y = W x + b with trainable parameters.
+
+    `linear_params` (output_dim, input_dim) is W, `bias_params` (output_dim,) is b.
+    """
 
     PROPERTIES = (
         Properties.SIMPLE

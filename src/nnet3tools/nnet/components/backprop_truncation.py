@@ -70,7 +70,7 @@ class _NumBoundaries(Count):
 
 @register
 class BackpropTruncationComponent(Component):
-    """y = scale * x, with the derivative truncated in recurrences."""
+    """Multiplies by `scale`; clips and zeroes derivatives, so that recurrences do not blow up."""
 
     PROPERTIES = Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
     INFO = (

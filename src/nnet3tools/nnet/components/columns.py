@@ -49,7 +49,7 @@ class _BlockComponent(Component):
 
 @register
 class ElementwiseProductComponent(_BlockComponent):
-    """y = product of the blocks of the input."""
+    """Multiplies the blocks of the input, each as wide as the output, element by element."""
 
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
 
@@ -76,7 +76,7 @@ class ElementwiseProductComponent(_BlockComponent):
 
 @register
 class SumBlockComponent(_BlockComponent):
-    """y = scale times the sum of the blocks of the input."""
+    """Adds the blocks of the input, each as wide as the output; multiplies by `scale`."""
 
     PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " block_scale"

@@ -106,7 +106,10 @@ class Declared:
         return self
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Set what depends on several keys, such as initial parameters, once the fields are set."""
+        """Set attributes that do not come from one key each, such as random initial parameters.
+
+        Called with the config line after all fields have been set. Subclasses override it.
+        """
 
     def _check(self, error: Callable[[str], UserError]) -> None:
         problem = next((p for f in self.FIELDS if (p := f.owner_problem(self))), None)

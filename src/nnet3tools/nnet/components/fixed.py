@@ -38,7 +38,10 @@ _plus = tensor.element("_1 = _2 + _3")
 
 @register
 class FixedAffineComponent(Component):
-    """y = W x + b with constant `linear_params` (output_dim, input_dim) and `bias_params`."""
+    """The affine map y = W x + b with constant parameters.
+
+    `linear_params` (output_dim, input_dim) is W, `bias_params` (output_dim,) is b.
+    """
 
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " linear_params bias_params"
@@ -99,7 +102,7 @@ class _FixedVector(Component):
 
 @register
 class FixedScaleComponent(_FixedVector):
-    """y = scales * x."""
+    """Multiplies each column by a constant: y = scales * x."""
 
     vector = Vector("<Scales>", config="scales", trainable=False)
 
@@ -120,7 +123,7 @@ class FixedScaleComponent(_FixedVector):
 
 @register
 class FixedBiasComponent(_FixedVector):
-    """y = x + bias."""
+    """Adds a constant to each column: y = x + bias."""
 
     vector = Vector("<Bias>", config="bias", trainable=False)
 

@@ -32,7 +32,7 @@ _MAX_INPUT_DIM = 1 << 24
 
 @register
 class PnormComponent(Component):
-    """y_j = Euclidean norm of the j-th group of input columns (Zhang et al. 2014)."""
+    """The Euclidean norms of equal groups of input columns (Zhang et al. 2014)."""
 
     PROPERTIES = (
         Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
@@ -55,7 +55,7 @@ class PnormComponent(Component):
 
 @register
 class SumGroupComponent(Component):
-    """y_j = sum of the j-th group of input columns; `sizes` (output_dim,) are the groups' sizes."""
+    """The sums of groups of neighboring input columns; `sizes` (output_dim,) are their widths."""
 
     PROPERTIES = Properties.SIMPLE
     flops_per_input = 1

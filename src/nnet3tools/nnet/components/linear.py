@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 @register
 class LinearComponent(TwoSidedNaturalGradient):
-    """y = W x; `params` is (output_dim, input_dim). The result is added to the output matrix."""
+    """The linear map y = W x with trainable W, which is `params` (output_dim, input_dim).
+
+    The result is added to the output matrix.
+    """
 
     PROPERTIES = (
         Properties.SIMPLE

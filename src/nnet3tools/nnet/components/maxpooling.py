@@ -32,7 +32,7 @@ Sizes = tuple[int, int, int]
 
 @register
 class MaxpoolingComponent(Component):
-    """The maximum over boxes of the input; each row is an array over x, y, z."""
+    """Maximum over boxes of the input, in which each row is an array over x, y, z."""
 
     PROPERTIES = (
         Properties.SIMPLE

@@ -33,7 +33,10 @@ class _Dim(Int):
 
 @register
 class NormalizeComponent(Component):
-    """y = x target_rms / rms(x) for each block of a row; optionally with log rms(x) as a column."""
+    """Scales each block of a row to root mean square `target_rms`: y = x target_rms / rms(x).
+
+    Optionally a column with log rms(x) is appended.
+    """
 
     INFO = Component.INFO + " target_rms add_log_stddev block_dim"
     flops_per_input = 3  # power, sum, scaling or root

@@ -47,7 +47,7 @@ def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
 
 @register
 class PerElementScaleComponent(UpdatableComponent):
-    """y = scales * x; `scales` is (dim,)."""
+    """Multiplies each column by a trainable scale: y = scales * x; `scales` is (dim,)."""
 
     PROPERTIES = (
         Properties.SIMPLE

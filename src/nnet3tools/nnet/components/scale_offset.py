@@ -39,7 +39,10 @@ _scale_deriv = tensor.element("_1 = (_2 - _4) / _3 * _5")
 
 @register
 class PerElementOffsetComponent(UpdatableComponent):
-    """y = x + offsets; the offsets (block_dim,) are repeated over blocks of `dim` columns."""
+    """Adds a trainable offset to each column: y = x + offsets.
+
+    `offsets` (block_dim,) are repeated over blocks of `dim` columns.
+    """
 
     INFO = (
         UpdatableComponent.INFO + " offsets_min offsets_max block_dim use_natural_gradient offsets"
@@ -105,7 +108,10 @@ class PerElementOffsetComponent(UpdatableComponent):
 
 @register
 class ScaleAndOffsetComponent(UpdatableComponent):
-    """y = scales * x + offsets, both (block_dim,), repeated over blocks of `dim` columns."""
+    """Multiplies each column by a trainable scale and adds a trainable offset.
+
+    y = scales * x + offsets; both are (block_dim,), repeated over blocks of `dim` columns.
+    """
 
     INFO = UpdatableComponent.INFO + " rank block_size scales offsets"
 

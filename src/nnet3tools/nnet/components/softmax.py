@@ -15,7 +15,10 @@ _floor = tensor.element("_1 = max(_1, 1e-20)")
 
 @register
 class SoftmaxComponent(NonlinearComponent):
-    """y_i = exp(x_i) / sum_j exp(x_j), floored at 1e-20 so that its log is finite."""
+    """Softmax of each row: y_i = exp(x_i) / sum_j exp(x_j).
+
+    Values are floored at 1e-20, so that their log is finite.
+    """
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -43,7 +46,10 @@ class SoftmaxComponent(NonlinearComponent):
 
 @register
 class LogSoftmaxComponent(NonlinearComponent):
-    """y_i = x_i - log sum_j exp(x_j). Like Kaldi's, it keeps no statistics of values."""
+    """Logarithm of the softmax of each row: y_i = x_i - log sum_j exp(x_j).
+
+    Like Kaldi's, it keeps no statistics of values.
+    """
 
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
     flops_per_input = 5  # maximum, difference, exp, sum, difference

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def both_paths(option: str) -> tuple[str, str]:
-    """The paths of an option of both estimates, for `Field`."""
+    """The paths, for `of=` of a Field, of one option in both natural-gradient estimates."""
     return f"preconditioner_in.{option}", f"preconditioner_out.{option}"
 
 

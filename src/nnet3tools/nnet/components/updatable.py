@@ -110,15 +110,15 @@ class UpdatableComponent(Component):
     # -- cost
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: a product per parameter matrix, one per element and vector."""
+        """Number of operations for `rows` rows: a product with each parameter matrix or vector."""
         shapes = [p.shape for p in self.parameters().values()]
         products = sum(2 * rows * shape[0] * shape[1] for shape in shapes if len(shape) == 2)
         return products + sum(rows * self.output_dim for shape in shapes if len(shape) == 1)
 
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
-        """Number of operations: as many for each of the two derivatives as for the forward pass.
+        """Number of operations of the backward pass.
 
-        Natural gradient is added.
+        Each of the two derivatives takes as many as the forward pass; natural gradient is added.
         """
         total = self.propagate_flops(rows, indexes) * (int(wants_input) + int(updates))
         return total + self.natural_gradient_flops(rows) if updates else total

@@ -47,7 +47,7 @@ def aggregate_jobs(
 
 
 def _factors(alpha: Any, divisor: float) -> list[Any]:
-    """Operands of a kernel, one or two numbers, whose product is alpha / divisor."""
+    """Numbers whose product is alpha / divisor, as operands of a kernel: one or two."""
     if isinstance(alpha, (int, float)):
         return [float(alpha) / divisor]
     return [alpha, 1.0 / divisor]
@@ -77,7 +77,7 @@ def _plan(
         sizes = [*sizes[:-1], count, sizes[-1]]
         return column_plan(total, operands, sizes, strides, _ROWS[is_wide])
     strides = [[*s, r] for s, r in zip(steps, reduced, strict=True)]
-    return _row_plan(
+    return _innermost_plan(
         expr, reduce, operands, num_ins, has_beta, [*sizes, count], strides, _ADDED[is_wide]
     )
 
@@ -106,13 +106,13 @@ def number_jobs(
 
     found = plan_of(
         ("chunks", expr, reduce, *map(layout, first)),
-        lambda: _row_plan(
+        lambda: _innermost_plan(
             expr, reduce, first, len(operands), False, size, both, _ADDED[True], chunk
         ),
     )
     merged = plan_of(
         ("merge", reduce, len(factors), len(parts), *map(layout, last)),
-        lambda: _row_plan(
+        lambda: _innermost_plan(
             Placeholder(1), reduce, last, 1, False, [1, len(parts)], [[0, 0], [0, 1]], 1 << 30
         ),
     )
@@ -121,13 +121,14 @@ def number_jobs(
     return [found.job(first), merged.job(last)]
 
 
-def _row_plan(
+def _innermost_plan(
     expr: Expr, reduce: str, operands: Sequence[Any], num_ins: int, has_beta: bool,
     sizes: Sequence[int], strides: Sequence[Sequence[int]], added: int, chunk: int = 0,
 ) -> Plan | bool:  # fmt: skip
     """The Plan of a reduction along the innermost axis; False if NumPy has to do it.
 
-    `added` and `chunk` are those of emit.c_rows.row_kernel.
+    `added` is the number of elements that are added up in float32. With `chunk` the operands are
+    vectors, which are reduced in chunks of so many elements.
     """
     if not _differs(expr, operands, strides, -1):
         return False

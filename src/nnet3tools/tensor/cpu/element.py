@@ -64,7 +64,7 @@ _plans: dict[tuple[Any, ...], Plan | bool] = {}
 
 
 def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | bool:
-    """The remembered plan of `key`, made by `make` if there is none; False: NumPy does the work."""
+    """The plan that is remembered for `key`, or else made by `make`. False: NumPy does the work."""
     if (plan := _plans.get(key)) is None:
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()
@@ -169,7 +169,11 @@ _column_kernel = functools.lru_cache(maxsize=256)(column_kernel)
 def _target_fits(
     shape: tuple[int, ...], full: tuple[int, ...], by_rows: bool, by_columns: bool
 ) -> bool:
-    """Whether a target's shape suits a formula: full, or reduced if it reduces rows or columns."""
+    """Whether a target has the full shape, or the shape of a reduction in the formula.
+
+    With `by_rows`, the formula reduces rows and a target may have one column. With `by_columns`, it
+    reduces columns and a target may have one row.
+    """
     if shape == full or (shape == () and full == (1,)):
         return True
     one_row = (1,) * (len(shape) - 1) + full[-1:]

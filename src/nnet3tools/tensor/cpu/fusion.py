@@ -41,7 +41,7 @@ _LOOK_BACK = 6
 
 
 def fused(jobs: Sequence[Job]) -> list[Job]:
-    """The same work as `jobs` as fewer jobs, which pass over memory less often."""
+    """Fewer jobs that do the same work as `jobs` and pass over memory less often."""
     done: list[Job] = []
     for job in jobs:
         if not _join_with_earlier(done, job):
@@ -76,9 +76,10 @@ def _are_independent(a: Formula, b: Formula) -> bool:
 
 
 def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
-    """Whether a target of `writer` overlaps an operand of `other` partially, or in one of `kinds`.
+    """Whether a target of `writer` shares memory with an operand of `other` so that order matters.
 
-    A number that is looked up once counts as a partial overlap.
+    That is so for partial overlap and for the `kinds` of overlap (see `overlap`). A number that is
+    looked up once counts as a partial overlap.
     """
     for n in writer.assignments.targets:
         target = writer.operands[n - 1]

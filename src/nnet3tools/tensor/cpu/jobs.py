@@ -65,7 +65,10 @@ def run_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> None:
 
 
 def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
-    """A callable that runs jobs in order; it keeps arrays alive. `addresses`: by kernel name."""
+    """A callable that runs jobs in order and keeps their arrays alive.
+
+    `addresses` has the address of each kernel by name.
+    """
     if not jobs:
         return _nothing
     table = np.empty((len(jobs), 4), np.int64)

@@ -44,22 +44,31 @@ class KnownKernels:
 
     @staticmethod
     def serves(operator: Any) -> bool:
-        """Whether a known kernel may run an operator's live call: NumPy would take many calls."""
+        """Whether known kernels may run live calls of an operator.
+
+        They may if NumPy would take many calls to do the same.
+        """
         return operator.is_formulas or operator.name in _MANY_CALLS
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Do a call by known kernels. False: it returns a number, or kernels are not known."""
+        """Call an operator by known kernels.
+
+        Returns False, without calling it, if its kernels are not known or it returns a number.
+        """
         if operator.gives_number or not self.serves(operator):
             return False
         return self.run_call(Call(operator.name, operands, options, operator))
 
     def run_call(self, call: Call) -> bool:
-        """Do the call of an operator that `serves` accepts; False if kernels are not known."""
+        """Make a call of an operator that `serves` accepts; False if its kernels are not known."""
         jobs = jobs_of(call)
         return jobs is not None and self.do(jobs)
 
     def do(self, jobs: Sequence[Job]) -> bool:
-        """Run all jobs, or none and return False: a kernel is not known, or cannot be compiled."""
+        """Run all jobs.
+
+        Returns False, without running any, if a kernel is not known or cannot be compiled.
+        """
         if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
             return False
         run_jobs(jobs, self._addresses)

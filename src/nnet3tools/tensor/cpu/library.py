@@ -77,10 +77,10 @@ class Library:
             return
         for part, loaded in zip(parts, made, strict=True):
             assert loaded is not None
-            self._take(part, loaded)
+            self._store_addresses(part, loaded)
 
-    def _take(self, kernels: Sequence[Kernel], loaded: ctypes.CDLL) -> None:
-        """Store the addresses of kernels, looked up in the new library `loaded`."""
+    def _store_addresses(self, kernels: Sequence[Kernel], loaded: ctypes.CDLL) -> None:
+        """Look up the kernels in the new library `loaded`, and store their addresses by name."""
         self._loaded.append(loaded)
         for kernel in kernels:
             function = getattr(loaded, kernel.name)

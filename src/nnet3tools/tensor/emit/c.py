@@ -27,7 +27,7 @@ _CALLS = CALLS | {
 
 
 def _rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """A definition without the slow C library, for two functions of float32; else None."""
+    """A formula in place of function `name`, if this is slow in C's library; else None."""
     single = compute is Type.FLOAT32 and name in ("erf", "logaddexp")
     return rewrite(name, compute) if single else None
 
@@ -58,7 +58,7 @@ def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> 
 
 
 def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> list[str]:
-    """Lines of nested loops over the first `axes` axes, the first from `begin` to `end`.
+    """C lines of nested loops over the first `axes` axes; the first goes from `begin` to `end`.
 
     Within are the lines `inner`, which use rows of the operands `arrays`.
     """

@@ -60,7 +60,7 @@ class _Columns:
             if number < plan.last:
                 lines += self._reduce(number)
             elif plan.stored(number):
-                lines += loop(_rows("0", self._num_rows), self._row(number))
+                lines += loop(_rows("0", self._num_rows), self._row_lines(number))
         for axis, index in reversed(list(enumerate(self._outer))):
             lines = loop(f"for (i64 {index} = 0; {index} < n{axis}; ++{index})", lines)
         step = f"NN_LEAST(tile, {self._tile})" if plan.num_readers > 1 else f"{self._tile}"
@@ -76,12 +76,15 @@ class _Columns:
         return kernel_text(body, lines, ["tile"])
 
     def _arrays(self, prefix: str, values: Sequence[Instruction]) -> list[str]:
-        """Declarations of arrays on the stack, each with a tile's columns of one value."""
+        """C declarations of stack arrays, one per value, with an element per column of a tile."""
         names = [f"{prefix}_{self._body.name(v)}[{self._tile}];" for v in values]
         return [f"{self._body.held(v)} {name}" for v, name in zip(values, names, strict=True)]
 
     def _column_values(self, number: int) -> list[str]:
-        """A loop over a tile's columns: the values needed by pass `number`, or the final totals."""
+        """C lines of a loop over a tile's columns: what pass `number` needs of each column.
+
+        Past the last pass, these are the final totals.
+        """
         plan, body = self._plan, self._body
         values, roots = plan.column_values(number), plan.column_roots(number)
         made = plan.reductions(number - 1) if number else ()
@@ -99,14 +102,14 @@ class _Columns:
         return ["{", *indented([*self._pointers(arrays, "0"), *_each_column(inner)]), "}"]
 
     def _total(self, v: Instruction) -> str:
-        """The place of a column's reduction or kept value."""
+        """C text of the array element that holds a column's reduction or kept value."""
         return f"{'all' if v.kind is Kind.REDUCE_COLUMN else 'kept'}_{self._body.name(v)}[c]"
 
     def _pointers(self, arrays: Sequence[int], row: str) -> list[str]:
         return [self._body.row(i, [*self._outer, row]) for i in dict.fromkeys(arrays)]
 
     def _reduce(self, number: int) -> list[str]:
-        """Loops over a tile's rows and columns that make all column reductions of pass `number`."""
+        """C loops over a tile's rows and columns that make the column reductions of a pass."""
         names = [
             (self._body.name(v), self._body.held(v.inputs[0]))
             for v in self._plan.reductions(number)
@@ -115,15 +118,15 @@ class _Columns:
         block = [
             *[f"{held} part_{name}[{self._tile}];" for name, held in names],
             *_each_column([f"part_{name}[c] = 0;" for name, _ in names]),
-            *loop(_rows("r0", end), self._row(number)),
+            *loop(_rows("r0", end), self._row_lines(number)),
             *_each_column([f"all_{name}[c] += part_{name}[c];" for name, _ in names]),
         ]
         head = f"for (i64 r0 = 0; r0 < {self._num_rows}; r0 += {self._rows})"
         before = _each_column([f"all_{name}[c] = 0;" for name, _ in names])
         return [*before, *loop(head, block)]
 
-    def _row(self, number: int) -> list[str]:
-        """Lines that do one row of a tile in pass `number`."""
+    def _row_lines(self, number: int) -> list[str]:
+        """C lines that process one row of a tile in pass `number` over the rows."""
         plan, body = self._plan, self._body
         values, stored = plan.row_values(number), plan.stored(number)
         found = plan.lookups(values, plan.row_roots(number), plan.known(number), self._total)
@@ -143,5 +146,5 @@ def _rows(first: str, end: str) -> str:
 
 
 def _each_column(lines: Sequence[str]) -> list[str]:
-    """The lines of a loop that does `lines` for each column of a tile."""
+    """C lines of a loop that does `lines` for each column of a tile."""
     return [SIMD, *loop("for (i64 c = 0; c < width; ++c)", lines)] if lines else []

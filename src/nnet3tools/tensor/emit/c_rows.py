@@ -74,7 +74,7 @@ class _Rows:
         """Values that later stages find in an array on the stack, and the stage that makes them."""
 
     def lines(self, width: str) -> list[str]:
-        """All lines for one row of `width` elements; the row's pointers are set before them."""
+        """All C lines for one row of `width` elements; pointers to the row are set before them."""
         last = self._stages.last
         if self._may_keep:
             self._keep_costly(last)
@@ -95,7 +95,7 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Set `_kept` to the costly values that one loop computes and a later loop needs again."""
+        """Set `_kept` to the values that are costly to compute and used by several loops."""
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]
@@ -107,7 +107,10 @@ class _Rows:
                 made.setdefault(v, stage)
 
     def _needed(self, roots: Sequence[Instruction], stage: int | None = None) -> list[Instruction]:
-        """The varying values to compute or load for `roots`, some of which earlier stages kept."""
+        """The values, different within a row, to compute or load for `roots` in a stage.
+
+        Some of them may have been kept in memory by earlier stages.
+        """
         needed: set[Instruction] = set()
         stack = [v for v in roots if v in self._varying]
         while stack:
@@ -118,7 +121,7 @@ class _Rows:
         return [v for v in self._needed_values if v in needed]
 
     def _once(self, stage: int) -> list[str]:
-        """Lines that compute the values of a stage that are the same for the whole row."""
+        """C lines that compute the values of a stage that are the same for the whole row."""
         lines = []
         for v in self._stages.once(stage):
             is_wide = v.kind is Kind.CAST and v.type is Type.FLOAT64
@@ -129,12 +132,12 @@ class _Rows:
         return lines
 
     def _total(self, v: Instruction) -> str:
-        """Source text of a row's sum or mean in float64."""
+        """C text of a row's sum or mean in float64."""
         name = self.body.name(v)
         return f"all_{name} / (f64)width" if v.name == "row_mean" else f"all_{name}"
 
     def _reduce(self, stage: int) -> list[str]:
-        """Lines of the loop that makes the row reductions which close a stage."""
+        """C lines of the loop at the end of a stage, which makes the stage's row reductions."""
         found = self._stages.reductions(stage)
         lines, adds, after = list[str](), list[str](), list[str]()
         clauses: list[str] = []
@@ -168,7 +171,7 @@ class _Rows:
         return [*lines, *inner, *after]
 
     def _fetch(self, stage: int, roots: Sequence[Instruction]) -> list[str]:
-        """Lines that prefetch memory while costly functions of a row are computed.
+        """C lines that prefetch memory while costly functions of a row are computed.
 
         They fetch the next row, and before the last loop the lines of this row's targets as far as
         the second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1 without.
@@ -194,7 +197,7 @@ class _Rows:
         self, stage: int, roots: Sequence[Instruction], last: Sequence[str],
         clauses: Sequence[str] = (), begin: str = "0", by_parts: bool = False,
     ) -> list[str]:  # fmt: skip
-        """Lines of a loop over a row, or a part of it: compute the values `roots`, then `last`."""
+        """C lines of a loop over a row or a part of it: compute values `roots`, then do `last`."""
         if not last:
             return []
         inner = []
@@ -213,7 +216,7 @@ class _Rows:
     # -- loops in vectors
 
     def _vectors(self, stage: int, roots: Sequence[Instruction]) -> list[str] | None:
-        """Lines that compute `roots` for NN_WIDE elements; None if there is no vector form."""
+        """C lines that compute `roots` for NN_WIDE elements; None if there is no vector form."""
         lines = []
         for v in self._needed(roots, stage):
             name = self.body.name(v)
@@ -237,7 +240,10 @@ class _Rows:
     def _vector_sums(
         self, stage: int, roots: Sequence[Instruction], sums: Sequence[Instruction]
     ) -> list[str]:
-        """Lines that sum most of a row's part in vectors, up to `first`; none without exp."""
+        """C lines that sum most of a row in vectors, up to element `first`.
+
+        There are none for formulas without exp.
+        """
         has_exp = any(v.name == "exp" for v in self._needed(roots, stage))
         if not has_exp or len(sums) != len(roots):
             return []
@@ -258,7 +264,10 @@ class _Rows:
         ]
 
     def _streams(self, last: int) -> list[str]:
-        """Lines that store a row in vectors past the caches, up to `first`; none if impossible."""
+        """C lines that store most of a row in vectors past the caches, up to element `first`.
+
+        There are none if that is impossible.
+        """
         if len(self._stored) != 1:
             return []
         ((target, root),) = self._stored
@@ -284,7 +293,7 @@ class _Rows:
 
 
 def _extreme(function: str, name: str, value: str, held: str) -> tuple[list[str], ...]:
-    """Lines before, within and after a loop that finds a maximum or minimum, NaN if any is NaN.
+    """C lines before, within and after a loop that finds a maximum or minimum, NaN if any is NaN.
 
     As NaN is looked for by itself, a compiler takes the machine's own maximum: four times as fast.
     """

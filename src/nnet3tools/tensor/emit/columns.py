@@ -16,7 +16,7 @@ from nnet3tools.tensor.formulas.stages import passes, varying
 
 
 class ColumnPasses:
-    """The passes over rows (axis -2) of a formula that reduces columns, and values of each."""
+    """The passes over a matrix's rows that a formula with column reductions takes, and values."""
 
     def __init__(self, assignments: Assignments, walk: Walk, dialect: Dialect) -> None:
         self.walk, self.body = walk, Body.of_walk(walk, dialect)
@@ -98,7 +98,7 @@ class ColumnPasses:
         self, values: Sequence[Instruction], roots: Sequence[Instruction],
         known: Sequence[Instruction], place: Callable[[Instruction], str],
     ) -> list[str]:  # fmt: skip
-        """The lines that load the `known` values which `values` and `roots` need directly.
+        """The lines that load the `known` values which `values` and `roots` use directly.
 
         `place` gives the text of a known value's place in memory.
         """

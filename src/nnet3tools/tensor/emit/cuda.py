@@ -58,7 +58,7 @@ def kernel_source(
 
 
 def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Lines that set `names` to the coordinates of the linear index `index`; sizes[0] is unused."""
+    """CUDA lines that set `names` to the coordinates of a linear index; sizes[0] is unused."""
     if len(names) == 1:
         return [f"const long long {names[0]} = {index};"]
     lines = [f"long long rest_{names[0]} = {index};"]
@@ -109,7 +109,7 @@ def _by_fours(
     walk: Walk, lines: Sequence[str], vectors: Sequence[int], read: Sequence[int],
     targets: Sequence[int],
 ) -> list[str]:  # fmt: skip
-    """Lines that do four elements of a row: `vectors` are operands loaded or stored as vectors."""
+    """CUDA lines that do four elements of a row; `vectors` are loaded or stored as vectors."""
     before, after = list[str](), list[str]()
     for i in vectors:
         wide, part = VECTOR_TYPES[walk.types[i]], CUDA.types[walk.types[i]]

@@ -72,8 +72,8 @@ class _Columns:
     def _place(self, v: Instruction) -> str:
         return f"kept[{self._kept[v]} * n1 + i]"
 
-    def _row(self, number: int, extra: Sequence[str]) -> list[str]:
-        """Lines that do one row in pass `number`: values and stores, then `extra`."""
+    def _row_lines(self, number: int, extra: Sequence[str]) -> list[str]:
+        """CUDA lines that process one row in pass `number`: values, stores, then `extra`."""
         plan, body = self._plan, self._body
         values, stored = plan.row_values(number), plan.stored(number)
         arrays = dict.fromkeys([*(t for t, _ in stored), *body.arrays_of(values)])
@@ -85,7 +85,7 @@ class _Columns:
         ]
 
     def _known(self, number: int) -> list[str]:
-        """Lines that look up the values that rows of pass `number` need of earlier passes."""
+        """CUDA lines that load the values from earlier passes that rows of pass `number` need."""
         plan = self._plan
         roots, values = plan.row_roots(number), plan.row_values(number)
         return plan.lookups(values, roots, plan.known(number), self._place)
@@ -95,7 +95,7 @@ class _Columns:
         rows = loop(
             "for (long long r = blockIdx.y * (long long)blockDim.y + threadIdx.y; r < n0; "
             "r += (long long)gridDim.y * blockDim.y)",
-            self._row(last, []),
+            self._row_lines(last, []),
         )
         lines = loop(
             "for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n1; "
@@ -121,7 +121,11 @@ class _Columns:
             *[f"nn_Sum<double> sum_{n}; sum_{n}.init();" for n in names],
             *loop(
                 "if (i < n1)",
-                [*self._known(number), "#pragma unroll 4", *loop(down, self._row(number, adds))],
+                [
+                    *self._known(number),
+                    "#pragma unroll 4",
+                    *loop(down, self._row_lines(number, adds)),
+                ],
             ),
             *merge,
             *loop(
@@ -143,7 +147,7 @@ class _Columns:
         return self._kernel("columns", more, lines)
 
     def _column_lines(self, number: int) -> list[str]:
-        """Lines that finish pass `number`'s reductions and compute the next column values."""
+        """CUDA lines that finish pass `number`'s reductions and compute values of each column."""
         plan, body, after = self._plan, self._body, number + 1
         values, roots = plan.column_values(after), plan.column_roots(after)
         lines = list[str]()

@@ -82,7 +82,7 @@ _OUTPUT = {
 
 
 def _place(walk: Walk, i: int, num_kept: int) -> str:
-    """Source text of operand i's element at the present coordinates of the reduced axes."""
+    """C++ text of operand i's element at the present coordinates of the reduced axes."""
     accesses = list(enumerate(walk.accesses[i]))[num_kept:]
     terms = [
         f"r{axis}" if access is Access.CONTIGUOUS else f"r{axis} * s{i}_{axis}"
@@ -93,7 +93,7 @@ def _place(walk: Walk, i: int, num_kept: int) -> str:
 
 
 def _share(axis: str) -> list[str]:
-    """Lines that begin a thread's loop over its share of [begin, end), by its place on `axis`."""
+    """CUDA lines that begin a thread's loop over its share of [begin, end), by place on `axis`."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     return [
         "#pragma unroll 4",  # loads that do not wait for each other
@@ -102,7 +102,7 @@ def _share(axis: str) -> list[str]:
 
 
 def _carried(axes: range, step: str) -> list[str]:
-    """The lines that advance the coordinates of the reduced axes by `step`.
+    """CUDA lines that advance the coordinates of the reduced axes by `step`.
 
     They divide only where a step is longer than an axis: dividing takes longer than load and add.
     """
@@ -117,7 +117,7 @@ def _carried(axes: range, step: str) -> list[str]:
 
 
 def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
-    """Lines that reduce a chunk to `acc`: each thread its share, then all threads of a block."""
+    """CUDA lines that reduce a chunk to `acc`: first each thread its share, then all together."""
     axes = range(plan.num_kept, plan.walk.axes)
     begins = coordinates(
         f"begin + threadIdx.{axis}", [f"n{a}" for a in axes], [f"r{a}" for a in axes]
@@ -136,14 +136,14 @@ def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> l
 
 
 def _together(plan: Reduction) -> str:
-    """The line that merges the `acc` of all threads that work on one output."""
+    """The CUDA line that merges the `acc` of all threads that work on one output."""
     if plan.by_columns:
         return "acc = nn_columns(acc, part, threadIdx.x, threadIdx.y);"
     return "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);"
 
 
 def _merged(plan: Reduction, axis: str) -> list[str]:
-    """Lines by which an output's last block merges the results of all chunks to `acc`."""
+    """CUDA lines by which an output's last block merges the results of all chunks to `acc`."""
     chunks = [
         "const long long begin = 0, end = gridDim.y;",
         *_share(axis),

@@ -52,7 +52,7 @@ def row_kernel(assignments: Assignments, walk: Walk) -> Source:
 def _reduce(
     body: Body, stages: RowStages, reductions: Sequence[Instruction], width: str
 ) -> list[str]:
-    """Lines of the loop over a row that makes the row reductions of a stage."""
+    """CUDA lines of the loop over a row that makes the row reductions of a stage."""
     before, adds, after = list[str](), list[str](), list[str]()
     for v in reductions:
         name, held = body.name(v), body.held(v)
@@ -69,7 +69,7 @@ def _reduce(
 def _loop(
     body: Body, stages: RowStages, roots: Sequence[Instruction], last: Sequence[str], width: str
 ) -> list[str]:
-    """Lines of a loop over a row that computes the values `roots`, then does the lines `last`."""
+    """CUDA lines of a loop over a row that computes the values `roots`, then does `last`."""
     if not last:
         return []
     known = [v for v in body.instructions if v not in stages.varying]

@@ -23,7 +23,7 @@ def varying(
     varies: Callable[[int], bool],
     constant_kinds: Collection[Kind] = _NOT_WITHIN_ROW,
 ) -> set[Instruction]:
-    """The values that differ within a row.
+    """The instructions of a formula whose values differ within a row.
 
     `varies(number)` says whether the array operand with this number (from 0) differs within a row.
     Values of `constant_kinds` do not differ, whatever their inputs do.
@@ -39,11 +39,12 @@ def varying(
 
 
 class RowStages:
-    """Divides the computation of one row into stages, each ended by a loop for row reductions.
+    """Divides a formula's computation of one row into stages, each ended by a loop over the row.
 
-    `instructions` are the values that the row needs, in order, `varying` those that differ within
-    the row. `known` are the instructions that are computed before the pass begins (see
-    Pass.columns). ProgramError if a formula reduces rows of a value that does not differ in a row.
+    The loop makes row reductions. `instructions` are the values that the row needs, in order,
+    `varying` those that differ within the row. `known` are the instructions that are computed
+    before the pass begins (see Pass.columns). ProgramError if a formula reduces rows of a value
+    that does not differ in a row.
     """
 
     def __init__(
@@ -70,11 +71,11 @@ class RowStages:
         """The number of the last stage: the number of loops that make row reductions."""
 
     def reductions(self, stage: int) -> list[Instruction]:
-        """The row reductions made by the loop at the end of a stage."""
+        """The row reductions that the loop at the end of stage number `stage` makes."""
         return [v for v, n in self._loops.items() if v.kind is Kind.REDUCE_ROW and n == stage + 1]
 
     def once(self, stage: int) -> list[Instruction]:
-        """The values of a stage that are computed once for each row, before the stage's loop."""
+        """The values that stage number `stage` computes once for each row, before its loop."""
         return [
             v
             for v, n in self._loops.items()

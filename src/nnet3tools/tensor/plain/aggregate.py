@@ -116,7 +116,7 @@ class _Plan:
 
 
 class _Aggregate:
-    """Calling it binds operands to a named reduction; plans are kept by the operands' layout."""
+    """Binds operands to a named reduction when called; keeps a plan for each layout of operands."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._given = expr, reduce, axis
@@ -150,7 +150,10 @@ class _Aggregate:
 
 
 class _LogSumExp:
-    """Calling it binds operands to log(sum(exp(x))): the maximum, then the sum relative to it."""
+    """Binds operands to log(sum(exp(x))) when it is called.
+
+    The maximum is found first; exp is taken relative to it.
+    """
 
     def __init__(self, expr: Expr, axis: int | None) -> None:
         self._axis = axis

@@ -14,7 +14,7 @@ _DOT_BLOCK = 1 << 12
 
 @implements("copy", "numpy")
 def copy(out: np.ndarray, src: np.ndarray) -> None:
-    """out = src, which is broadcast and converted."""
+    """Set out to src, which is broadcast and converted to out's type."""
     np.copyto(out, src, casting="unsafe")
 
 

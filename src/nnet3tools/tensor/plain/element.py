@@ -90,7 +90,7 @@ def _stored(target: np.ndarray, value: np.ndarray, rows: slice) -> Call:
 
 
 class _NumpyElement:
-    """Calling it binds operands to assignments; plans are kept by the operands' layout."""
+    """Binds operands to assignments when called; keeps a plan for each layout of operands."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments

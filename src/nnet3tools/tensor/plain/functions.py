@@ -17,12 +17,12 @@ Function = Callable[..., Any]
 
 
 def convert(source: np.ndarray, out: np.ndarray) -> None:
-    """out = source, converted between types as C does."""
+    """Set out to source, converted between types as C does."""
     np.copyto(out, source, casting="unsafe")
 
 
 def add_to(source: np.ndarray, out: np.ndarray) -> None:
-    """out += source, of the same kind of numbers (floats, integers)."""
+    """Add source to out; both have the same kind of numbers (floats, integers)."""
     np.add(out, source, out=out)
 
 
@@ -35,7 +35,10 @@ def _minimum(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 
 
 def _where(condition: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """out = a where the condition holds, else b, by bit masks: np.where takes 6 times as long."""
+    """Set out to a where the condition holds, else to b.
+
+    By bit masks, because np.where takes 6 times as long.
+    """
     bits = np.dtype(f"i{out.itemsize}")
     mask = np.negative(condition.view(np.int8)).astype(bits, copy=False)
     a, b, chosen = a.view(bits), b.view(bits), out.view(bits)

@@ -49,7 +49,7 @@ class _Block(Layer):
         return 2 if self["num-bottleneck-filters"] <= 0 else 3
 
     def _passed_on(self) -> tuple[str, str]:
-        """Settings of all convolutions: required time offsets with zero padding, other options."""
+        """Two texts of settings for all convolutions: required time offsets, and other options."""
         padding = "required-time-offsets=0" if self["allow-zero-padding"] else ""
         return padding, self.given(*PREPARATION, "l2-regularize")
 

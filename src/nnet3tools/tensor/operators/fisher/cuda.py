@@ -200,7 +200,7 @@ def fisher_step(
     """CUDA version of the operator, one kernel; eigenvectors are in shared memory if they fit."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
-    columns, lanes = -(-rank // 4) * 4, _lanes(rank)
+    columns, lanes = -(-rank // 4) * 4, _threads_per_columns(rank)
     count = columns * (-(-rank // lanes) * lanes)
     is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
     shape = len(d), 1 if is_shared else count
@@ -227,20 +227,25 @@ _SMALL_ARRAYS = 8
 """Other float64 numbers in shared memory for each row of the matrix, at most."""
 
 
-def _lanes(rank: int) -> int:
-    """Number of threads that share four columns of a matrix of this rank."""
+def _threads_per_columns(rank: int) -> int:
+    """Number of threads that share the work on four columns of an R x R matrix, R = `rank`."""
     return 16 if rank <= _MOST_OF_HALF_A_WARP else 32
 
 
 def _step_threads(rank: int) -> int:
-    """Threads of a block of fisher_step: lanes for all groups of four columns, at most 512."""
-    return 32 * min(16, -(-rank // 4 * _lanes(rank) // 32))
+    """Threads in a block of the kernel fisher_step for estimates of this rank, at most 512.
+
+    There are enough for all groups of four columns.
+    """
+    return 32 * min(16, -(-rank // 4 * _threads_per_columns(rank) // 32))
 
 
 def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
     """Source and name of the kernel fisher_step for ranks up to `rank`."""
     text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
-    text = text.replace("THREADS", str(_step_threads(rank))).replace("LANES", str(_lanes(rank)))
+    text = text.replace("THREADS", str(_step_threads(rank))).replace(
+        "LANES", str(_threads_per_columns(rank))
+    )
     return text, name
 
 

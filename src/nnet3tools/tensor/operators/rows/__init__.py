@@ -16,14 +16,14 @@ from nnet3tools.tensor.registry import operator
 
 @operator()
 def copy_rows(out: Array, src: Array, indexes: Array) -> None:
-    """out[i] = src[indexes[i]], or zero where the index is -1."""
+    """Set out[i] to src[indexes[i]], or to zero where the index is -1."""
     for i, row in enumerate(indexes):
         out[i] = 0.0 if row < 0 else src[row]
 
 
 @operator()
 def add_rows(out: Array, src: Array, indexes: Array, alpha: float = 1.0) -> None:
-    """out[i] += alpha * src[indexes[i]] unless the index is -1."""
+    """Add alpha * src[indexes[i]] to out[i], unless the index is -1."""
     for i, row in enumerate(indexes):
         if row >= 0:
             out[i] += alpha * src[row]
@@ -33,7 +33,7 @@ def add_rows(out: Array, src: Array, indexes: Array, alpha: float = 1.0) -> None
 def copy_rows_multi(
     out: Array, sources: Sequence[Array], source_index: Array, row_index: Array
 ) -> None:
-    """out[i] = sources[source_index[i]][row_index[i]], or zero where source_index is -1."""
+    """Set out[i] to sources[source_index[i]][row_index[i]], or to zero where source_index is -1."""
     for i, (source, row) in enumerate(zip(source_index, row_index, strict=True)):
         out[i] = 0.0 if source < 0 else sources[source][row]
 
@@ -46,7 +46,7 @@ def add_rows_multi(
     row_index: Array,
     alpha: float = 1.0,
 ) -> None:
-    """out[i] += alpha * sources[source_index[i]][row_index[i]] unless source_index is -1."""
+    """Add alpha * sources[source_index[i]][row_index[i]] to out[i], unless source_index is -1."""
     for i, (source, row) in enumerate(zip(source_index, row_index, strict=True)):
         if source >= 0:
             out[i] += alpha * sources[source][row]
@@ -56,7 +56,10 @@ def add_rows_multi(
 def copy_to_rows_multi(
     src: Array, dests: Sequence[Array], dest_index: Array, row_index: Array
 ) -> None:
-    """dests[dest_index[i]][row_index[i]] = src[i] unless dest_index is -1; no row twice."""
+    """Set dests[dest_index[i]][row_index[i]] to src[i], unless dest_index is -1.
+
+    No row of a destination may be set twice.
+    """
     for i, (dest, row) in enumerate(zip(dest_index, row_index, strict=True)):
         if dest >= 0:
             dests[dest][row] = src[i]
@@ -70,7 +73,7 @@ def add_to_rows_multi(
     row_index: Array,
     alpha: float = 1.0,
 ) -> None:
-    """dests[dest_index[i]][row_index[i]] += alpha * src[i] unless dest_index is -1."""
+    """Add alpha * src[i] to dests[dest_index[i]][row_index[i]], unless dest_index is -1."""
     for i, (dest, row) in enumerate(zip(dest_index, row_index, strict=True)):
         if dest >= 0:
             dests[dest][row] += alpha * src[i]
@@ -78,7 +81,7 @@ def add_to_rows_multi(
 
 @operator()
 def add_row_ranges(out: Array, src: Array, ranges: Array, alpha: float = 1.0) -> None:
-    """out[i] += alpha * the sum of src[b:e], (b, e) = ranges[i]; nothing where e <= b."""
+    """Add alpha * the sum of src[b:e] to out[i], where (b, e) = ranges[i]; nothing if e <= b."""
     for i, (begin, end) in enumerate(ranges):
         if end > begin:
             out[i] += alpha * np.sum(src[begin:end], axis=0)
@@ -86,6 +89,6 @@ def add_row_ranges(out: Array, src: Array, ranges: Array, alpha: float = 1.0) ->
 
 @operator()
 def copy_cols(out: Array, src: Array, indexes: Array) -> None:
-    """out[:, j] = src[:, indexes[j]], or zero where the index is -1."""
+    """Set out[:, j] to src[:, indexes[j]], or to zero where the index is -1."""
     for j, column in enumerate(indexes):
         out[:, j] = 0.0 if column < 0 else src[:, column]

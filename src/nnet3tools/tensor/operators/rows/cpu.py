@@ -66,7 +66,7 @@ def _jobs(
 
 
 def _only(indexes: Any) -> np.ndarray:
-    """`which` of `_jobs` for one other matrix: 0 for each row, -1 where the index is negative."""
+    """Numbers of source matrices if there is one: 0 for each row, -1 for negative indexes."""
     return np.where(np.asarray(indexes) >= 0, 0, -1)
 
 

@@ -109,7 +109,10 @@ def _scatter(
     src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray,
     alpha: float | None,
 ) -> Run:  # fmt: skip
-    """Bind: src[i] to row row_index[i] of a matrix, added times alpha, or copied if it is None."""
+    """A step that copies src[i] to row row_index[i] of dests[dest_index[i]].
+
+    Unless alpha is None, it adds alpha * src[i] to that row instead.
+    """
     which, rows = _host(dest_index), _host(row_index)
     _check_length(src, which)
     steps: list[Run] = []
