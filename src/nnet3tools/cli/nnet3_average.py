@@ -65,7 +65,10 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _weights(text: str, num_models: int) -> list[float]:
-    """The float32 weights of the models, normalized if the options ask for it."""
+    """The float32 weights in the value of --weights, normalized to sum to one.
+
+    Without a value, all models have the same weight.
+    """
     import numpy as np
 
     from nnet3tools.nnet.config import parse_float

@@ -102,7 +102,11 @@ class Summing:
         return 0 if num_failed < num_done else 1
 
     def files(self, sources: list[str], target: str, binary: bool, average: bool = False) -> int:
-        """Write the sum of the objects in several files, each at least as large as those before."""
+        """Write the sum of the objects in several files; returns the exit status.
+
+        Smaller objects count as zero beyond their size; DataError if an object is smaller than one
+        before.
+        """
         import numpy as np
 
         from nnet3tools.cli.tables import is_table, read_object, write_object

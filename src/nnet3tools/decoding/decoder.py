@@ -189,7 +189,7 @@ class Decoder:
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
-        """A Frame of these tokens, to which `emitting` lead, and of those that epsilon arcs add."""
+        """A Frame of tokens `states`, to which `emitting` lead, and of tokens that epsilons add."""
         closed, costs, epsilon = self._closed(states, costs, np.float32(limit))
         return Frame(closed, costs, emitting, epsilon, np.float32(offset))
 
@@ -240,7 +240,10 @@ class Decoder:
     def _closed(
         self, states: NDArray[np.int32], costs: NDArray[np.float32], limit: np.float32
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], Links]:
-        """(states, costs, epsilon links) after epsilon arcs added tokens below the cost `limit`."""
+        """(states, costs, links) with the tokens that epsilon arcs add below the cost `limit`.
+
+        The links are those of the epsilon arcs.
+        """
         graph, fst = self.graph, self.graph.fst
         waiting = [t for t in self._hash_order(states).tolist() if graph.has_epsilon[states[t]]]
         if not waiting:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WordErrors:
-    """Numbers of errors by kind."""
+    """Numbers of word errors in a hypothesis: insertions, deletions and substitutions."""
 
     insertions: int = 0
     deletions: int = 0

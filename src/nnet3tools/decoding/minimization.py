@@ -191,7 +191,10 @@ def _is_equal(arcs: _Arcs, finals: _Finals, merged: list[int], one: int, other: 
 
 
 def _sorted(arcs: list[CompactArc], merged: list[int]) -> list[tuple[int, int, _Weight, _Ids]]:
-    """(label, merged target state, weight, ids) of a state's arcs, sorted by the first two."""
+    """(label, target state, weight, ids) of a state's arcs, sorted by label and target.
+
+    Each target is replaced by the state that it was `merged` with.
+    """
     described = [(arc[0], merged[arc[4]], (arc[1], arc[2]), arc[3]) for arc in arcs]
     return sorted(described, key=lambda arc: arc[:2])
 

@@ -91,7 +91,7 @@ def _detours(
 def _keep(
     frame: Frame, kept: NDArray[np.bool_], emitting: NDArray[np.bool_], epsilon: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], bool]:
-    """Remove what the masks leave out.
+    """Remove the tokens and links of a frame that the masks leave out, in place.
 
     Returns new token numbers, and whether anything was removed.
     """

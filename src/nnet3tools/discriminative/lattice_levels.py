@@ -105,7 +105,7 @@ class LevelledLattice:
         return of_arcs[self.arcs], np.concatenate([of_finals, of_arcs[self._joints]])
 
     def probabilities(self, costs: _Doubles, final_costs: _Doubles) -> Probabilities:
-        """Forward and backward log-probabilities, given the results of `costs`."""
+        """Forward and backward log-probabilities, given the (arc costs, final costs) of `costs`."""
         with np.errstate(invalid="ignore"):  # costs may be NaN
             return Probabilities(*self._both_ways(costs, final_costs))
 

@@ -102,7 +102,7 @@ class Fused:
     def _value_group(
         self, numbers: list[int], formulas: Sequence[Expr]
     ) -> tuple[list[int], list[int], tensor.Element]:
-        """One kernel for the column blocks with these numbers, which have equal widths."""
+        """(block numbers, placeholders of operands, kernel for these blocks of equal width)."""
         compact = _Compact([formulas[k] for k in numbers], len(numbers) + 1)
         items = [(Placeholder(i + 1), e) for i, e in enumerate(compact.exprs)]
         return numbers, compact.numbers, tensor.element(Assignments(tuple(items)))
@@ -133,7 +133,7 @@ class Fused:
         self._groups = self._input_groups()
 
     def _input_groups(self) -> list[tuple[list[str], list[int], tensor.Element]]:
-        """For each width, a kernel for the derivatives with respect to inputs of the width."""
+        """For each width of inputs: (names, placeholders of operands, kernel of derivatives)."""
         groups = []
         for width in dict.fromkeys(i.shape[1] for i in self.inputs):
             inputs = [i for i in self.inputs if i.shape[1] == width]

@@ -44,7 +44,10 @@ def parse_term(text: str) -> Term:
 
 @functools.cache
 def _setter(term: formulas.Expr, add: bool) -> tensor.Element:
-    """The kernel `_1` = term, or += with `add`; the term's own placeholders move up by one."""
+    """The kernel that sets `_1` to a term, or adds it with `add`.
+
+    Placeholder n of the term is operand n + 1 of the kernel.
+    """
     moved = term.substitute({Placeholder(n): Placeholder(n + 1) for n in term.placeholders()})
     return tensor.element(Placeholder(1) + moved if add else moved)
 

@@ -198,7 +198,7 @@ class InputBuffer:
         return self._read_bytes(count * dtype.itemsize, what).view(dtype)
 
     def _need(self, size: int, what: str) -> None:
-        """Fill the buffer to `size` unread bytes, not many; DataError if the stream ends before."""
+        """Read ahead until `size` (few) bytes are unread; DataError with `what` at the end."""
         while len(self._buffer) - self._at < size:
             if not self.more():
                 left = len(self._buffer) - self._at

@@ -160,7 +160,7 @@ def _scaled(component: Component, scale: float) -> Component | None:
 
 
 def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Component | None:
-    """A component equal to test-mode batch norm, then `component`; None unless that is affine."""
+    """A component equal to test-mode `batchnorm`, then `component`; None if that is not affine."""
     if batchnorm.test_scale is None or batchnorm.test_offset is None:
         raise DataError("batch norm must be in test mode to be collapsed")
     result: AffineComponent | TdnnComponent
@@ -183,7 +183,10 @@ def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Com
 
 
 def _affine_of_affine(first: Component, second: Component) -> Component | None:
-    """An affine component equal to `first` (on each block of its input), then `second`; or None."""
+    """An affine component equal to `first` (on each block of its input), then `second`.
+
+    None unless both are affine.
+    """
     if not isinstance(second, AffineComponent):
         return None
     if not isinstance(first, AffineComponent | FixedAffineComponent):
@@ -203,7 +206,10 @@ def _affine_of_affine(first: Component, second: Component) -> Component | None:
 
 
 def _scale_of_affine(first: Component, second: Component) -> Component | None:
-    """An affine component equal to affine `first`, then fixed scale `second`; None for others."""
+    """An affine component equal to affine `first`, then fixed scale `second`.
+
+    None for components of other kinds.
+    """
     if not isinstance(first, AffineComponent) or not isinstance(second, FixedScaleComponent):
         return None
     if first.output_dim != second.input_dim:

@@ -100,7 +100,7 @@ def make_component(line: ConfigLine) -> Component:
 
 
 def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """First pass: add nodes with names and kinds, so that descriptors can refer to them."""
+    """First pass over config lines: add nodes with names and kinds, to which descriptors refer."""
     taken = set(nnet.node_names)
     for name, line in line_of_node.items():
         nodes: list[tuple[str, Node]]
@@ -126,7 +126,7 @@ def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
 
 
 def _build_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """Second pass: fill in the descriptors, components and sources of the numbered nodes."""
+    """Second pass over config lines: fill in nodes' descriptors, components and sources."""
     numbers = {
         name: n
         for n, (name, node) in enumerate(zip(nnet.node_names, nnet.nodes, strict=True))

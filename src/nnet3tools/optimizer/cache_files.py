@@ -200,7 +200,10 @@ def _rest(reader: Reader) -> bytes:
 
 
 def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
-    """The seal in `data`, or None; DataError if the network differs or the file was changed."""
+    """The _Seal in `data`, the end of a cache file; None if it has no seal.
+
+    DataError if the seal is of another network, or the file was changed.
+    """
     place = data.rfind(f"{_SEAL} ".encode())
     if place < 0:
         return None

@@ -140,8 +140,8 @@ _REPLACED = re.compile(r"ReplaceIndex\(((?:[^()]|\([^()]*\))*), t, 0\)")
 def set_ivector_period(nnet: Nnet, period: int) -> None:
     """Let the network ask for a new i-vector every `period` frames, in place.
 
-    ReplaceIndex(ivector, t, 0), one i-vector for all times, becomes Round(ivector, period)
-    (Kaldi's ModifyNnetIvectorPeriod). Other uses of ReplaceIndex stay, and will not loop.
+    ReplaceIndex(ivector, t, 0), one i-vector for all times, becomes Round(ivector, period) (Kaldi's
+    ModifyNnetIvectorPeriod). Networks that use ReplaceIndex in other ways cannot loop.
     """
 
     def rounded(match: re.Match[str]) -> str:

@@ -73,7 +73,7 @@ def _without_update(command: Command) -> Command:
 
 
 def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, list[int]]:
-    """The positions of the Backprops that can be joined, for components with several."""
+    """For each component with several Backprops that can be joined, their positions."""
     positions: dict[int, list[int]] = defaultdict(list)
     for c, command in enumerate(computation.commands):
         if type(command) is Backprop:

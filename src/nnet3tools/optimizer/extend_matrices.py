@@ -56,7 +56,10 @@ def extend_matrices(computation: Computation, context: PassContext) -> Computati
 def _extensible(
     computation: Computation, dest: SubMatrixInfo, src: SubMatrixInfo, old_rows: list[int]
 ) -> bool:
-    """Whether `src` begins its matrix and `dest` ends another; `old_rows` are row counts."""
+    """Whether `src` begins its matrix and `dest` ends another one.
+
+    `old_rows` has the number of rows that each matrix had before the pass.
+    """
     src_matrix = computation.matrices[src.matrix_index]
     return (
         src.matrix_index != dest.matrix_index
@@ -87,7 +90,10 @@ def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
 
 
 def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> None:
-    """Let allocations, frees and zeroings of whole matrices refer to the new sizes."""
+    """Make allocations, frees and zeroings of whole matrices cover extended ones.
+
+    `old_rows` has the number of rows that each matrix had before.
+    """
     whole = computation.whole_submatrices()
 
     def followed(command: Command) -> Command:

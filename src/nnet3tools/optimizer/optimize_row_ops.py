@@ -38,7 +38,7 @@ def _as_matrix_op(computation: Computation, command: CopyRows | AddRows) -> Comm
 
 
 def _single_run(rows: IntArray) -> tuple[int, int, int] | None:
-    """(place, first row, length) if all rows but one run r, r+1, r+2, ... are -1; else None."""
+    """(position, first row, length) of a run r, r+1, ...; None unless all other rows are -1."""
     used = np.flatnonzero(rows >= 0)
     if len(used) == 0:
         return None

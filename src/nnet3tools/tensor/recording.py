@@ -89,7 +89,10 @@ def unrecorded() -> Iterator[None]:
 
 @contextmanager
 def without_actions() -> Iterator[None]:
-    """In the `with` block `act` does nothing, as a device captures a finished recording there."""
+    """In the `with` block, `act` does nothing.
+
+    A device captures a finished recording in it, whose actions have been called already.
+    """
     state.skips_actions = True
     try:
         yield

@@ -165,7 +165,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """The pending example with one more change; `what` is a key for the change."""
+        """The pending example with `change` to be made, too; `what` is a key for the change."""
         place = pending.row_map, what
         if place not in self._row_maps:
             self._row_maps[place] = self._mapped(

@@ -264,7 +264,7 @@ class L2Regularization:
 
 
 def num_sequences(ios: Sequence[NnetIo]) -> int:
-    """The number of sequences (values of n) of a minibatch: l2 is counted per sequence.
+    """The number of sequences (values of n) of a minibatch, by which l2 is scaled.
 
     It is read from each last index, since n starts at 0; sometimes, as in Kaldi, all indexes are
     checked. DataError if inputs and outputs disagree.

@@ -265,7 +265,10 @@ def _with_params_quoted(line: ConfigLine) -> ConfigLine:
 
 
 def _mark_used(line: ConfigLine, whole: ConfigLine) -> None:
-    """Raise ConfigError for unused keys of `whole`, then mark all keys of `line` as used."""
+    """Raise ConfigError for unused keys of `whole`; mark all keys of `line` as used.
+
+    `whole` is the copy of `line` from `_with_params_quoted`, from which values were read.
+    """
     for key in ("name", "type"):
         whole.get_string(key, "")
     whole.check_all_used()

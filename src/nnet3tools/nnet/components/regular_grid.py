@@ -85,7 +85,11 @@ def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) ->
 def _on_times(
     images: IntArray, start: int, step: int, number: int, reorder: int, wanted: IndexArray
 ) -> IndexArray:
-    """Indexes of the pairs (n, x) in `images` at all times; blank if not in `wanted`."""
+    """Indexes of the pairs (n, x) in `images` at `number` times from `start` on, `step` apart.
+
+    They run over groups of `reorder` times, pairs, times of a group. Indexes that are not in
+    `wanted` have no time.
+    """
     times = (start + step * np.arange(number)).reshape(-1, 1, reorder)
     grid = np.empty((number // reorder, len(images), reorder, 3), np.int32)
     grid[..., 0] = images[None, :, None, 0]

@@ -156,7 +156,10 @@ def _differs(
 def _assignments(
     expr: Expr, name: str, types: tuple[Type, ...], num_ins: int, has_beta: bool
 ) -> Assignments:
-    """out = beta * out + factors * reduction `name`; operands are (out, ins, beta, factors)."""
+    """The assignment out = beta * out + factors * reduction `name` of `expr`.
+
+    Its operands are out, the inputs, beta and the factors.
+    """
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in range(1, num_ins + 1)}
     value = expr.substitute(moved)
     known = {i + 1: t for i, t in enumerate(types)}

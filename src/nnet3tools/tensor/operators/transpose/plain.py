@@ -42,7 +42,10 @@ def _tile(put: Callable[..., None], scratch: np.ndarray, out: np.ndarray, src: n
 
 
 def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
-    """Whether a plain copy, along out's axis q first, evicts lines of src before all is read."""
+    """Whether a plain copy evicts lines of the cache before all their elements are read.
+
+    The copy goes along out's axis q first; elements of src along axis p are neighbors.
+    """
     faster = [n for n, step in zip(out.shape, out.strides, strict=True)
               if abs(step) < abs(out.strides[p])]  # fmt: skip
     places = _WAY_BYTES // max(_LINE, math.gcd(src.strides[q], _WAY_BYTES))
@@ -50,7 +53,10 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 
 
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
-    """For each plane of two axes (matrix of out, matrix of src, transposed); None: copy plainly."""
+    """Pairs of matrices (of out, of src transposed) to copy; None if a plain copy is as good.
+
+    There is a pair for each plane of the two axes that are contiguous in out and in src.
+    """
     if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
         return None
     along = [i for i, n in enumerate(out.shape) if n > 1]
@@ -63,7 +69,7 @@ def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
 
 
 def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
-    """(tile of out, tile of src) for all tiles of a plane, neighbours in out in turn."""
+    """(tile of out, tile of src) for all tiles of a plane, row by row in out."""
     for p in range(0, out.shape[0], side):
         for q in range(0, out.shape[1], side):
             yield out[p : p + side, q : q + side], src[q : q + side, p : p + side]
