@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -37,9 +36,10 @@ class _Waiting(NamedTuple):
     """A chunk whose example has not been made yet."""
 
     utterance: UtteranceData
-    supervision: EncodedSupervision
     chunk: Chunk
     plan: ExamplePlan
+    piece: Supervision | None
+    """The chunk's supervision; None if the C library is to cut it."""
 
 
 class _Blocks:
@@ -52,30 +52,27 @@ class _Blocks:
         self._assembler = Assembler(maker.compress, is_e2e=False)
         self._waiting: list[_Waiting] = []
         self._num_bytes = 0
+        self._cutter_of: tuple[UtteranceData, SupervisionCutter] | None = None
 
     def add(self, utterance: UtteranceData) -> int:
         """Make the examples of an utterance now or with a later block; returns their number."""
-        maker, given = self._maker, utterance.supervision
-        if self._native is None or not isinstance(given, EncodedRecord):
-            return self._make_now(utterance)
+        maker = self._maker
+        in_python = self._native is None or not isinstance(utterance.supervision, EncodedRecord)
+        if in_python:
+            self.finish()
         num_frames = maker.frames_with_output(utterance.features, utterance.num_output)
-        chunks = maker.chunks(utterance.name, num_frames)
+        chunks, count = maker.chunks(utterance.name, num_frames), 0
         for chunk in chunks:
+            piece = self._cut(utterance, chunk) if in_python else None
+            if piece is None and in_python:
+                continue
             plan = maker.plan(chunk, utterance, num_frames)
-            self._waiting.append(_Waiting(utterance, given, chunk, plan))
+            self._waiting.append(_Waiting(utterance, chunk, plan, piece))
+            count += 1
         num_rows, num_cols = utterance.features.shape
         self._num_bytes += 4 * num_rows * num_cols
-        if len(self._waiting) >= _BLOCK or self._num_bytes > _MOST_BYTES:
+        if in_python or len(self._waiting) >= _BLOCK or self._num_bytes > _MOST_BYTES:
             self.finish()
-        return len(chunks)
-
-    def _make_now(self, utterance: UtteranceData) -> int:
-        self.finish()
-        count = 0
-        with naming(f"utterance '{utterance.name}'"):
-            for key, example in self._maker.examples(utterance):
-                self._write(key, example)
-                count += 1
         return count
 
     def finish(self) -> None:
@@ -85,51 +82,46 @@ class _Blocks:
             return
         acceptors = self._acceptors(waiting)
         made = self._assembler.assembled(list(map(_planned, waiting, acceptors)))
-        cutter_of = functools.lru_cache(maxsize=1)(_cutter)
         for item, acceptor, example in zip(waiting, acceptors, made, strict=True):
             key = self._maker.key(item.utterance.name, item.chunk)
-            self._write(key, example or self._in_full(item, acceptor, cutter_of))
+            self._write(key, example or self._in_full(item, acceptor))
 
     def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
         """The encoded acceptor of each chunk; None where the C library cannot make it."""
-        assert self._native is not None
+        if self._native is None or waiting[0].piece is not None:
+            return [None] * len(waiting)
         data = bytearray()
         jobs: list[Job] = []
         last = None
         at = 0
         for item in waiting:
-            if item.supervision is not last:
-                last, at = item.supervision, len(data)
-                data += last.hole(ACCEPTOR)
+            if item.utterance is not last:
+                last, at = item.utterance, len(data)
+                data += _encoded(item).hole(ACCEPTOR)
             frames = self._maker.frames_of(item.chunk)
             jobs.append(Job(at, *frames, item.utterance.num_output))
         return self._native.make(JobKind.PIECES, bytes(data), jobs)
 
-    def _in_full(
-        self,
-        item: _Waiting,
-        acceptor: bytes | None,
-        cutter_of: Callable[[EncodedSupervision], SupervisionCutter],
-    ) -> NnetChainExample:
-        """The unencoded example of a chunk; if `acceptor` is None, its supervision is cut here."""
-        if acceptor is None:
-            piece = self._cut(item, cutter_of(item.supervision))
-        else:
-            piece = _read(item, acceptor)
+    def _in_full(self, item: _Waiting, acceptor: bytes | None) -> NnetChainExample:
+        """The unencoded example of a chunk; its supervision is cut here if nothing has cut it."""
+        piece = item.piece if acceptor is None else _read(item, acceptor)
+        if piece is None:
+            piece = self._cut(item.utterance, item.chunk)
+        assert piece is not None, "only conversion may return None, and C does not convert"
         with naming(f"utterance '{item.utterance.name}'"):
             return item.plan.example(piece, self._maker.compress)
 
-    def _cut(self, item: _Waiting, cutter: SupervisionCutter) -> Supervision:
-        name = item.utterance.name
-        with naming(f"utterance '{name}'"):
-            piece = self._maker.piece(name, item.chunk, cutter)
-        assert piece is not None, "only conversion may return None, and it is not done in blocks"
-        return piece
+    def _cut(self, utterance: UtteranceData, chunk: Chunk) -> Supervision | None:
+        """The supervision of a chunk, cut in Python; None, after a warning, if unusable."""
+        with naming(f"utterance '{utterance.name}'"):
+            if self._cutter_of is None or self._cutter_of[0] is not utterance:
+                self._cutter_of = utterance, SupervisionCutter(utterance.whole_supervision())
+            return self._maker.piece(utterance.name, chunk, self._cutter_of[1])
 
 
 def _read(item: _Waiting, acceptor: bytes) -> Supervision:
     """The supervision of a waiting chunk, given its encoded acceptor."""
-    given, num_frames = item.supervision, len(item.plan.deriv_weights)
+    given, num_frames = _encoded(item), len(item.plan.deriv_weights)
     (fst,) = acceptors_of_bytes([(acceptor, 0)])
     label_dim = given.layout.values["label_dim"]
     return Supervision(supervision_weight(given), 1, num_frames, label_dim, fst)
@@ -138,13 +130,14 @@ def _read(item: _Waiting, acceptor: bytes) -> Supervision:
 def _planned(item: _Waiting, acceptor: bytes | None) -> Planned | None:
     if acceptor is None:
         return None
-    given = item.supervision
+    given = _encoded(item)
     label_dim = given.layout.values["label_dim"]
     return Planned(item.plan, supervision_weight(given), label_dim, acceptor)
 
 
-def _cutter(supervision: EncodedSupervision) -> SupervisionCutter:
-    return SupervisionCutter(supervision.whole())
+def _encoded(item: _Waiting) -> EncodedSupervision:
+    assert isinstance(item.utterance.supervision, EncodedRecord)
+    return item.utterance.supervision
 
 
 def make_chain_examples(

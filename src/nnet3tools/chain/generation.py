@@ -1,8 +1,8 @@
-"""Makes chain examples of features and supervisions one by one (nnet3-chain-get-egs)."""
+"""Divides utterances into chunks and plans their chain examples (nnet3-chain-get-egs)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from nnet3tools import draws
 from nnet3tools.chain.cutting import SupervisionCutter
 from nnet3tools.chain.encoded_examples import EncodedSupervision
-from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
@@ -100,19 +99,6 @@ class ChainExampleMaker:
         there = given[first : first + size]
         weights[: len(there)] = there
         return weights * chunk.output_weights
-
-    def examples(self, utterance: UtteranceData) -> Iterator[tuple[str, NnetChainExample]]:
-        """The key and example of each chunk of an utterance; warns if it is too short."""
-        supervision = utterance.whole_supervision()
-        num_frames = self.frames_with_output(utterance.features, supervision.frames_per_sequence)
-        if not (chunks := self.chunks(utterance.name, num_frames)):
-            return
-        cutter = SupervisionCutter(supervision)
-        for chunk in chunks:
-            if (piece := self.piece(utterance.name, chunk, cutter)) is None:
-                continue
-            plan = self.plan(chunk, utterance, num_frames)
-            yield self.key(utterance.name, chunk), plan.example(piece, self.compress)
 
     def key(self, utterance: str, chunk: Chunk) -> str:
         """The key of a chunk's example."""
