@@ -262,8 +262,9 @@ def merged_by_layout(
         if layout is None:
             yield from ((1, ios_of(example)) for example in run)
             continue
-        batch = SameLayoutBatch.joined(list(_in_batches(layout, run)))
-        ios = ios_of(batch.prototype())
+        of_layout = list(run)
+        ios = ios_of(of_layout[0].prototype())
+        batch = SameLayoutBatch.joined(list(_in_batches(layout, of_layout)))
         yield (
             len(batch),
             [

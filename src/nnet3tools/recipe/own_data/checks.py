@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3tools.errors import UserError, quoted
 from nnet3tools.features.sound_files import Sound, import_soundfile
-from nnet3tools.io.files import Kind, classify_input
+from nnet3tools.io.files import FileKind, classify_input
 from nnet3tools.recipe.own_data.check_options import CheckOptions
 from nnet3tools.recipe.own_data.corpus import Corpus
 from nnet3tools.recipe.own_data.data_writer import bytes_needed
@@ -179,7 +179,7 @@ def _sound_fault(utterance: Utterance, sound: Sound | UserError) -> tuple[Fault,
         is_part = source.start > 0.0 or source.end >= 0.0
         fault = Fault.BAD_SEGMENT if is_part else Fault.EMPTY_SOUND
         return fault, "no samples" + (f" after {source.start:g} s" if is_part else "")
-    is_file = not source.from_wav_scp or classify_input(source.name) is Kind.FILE
+    is_file = not source.from_wav_scp or classify_input(source.name) is FileKind.FILE
     if is_file and not os.path.exists(source.name):
         return Fault.MISSING_SOUND, "there is no such file"
     if is_file and os.path.isfile(source.name) and not os.path.getsize(source.name):

@@ -15,7 +15,7 @@ from nnet3tools.cli.progress import Progress
 from nnet3tools.errors import UserError
 from nnet3tools.features.segments import Segment, cut_segment
 from nnet3tools.features.sound_files import Sound, read_sound
-from nnet3tools.io.files import Kind, classify_input, open_input
+from nnet3tools.io.files import FileKind, classify_input, open_input
 from nnet3tools.io.wave import Wave, read_wave
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 
@@ -39,7 +39,7 @@ def read_sounds(
     """
     name = utterances[0].sound.name
     try:
-        is_file = not utterances[0].sound.from_wav_scp or classify_input(name) is Kind.FILE
+        is_file = not utterances[0].sound.from_wav_scp or classify_input(name) is FileKind.FILE
         wave = None if is_file else _read_wave(name)
     except UserError as error:
         yield from [error] * len(utterances)
