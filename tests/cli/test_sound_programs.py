@@ -362,3 +362,29 @@ def test_features_of_htk_and_sphinx(shell: Shell) -> None:
     assert "compressed" in shell.error("copy-feats", "--htk-in=true", "bad.htk", "x")
     Path("bad").write_bytes(b"a " + struct.pack(">i", 14))
     assert "frames of 13" in shell.error("copy-feats", "--sphinx-in=true", "ark:bad", "ark:x")
+
+
+def test_copies_have_the_sizes_of_the_list(shell: Shell) -> None:
+    write_wave("sound.wav", SOUNDS["u2"])
+    Path("wav.scp").write_text("a sound.wav\nb sound.wav\n")
+    Path("copies").write_text("a-1 a 600\na-2 a 1200\nb-1 b 900\n")
+    shell("wav-perturb-speed", "copies", "scp:wav.scp", "ark:out.ark")
+    found = shell.read("out.ark", WAVE)
+    sizes = {key: wave.samples.shape for key, wave in found.items()}
+    assert sizes == {"a-1": (1, 600), "a-2": (1, 1200), "b-1": (1, 900)}
+    assert (found["b-1"].samples == SOUNDS["u2"]).all()
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("a-1 a", "copies:1: expected a copy, its sound and a size"),
+        ("a-1 a 0", "copies:1: expected a copy, its sound and a size"),
+        ("a-1 a 999999999999", "more than 16 times as long"),
+    ],
+)
+def test_copies_that_cannot_be_made(shell: Shell, line: str, error: str) -> None:
+    write_wave("sound.wav", SOUNDS["u2"])
+    Path("wav.scp").write_text("a sound.wav\n")
+    Path("copies").write_text(f"{line}\n")
+    assert error in shell.error("wav-perturb-speed", "copies", "scp:wav.scp", "ark:out.ark")

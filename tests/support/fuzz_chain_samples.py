@@ -88,6 +88,7 @@ def make_chain_samples() -> None:
     with TableWriter("ark:wavs.ark", WAVE) as waves:
         waves.write("rec", Wave(8000, wave.samples[:1]))
     Path("segments").write_text(_SEGMENTS)
+    Path("copies").write_text("rec-1 rec 90\nrec-2 rec 120\n")
 
 
 def _chain_examples() -> None:

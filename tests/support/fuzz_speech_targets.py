@@ -25,6 +25,7 @@ _COMMANDS = (
     # features, matrices, vectors
     "apply-cmvn --norm-vars=true --utt2spk=ark:*utt2spk ark:*cmvn.speakers ark:*feats.ark ark:out",
     "apply-cmvn-online --spk2utt=ark:*spk2utt *cmvn.global ark:*feats.ark ark:out",
+    "convert-ali *chain.mdl chain.mdl *chain.tree ark:*ali ark:out",
     "compute-vad --vad-energy-threshold=-9 ark:*feats.ark ark:out",
     "concat-feats *matrix.bin *matrix.txt out",
     "copy-matrix --scale=2 *matrix64.bin out",

@@ -133,9 +133,11 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
         ("sum-lda-accs", "out", "lda.bin", "BAD"),
     ],
     "segments": [("extract-segments", "ark:wavs.ark", "BAD", "ark:out")],
+    "copies": [("wav-perturb-speed", "BAD", "ark:wavs.ark", "ark:out")],
     "wavs.ark": [
         ("wav-copy", "ark:BAD", "ark:out"),
         ("wav-to-duration", "ark:BAD", "ark:out"),
+        ("wav-perturb-speed", "copies", "ark:BAD", "ark:out"),
         ("extract-segments", "ark:BAD", "segments", "ark:out"),
     ],
     "egs.txt": [
