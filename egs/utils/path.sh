@@ -1,5 +1,7 @@
 # Puts the programs on PATH and makes their Python environment on first use.
 # NNET3TOOLS_EXTRA, if a recipe sets it, names what else it needs (see bin/setup-env).
+# --help of a recipe, whose arguments are seen here, needs no environment.
+case " $* " in *" --help "*) return 0 ;; esac
 NNET3TOOLS_ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
 case " $* " in
   *" --help "*) ;;  # parse_options.sh answers, which needs no environment

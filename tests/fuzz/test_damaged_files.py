@@ -37,6 +37,7 @@ NO_ROW = {
     "it reads folders of logs or trains (tests/recipe)": {
         *("nnet3-report", "nnet3-train-chain", "nnet3-train-chain-e2e", "nnet3-train-dnn"),
         *("nnet3-train-raw-dnn", "nnet3-train-raw-rnn", "nnet3-train-rnn"),
+        "nnet3-train-recognizer",
     },
 }
 

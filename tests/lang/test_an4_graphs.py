@@ -27,7 +27,17 @@ def lang(shell: Shell) -> None:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.write_dictionary(CORPUS, Path("dict"))
+    entries = [line.split() for line in module.lexicon(CORPUS)]
+    Path("dict").mkdir()
+    lines = ["<UNK> SPN", *(" ".join(words) for words in entries)]
+    phones = sorted({phone for _, *words in entries for phone in words})
+    for name, found in (
+        ("lexicon", lines),
+        ("nonsilence_phones", phones),
+        ("silence_phones", ["SIL", "SPN"]),
+        ("optional_silence", ["SIL"]),
+    ):
+        Path(f"dict/{name}.txt").write_text("".join(f"{line}\n" for line in found))
     plain = ["--position-dependent-phones=false", "--chain-topology=true"]
     shell("nnet3-prepare-lang", *plain, "dict", "<UNK>", "lang")
     shell("gmm-init-mono", "--shared-phones=lang/phones/sets.int", "lang/topo", 10, "mdl", "tree")

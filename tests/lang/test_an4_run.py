@@ -18,5 +18,5 @@ def test_a_recogniser_comes_of_sound_and_transcripts(tmp_path: Path) -> None:
     result = re.fullmatch(r"RESULT an4 (\S+) (\d+) 773", output.splitlines()[-1])
     assert result is not None, output
     assert float(result[1]) < 45.0  # 30 when all goes well; 100 where one word is always heard
-    page = (tmp_path / "index.html").read_text()
+    page = (tmp_path / "report.html").read_text()
     assert "Said &rarr; heard" in page

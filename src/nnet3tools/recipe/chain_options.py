@@ -85,7 +85,11 @@ class ChainOptions(CommonOptions):
     egs: ChainEgsOptions = option_group("egs", ChainEgsOptions)
     chain: ChainObjectiveOptions = option_group("chain", ChainObjectiveOptions)
     trainer: ChainTrainerOptions = option_group("trainer", ChainTrainerOptions)
-    tree_dir: str = option("", "Directory of the tree (tree, final.mdl, phones.txt; required)")
+    tree_dir: str = option(
+        "",
+        "Directory of the tree (tree, final.mdl, phones.txt, num_jobs; with alignments ali.N.gz; "
+        "end to end fst.N.scp, 0.trans_mdl, phone_lm.fst; required)",
+    )
     lang: str = option("", "Language directory, which is copied to DIR/lang")
 
 

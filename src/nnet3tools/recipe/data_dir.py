@@ -166,8 +166,8 @@ class DataDir:
     def _require_utterances(self, found: list[str], count: int, least: int) -> None:
         if len(found) < least:
             raise DataError(
-                f"{self.path}: {len(found)} utterances are too few for --num-utts-subset={count}: "
-                f"expected at least {least}"
+                f"{self.path}: {len(found)} utterances are too few for subsets of {count}: "
+                f"expected at least {least}, or fewer by --egs.opts='--num-utts-subset N'"
             )
 
     def _with_variants(self, chosen: list[str]) -> list[str]:

@@ -68,6 +68,12 @@ class EgsMaking:
             num_groups = total // multiple + 1
         return num_groups, multiple
 
+    def check(self) -> None:
+        """DataError if the data directory lacks files or has too few utterances."""
+        for name in ("feats.scp", "utt2spk", "cmvn.scp"):
+            self.data.file(name)
+        self.held_out()
+
     # -- steps
 
     def info(self, num_frames: int, feat_dim: int) -> list[Step]:

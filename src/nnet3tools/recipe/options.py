@@ -204,13 +204,9 @@ class ReportingOptions:
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Options of how a training program runs its jobs; they do not change any result."""
+class JobOptions:
+    """Options of where and how jobs run; they do not change any result."""
 
-    stage: int = option(
-        -1000, "First stage to run (default: continue after the last finished step)"
-    )
-    exit_stage: int = option(1 << 30, "Iteration before which training ends")
     executor: str = option(
         "", "How jobs run: local (worker processes), cmd (by --cmd), slurm (by sbatch)"
     )
@@ -228,6 +224,16 @@ class RunOptions:
     use_gpu: str = option(
         "optional", "Train on GPUs: yes, no, wait, optional (true: yes, false: no)"
     )
+
+
+@dataclass(frozen=True)
+class RunOptions(JobOptions):
+    """Options of how a training program runs; they do not change any result."""
+
+    stage: int = option(
+        -1000, "First stage to run (default: continue after the last finished step)"
+    )
+    exit_stage: int = option(1 << 30, "Iteration before which training ends")
     cleanup: bool = option(True, "Remove examples and intermediate models at the end")
     dir: str = option("", "Directory of the experiment (required)")
     clean: CleanupOptions = option_group("cleanup", CleanupOptions)

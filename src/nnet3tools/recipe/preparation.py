@@ -88,6 +88,8 @@ def egs_stage(e: Experiment, number: int) -> Stage:
         stage = e.options.egs.stage
         if stage <= 3:
             found += making.subsets()
+            if e.options.trainer.optimization.do_final_combination:
+                found.append(_combination_check(e))
         if stage <= 4:
             found += making.everything(num_frames)
         if stage <= 5:
@@ -97,6 +99,14 @@ def egs_stage(e: Experiment, number: int) -> Stage:
     outputs = (*outputs, egs / e.names.archive(1), egs / "info" / "num_archives")
     absent = (f"{egs}/{e.names.files}_orig.*.ark",)
     return Stage(number, "examples", (Later(steps),), outputs, absent=absent)
+
+
+def _combination_check(e: Experiment) -> Jobs:
+    """The step that merges the examples for combination, which would else fail after training."""
+    egs, program = e.egs_path, e.names.program("merge-egs")
+    source = f"ark:{egs / e.names.subset('combine')}"
+    words = (program, f"--minibatch-size={e.combination_sizes}", source, "ark:/dev/null")
+    return Jobs((Job(f"{egs}/log/check_combine.log", ((words,),), "egs.1"),))
 
 
 def egs_properties(e: Experiment) -> list[Step]:

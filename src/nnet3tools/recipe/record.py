@@ -41,25 +41,36 @@ _FREE = (
     "nj",
 )
 """Options that do not change any result."""
+_HINT = "expected the same, another --dir, or --stage to say from where on to use the new ones"
+
+
+def option_values(options: object, free: tuple[str, ...] = _FREE) -> dict[str, Any]:
+    """The values of a program's options by name, without those named in `free`."""
+    values: dict[str, Any] = {}
+    for spec in specs_of(type(options)):
+        value: Any = options
+        for name in spec.path:
+            value = getattr(value, name)
+        if spec.name not in free:
+            values[spec.name] = list(value) if isinstance(value, tuple) else value
+    return values
 
 
 def _record(experiment: Experiment) -> dict[str, Any]:
     """The data of experiment.json: program, network, and the options that change results."""
-    options: dict[str, Any] = {}
-    for spec in specs_of(type(experiment.options)):
-        value: Any = experiment.options
-        for name in spec.path:
-            value = getattr(value, name)
-        if spec.name not in _FREE:
-            options[spec.name] = list(value) if isinstance(value, tuple) else value
     config = experiment.dir / "configs" / "final.config"
     network = read_lines(config) if config.is_file() else []
+    options = option_values(experiment.options)
     return {"program": experiment.program, "options": options, "network": network}
 
 
 def check_record(experiment: Experiment) -> None:
     """DataError if the directory's record is of other options or another network."""
-    path = experiment.dir / _NAME
+    check_recorded(experiment.dir / _NAME, _record(experiment), _HINT)
+
+
+def check_recorded(path: Path, now: dict[str, Any], hint: str) -> None:
+    """DataError, ending in `hint`, if the record in file `path` differs from `now`."""
     if not path.is_file():
         return
     try:
@@ -69,8 +80,6 @@ def check_record(experiment: Experiment) -> None:
         raise DataError(
             f"{path}: expected the record of an experiment: remove it to go on"
         ) from None
-    now = _record(experiment)
-    hint = "expected the same, another --dir, or --stage to say from where on to use the new ones"
     if before["program"] != now["program"]:
         raise DataError(
             f"{path}: the experiment in this directory is one of {before['program']}: {hint}"
@@ -84,8 +93,12 @@ def check_record(experiment: Experiment) -> None:
 
 def write_record(experiment: Experiment) -> None:
     """Write the record of this experiment to its directory."""
-    text = json.dumps(_record(experiment), indent=1) + "\n"
-    WriteText(experiment.dir / _NAME, text).do()
+    write_recorded(experiment.dir / _NAME, _record(experiment))
+
+
+def write_recorded(path: Path, record: dict[str, Any]) -> None:
+    """Write a record that `check_recorded` reads."""
+    WriteText(path, json.dumps(record, indent=1) + "\n").do()
 
 
 @contextlib.contextmanager

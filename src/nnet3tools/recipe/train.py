@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from nnet3tools.recipe.driver import Driver, first_unfinished
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.finishing import finishing_stages, tidying_steps
+from nnet3tools.recipe.interruption import interruption_noted
 from nnet3tools.recipe.iterations import iteration_stages
 from nnet3tools.recipe.jobs import JobRunner
+from nnet3tools.recipe.options import JobOptions
 from nnet3tools.recipe.plan import Stage
 from nnet3tools.recipe.preparation import Preparation, egs_properties
 from nnet3tools.recipe.progress import Progress
@@ -23,17 +26,15 @@ from nnet3tools.recipe.record import check_record, locked, write_record
 from nnet3tools.recipe.schedules import Iterations
 
 _FROM_WHERE_IT_STOPPED = -1000
+_SHARE_WITHOUT_REPORTS = 20.0
+"""After a report is written, the next one waits for this many times the seconds that it took."""
 
 
 def train(experiment: Experiment, preparation: Preparation | None = None) -> None:
     """Run all stages of a training, from the last finished stage on unless --stage is given."""
     experiment.check()
-    with locked(experiment.dir):
-        try:
-            _Training(experiment, preparation or Preparation(experiment)).run()
-        except SystemExit:  # a signal
-            log.log("Stopped; the same command goes on after the last finished stage")
-            raise
+    with locked(experiment.dir), interruption_noted():
+        _Training(experiment, preparation or Preparation(experiment)).run()
 
 
 class _Training:
@@ -44,6 +45,7 @@ class _Training:
         self._stage = experiment.options.run.stage
         self._resumes = self._stage == _FROM_WHERE_IT_STOPPED
         self._progress = Progress(experiment.log, experiment.options.trainer.num_epochs)
+        self._next_report = 0.0
         if self._resumes and self._has_something():
             check_record(experiment)
 
@@ -52,7 +54,9 @@ class _Training:
         e = self._e
         before = self._preparation.before_egs()
         if not e.options.egs.dir:
-            e.egs_making()  # raises errors for missing inputs before anything runs
+            making = e.egs_making()  # raises errors for missing inputs before anything runs
+            if self._needs(before):
+                making.check()
         decoding = decoding_steps(e)
         write_record(e)
         with self._runner() as runner:
@@ -131,29 +135,41 @@ class _Training:
             runner.close()
 
     def _make_runner(self) -> JobRunner:
-        """The job runner that the options choose; --cmd alone means CommandRunner."""
-        run, optimization = self._e.options.run, self._e.options.trainer.optimization
-        executor = run.executor or ("cmd" if run.cmd else "local")
-        if executor == "cmd":
-            from nnet3tools.recipe.submitted import CommandRunner
-
-            return CommandRunner(run.cmd, self._e.options.egs.cmd)
-        if executor == "slurm":
-            from nnet3tools.recipe.slurm import SlurmRunner
-
-            return SlurmRunner(run.slurm_opts, run.slurm_gpu_opts)
-        if executor != "local":
-            raise OptionError(f"--executor={executor}: expected local, cmd or slurm")
-        from nnet3tools.recipe.local import LocalRunner
-        from nnet3tools.recipe.machine import this_machine
-
+        optimization = self._e.options.trainer.optimization
         most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
-        return LocalRunner(this_machine(run.num_jobs, most, self._e.wants_gpu), run.hang_timeout)
+        return make_runner(self._e.options.run, most, self._e.wants_gpu, self._e.options.egs.cmd)
 
     def _stage_ended(self, stage: Stage) -> None:
         self._progress.end(stage)
-        if stage.iteration is not None:
+        if stage.iteration is not None and time.monotonic() >= self._next_report:
+            began = time.monotonic()
             _write_report(self._e.dir)
+            ended = time.monotonic()
+            self._next_report = ended + _SHARE_WITHOUT_REPORTS * (ended - began)
+
+
+def make_runner(
+    run: JobOptions, most_jobs: int, wants_gpu: bool = False, egs_cmd: str = ""
+) -> JobRunner:
+    """The job runner that the options choose; --cmd alone means CommandRunner.
+
+    `most_jobs` jobs run at once on this machine, and one more for diagnostics.
+    """
+    executor = run.executor or ("cmd" if run.cmd else "local")
+    if executor == "cmd":
+        from nnet3tools.recipe.submitted import CommandRunner
+
+        return CommandRunner(run.cmd, egs_cmd)
+    if executor == "slurm":
+        from nnet3tools.recipe.slurm import SlurmRunner
+
+        return SlurmRunner(run.slurm_opts, run.slurm_gpu_opts)
+    if executor != "local":
+        raise OptionError(f"--executor={executor}: expected local, cmd or slurm")
+    from nnet3tools.recipe.local import LocalRunner
+    from nnet3tools.recipe.machine import this_machine
+
+    return LocalRunner(this_machine(run.num_jobs, most_jobs, wants_gpu), run.hang_timeout)
 
 
 def _write_report(folder: Path) -> None:

@@ -31,15 +31,23 @@ def report_page(folder: Path) -> str:
             f"{folder}: no training directory: there are no log files in {folder / 'log'}"
         )
     name = text_of("/".join(folder.resolve().parts[-3:]).lstrip("/"))
-    files = resources.files("nnet3tools.recipe.report") / "page"
+    return html_page(f"{name}: training report", name, "\n".join(sections(history)))
+
+
+def html_page(title: str, heading: str, body: str, more_style: str = "", media: str = "") -> str:
+    """The HTML text of a page with the style of reports; texts are HTML already.
+
+    `media` is the source of sound that the page may play, in the form of a security policy.
+    """
     colors = resources.files("nnet3tools.program") / "page" / "colors.css"
-    body = "\n".join(sections(history))
-    style = colors.read_text("utf-8") + (files / "style.css").read_text("utf-8")
+    own = resources.files("nnet3tools.recipe.report") / "page" / "style.css"
+    style = colors.read_text("utf-8") + own.read_text("utf-8") + more_style
+    allowed = f"; media-src {media}" if media else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{name}: training report</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"<header><h1>{name}</h1></header>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+        f"content=\"default-src 'none'; style-src 'unsafe-inline'{allowed}\">\n"
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<header><h1>{heading}</h1></header>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )

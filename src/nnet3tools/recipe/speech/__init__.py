@@ -1,0 +1,1 @@
+"""Training of a recognizer from recordings and transcripts: sizes, stages, scores, the report."""

@@ -1,0 +1,177 @@
+"""Training of a recognizer from start to end: the stages in order, resuming, time estimates."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nnet3tools.errors import OptionError
+from nnet3tools.io import log
+from nnet3tools.recipe.driver import Driver
+from nnet3tools.recipe.interruption import interruption_noted
+from nnet3tools.recipe.plan import Stage, Step, WriteText
+from nnet3tools.recipe.progress import duration
+from nnet3tools.recipe.record import check_recorded, locked, option_values, write_recorded
+from nnet3tools.recipe.speech import alignments, copies, finishing, flat_start
+from nnet3tools.recipe.speech.estimates import bytes_needed, stage_seconds
+from nnet3tools.recipe.speech.options import RUN_NAMES, RecognizerTrainingOptions
+from nnet3tools.recipe.speech.preparation import prepare_data
+from nnet3tools.recipe.speech.setup import WORK, Facts, Setup
+from nnet3tools.recipe.speech.sizes import size_for
+from nnet3tools.recipe.train import make_runner
+
+PROGRAM = "nnet3-train-recognizer"
+TIMES = WORK / "stages.json"
+_FACTS, _RECORD = WORK / "facts.json", WORK / "experiment.json"
+_HINT = "expected the same, or another output directory"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A stage before its steps are known: its name in files, its title, and its plan."""
+
+    name: str
+    title: str
+    steps: Callable[[Setup], list[Step]]
+
+
+STAGES = (
+    _Part("features", "features of copies of the sound", copies.copies_at_allowed_lengths),
+    _Part("lang", "dictionary and language model", flat_start.lang_steps),
+    _Part("graphs", "phone language model, graphs of transcripts", flat_start.preparation_steps),
+    _Part("flat", "first model, from a flat start", flat_start.flat_training),
+    _Part("align", "alignments by the first model", alignments.alignment_steps),
+    _Part("said", "probabilities of pronunciations", alignments.pronunciation_steps),
+    _Part("chain", "second model", alignments.second_training),
+    _Part("graph", "decoding graph", finishing.graph_steps),
+    _Part("scales", "scale of the language model, on the held-out part", finishing.scale_steps),
+    _Part("scores", "word errors and report", finishing.scoring_steps),
+)
+
+
+def train_recognizer(options: RecognizerTrainingOptions, data: str, lexicon: str, out: str) -> None:
+    """Train a recognizer on DATA with LEXICON; its directory is OUT."""
+    _check(options)
+    options = replace(
+        options,
+        arpa=_absolute(options.arpa),
+        extra_text=_absolute(options.extra_text),
+        test=_absolute(options.test),
+        run=replace(options.run, cmd=_absolute_command(options.run.cmd)),
+    )
+    data, lexicon = _absolute(data), lexicon if lexicon == "none" else _absolute(lexicon)
+    Path(out).mkdir(parents=True, exist_ok=True)
+    with locked(Path(out)), interruption_noted():
+        os.chdir(out)
+        _Run(options, data, lexicon).run()
+
+
+def _check(options: RecognizerTrainingOptions) -> None:
+    size_for(options.size, 1.0)
+    if not 1 <= options.lm_order <= 4:
+        raise OptionError(f"--lm-order={options.lm_order}: expected 1 to 4")
+    if not 0.0 < options.held_out_share <= 0.5:
+        raise OptionError(f"--held-out-share={options.held_out_share:g}: expected up to 0.5")
+    if options.max_seconds <= 0.0:
+        raise OptionError(f"--max-seconds={options.max_seconds:g}: expected a positive number")
+    for name, path in (("arpa", options.arpa), ("extra-text", options.extra_text)):
+        if path and not Path(path).is_file():
+            raise OptionError(f"--{name}={path}: there is no such file")
+
+
+def _absolute(path: str) -> str:
+    """The path from the root, because the program works in the output directory."""
+    return os.path.abspath(path) if path else ""
+
+
+def _absolute_command(command: str) -> str:
+    """--cmd with its script's path from the root, if that is a file."""
+    first, blank, rest = command.partition(" ")
+    return _absolute(first) + blank + rest if os.path.isfile(first) else command
+
+
+class _Run:
+    """One call of the program, which goes on after the last finished stage."""
+
+    def __init__(self, options: RecognizerTrainingOptions, data: str, lexicon: str) -> None:
+        self._options, self._data, self._lexicon = options, data, lexicon
+        self._times: dict[str, float] = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+
+    def run(self) -> None:
+        """Run all stages that have not ended."""
+        values = option_values(self._options, RUN_NAMES)
+        options = {"DATA": self._data, "LEXICON": self._lexicon, **values}
+        record = {"program": PROGRAM, "options": options, "network": []}
+        check_recorded(_RECORD, record, _HINT)
+        total = len(STAGES) + 1
+        if not _FACTS.exists():
+            log.log(f"Stage 1 of {total}: checks of the data")
+            began = time.monotonic()
+            facts = prepare_data(self._options, self._data, self._lexicon)
+            write_recorded(_RECORD, record)
+            facts.save(_FACTS)
+            self._took("data", time.monotonic() - began)
+        facts = Facts.load(_FACTS)
+        setup = Setup(self._options, facts, size_for(facts.size, 0.0))
+        left = [part for part in STAGES if not _done(part).exists()]
+        if left:
+            self._announce(setup)
+        expected = stage_seconds(setup)
+        for part in left:
+            number = STAGES.index(part) + 2
+            after = left[left.index(part) :]
+            self._run_stage(setup, part, number, f"{number} of {total}", expected, after)
+        log.log(f"Wrote {Path.cwd()}: nnet3-decode {Path.cwd()} FILE.wav; see report.html there")
+
+    def _announce(self, setup: Setup) -> None:
+        need, free = bytes_needed(setup), shutil.disk_usage(".").free
+        facts = setup.facts
+        log.log(
+            f"Training on {facts.num_utterances} utterances, {duration(facts.num_seconds)} of "
+            f"sound: size {setup.size.name}. Needs about {need / 1e6:.0f} MB of disk, "
+            f"{free / 1e6:.0f} MB are free. Paths in messages are in {Path.cwd()}"
+        )
+        if free < need:
+            log.warning(f"the disk of {Path.cwd()} may be too small")
+
+    def _run_stage(
+        self,
+        setup: Setup,
+        part: _Part,
+        number: int,
+        shown: str,
+        expected: dict[str, float],
+        left: list[_Part],
+    ) -> None:
+        """Run a stage; log its name, and estimates of its time and of the time of all left."""
+        known = [name for name in expected if name in self._times]
+        factor = sum(self._times[name] for name in known) + 1.0
+        factor /= sum(expected[name] for name in known) + 1.0
+        total = factor * sum(expected[other.name] for other in left)
+        log.log(
+            f"Stage {shown}: {part.title} (about {duration(factor * expected[part.name])}; "
+            f"all that is left: {duration(total)})"
+        )
+        began = time.monotonic()
+        steps = (*part.steps(setup), WriteText(_done(part), ""))
+        runner = make_runner(setup.options.run, setup.num_parts, setup.wants_gpu)
+        try:
+            Driver(runner, lambda stage: None, again=False).run(Stage(number, part.title, steps))
+        finally:
+            runner.close()
+            self._took(part.name, time.monotonic() - began)
+
+    def _took(self, name: str, seconds: float) -> None:
+        """Add to the time of a stage, and record it."""
+        self._times[name] = self._times.get(name, 0.0) + seconds
+        WriteText(TIMES, json.dumps(self._times, indent=1) + "\n").do()
+
+
+def _done(part: _Part) -> Path:
+    """The file that says that a stage has ended."""
+    return WORK / "done" / part.name

@@ -1,0 +1,155 @@
+"""What all stages of training a recognizer share: options, facts about the data, paths, jobs.
+
+All paths are relative to the recognizer's directory, in which the program works.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nnet3tools.recipe.data_dir import read_lines
+from nnet3tools.recipe.jobs import Job
+from nnet3tools.recipe.plan import Jobs, Later, WriteText
+from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
+from nnet3tools.recipe.speech.sizes import FRAMES_PER_HOUR, Size
+
+WORK = Path("work")
+TRAIN, HELD_OUT, TEST = (WORK / "data" / name for name in ("train", "held_out", "test"))
+COPIES, SPEEDS = WORK / "data" / "copies", WORK / "data" / "speeds"
+DICT, LANG, LM = WORK / "dict", WORK / "lang", WORK / "lm"
+FLAT_TREE, FLAT, TREE, CHAIN = (WORK / name for name in ("flat_tree", "flat", "tree", "chain"))
+DECODE = WORK / "decode"
+SUBSAMPLING = 3
+_FRAMES_PER_PART = 150_000
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about the data that the first stage finds out and the other stages need."""
+
+    rate: int
+    num_utterances: int
+    """Utterances of the training part."""
+    num_seconds: float
+    """Seconds of sound of the training part."""
+    shortest: float
+    longest: float
+    """Seconds of the shortest and the longest training utterance."""
+    unknown_word: str
+    size: str
+    """The row of the table of sizes."""
+
+    def save(self, path: Path) -> None:
+        """Write the facts as JSON."""
+        WriteText(path, json.dumps(asdict(self), indent=1) + "\n").do()
+
+    @classmethod
+    def load(cls, path: Path) -> Facts:
+        """Read the facts that `save` wrote."""
+        return cls(**json.loads(path.read_text()))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Options, facts and size of a training."""
+
+    options: RecognizerTrainingOptions
+    facts: Facts
+    size: Size
+
+    def num_frames(self, num_samples: int) -> int:
+        """The frames of a sound, as --snip-edges=true counts them."""
+        return max(0, 1 + (num_samples - self.window) // self.shift)
+
+    def num_samples(self, num_frames: int) -> int:
+        """The least samples of a sound with `num_frames` frames."""
+        return (num_frames - 1) * self.shift + self.window
+
+    @property
+    def shift(self) -> int:
+        """Samples from a frame to the next one, 10 ms."""
+        return self.facts.rate // 100
+
+    @property
+    def window(self) -> int:
+        """Samples of a frame, 25 ms."""
+        return self.facts.rate // 40
+
+    @property
+    def train_frames(self) -> int:
+        """About the number of frames of the training utterances, without copies."""
+        return round(self.facts.num_seconds * FRAMES_PER_HOUR / 3600)
+
+    @property
+    def num_parts(self) -> int:
+        """The number of parts that features, graphs and alignments are made in."""
+        frames = self.train_frames * self.size.num_copies
+        return max(1, min(64, self.facts.num_utterances, math.ceil(frames / _FRAMES_PER_PART)))
+
+    @property
+    def second_data(self) -> Path:
+        """The data directory that the second model is trained on."""
+        return SPEEDS if self.size.speeds else COPIES
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether a GPU was asked for; alignment jobs do not share one unasked."""
+        return self.options.run.use_gpu in ("yes", "true", "wait")
+
+
+# -- steps
+
+
+def job(log: str, *programs: tuple[str, ...], home: str = "egs.1", wants_gpu: bool = False) -> Job:
+    """A job of a pipeline of programs, with its log in work/log."""
+    return Job(f"{WORK}/log/{log}.log", (programs,), home, wants_gpu)
+
+
+def step(log: str, *programs: tuple[str, ...], out: Path) -> Jobs:
+    """A step of one such job, which writes the file `out`."""
+    return Jobs((job(log, *programs),), (out,))
+
+
+def action(function: Callable[[], object]) -> Later:
+    """A step that calls a function."""
+
+    def steps() -> list:
+        function()
+        return []
+
+    return Later(steps)
+
+
+def make_folder(path: Path) -> Later:
+    """A step that makes a folder."""
+    return action(lambda: path.mkdir(parents=True, exist_ok=True))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text file of lines; the file appears whole or not at all."""
+    WriteText(path, "".join(f"{line}\n" for line in lines)).do()
+
+
+def read_table(path: Path) -> dict[str, list[str]]:
+    """The words of each line of a text table after its key."""
+    rows = (line.split() for line in read_lines(path))
+    return {row[0]: row[1:] for row in rows if row}
+
+
+def by_bytes(text: str) -> bytes:
+    """The sort key of keys and lines in tables, which are sorted by bytes."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def features(folder: Path, script: Path | str = "", stats: Path | None = None) -> str:
+    """The rspecifier of the normalized features of a data directory, each utterance for itself."""
+    source = script or folder / "feats.scp"
+    normalize = f"apply-cmvn-online {CMVN_OPTIONS} {stats or FLAT / 'global_cmvn.stats'}"
+    return f"ark,s,cs:{normalize} scp:{source} ark:- |"
+
+
+CMVN_OPTIONS = "--norm-vars=false"

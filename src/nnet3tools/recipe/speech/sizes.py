@@ -1,0 +1,88 @@
+"""The table of sizes: network, passes and copies that suit an amount of training sound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nnet3tools.errors import OptionError
+
+FRAMES_PER_HOUR = 360_000
+
+
+@dataclass(frozen=True)
+class Size:
+    """A row of the table; docs/own-data.md gives the reasons."""
+
+    name: str
+    most_hours: float
+    """The hours of training sound, without copies, up to which --size=auto takes this row."""
+    dim: int
+    bottleneck_dim: int
+    strides: tuple[int, ...]
+    """The time stride of each TDNN-F layer, in input frames."""
+    num_copies: int
+    """Copies of each utterance at allowed lengths, for the flat start."""
+    speeds: tuple[float, ...]
+    """Speeds of the second model's data; empty: it is trained on the copies of the flat start."""
+    has_spec_augment: bool
+    """Whether the second model is trained with SpecAugment."""
+    passes: tuple[int, int]
+    """Passes over all copies of the flat start and of the second model, at least."""
+    learning_rates: tuple[float, float]
+    """The first and the last learning rate of both trainings."""
+    l2: tuple[float, float]
+    """l2-regularize of the layers of the flat start and of the second model."""
+    min_biphone_count: int
+    """Occurrences in the transcripts from which a left biphone has its own pdfs."""
+    minibatches: tuple[str, str]
+    """Rules of minibatch sizes; those of the flat start are by length in frames."""
+    num_jobs: tuple[int, int]
+    """Training jobs at the beginning and at the end."""
+    frames_per_iter: int
+    """Frames in an archive of examples."""
+
+    def num_passes(self, model: int, num_frames: int) -> int:
+        """Passes of model 0 or 1 over `num_frames` frames, so that small data are seen enough."""
+        for_small_data = min(_MOST_PASSES, math.ceil(_LEAST_FRAMES / max(num_frames, 1)))
+        return max(self.passes[model], for_small_data)
+
+
+_LEAST_FRAMES, _MOST_PASSES = 1_000_000, 24
+"""Training goes on until it has seen so many frames, or made so many passes."""
+_STRIDES = (1, 1, 0, 3, 3, 3, 3)
+_CPU_LENGTHS = "80=1:32/150=1:20/300=1:12/700=1:6/1500=1:3/3000=1:1"
+_GPU_LENGTHS = "80=1:128/150=1:64/300=1:48/700=1:24/1500=1:12/3000=1:6"
+_SPEEDS = (0.9, 1.0, 1.1)
+
+SIZES = (
+    Size(
+        "tiny", 0.25, 64, 16, _STRIDES, 4, (), False, (2, 2), (0.004, 0.0008), (0.01, 0.02),
+        60, (_CPU_LENGTHS, "1:24"), (1, 1), 400_000,
+    ),
+    Size(
+        "small", 3.0, 256, 64, _STRIDES, 4, (), False, (10, 6), (0.002, 0.0002), (0.01, 0.02),
+        120, (_CPU_LENGTHS, "1:24"), (1, 1), 400_000,
+    ),
+    Size(
+        "medium", 20.0, 512, 96, (1, 1, 1, 0, *[3] * 5), 2, _SPEEDS, True, (12, 18),
+        (0.001, 0.0001), (0.01, 0.02), 200, (_GPU_LENGTHS, "1:64"), (1, 2), 1_000_000,
+    ),
+    Size(
+        "large", 200.0, 1024, 128, (1, 1, 1, 0, *[3] * 8), 2, _SPEEDS, True, (6, 12),
+        (0.0005, 0.00005), (0.005, 0.01), 500, (_GPU_LENGTHS, "1:128"), (2, 4), 1_500_000,
+    ),
+    Size(
+        "huge", math.inf, 1536, 160, (1, 1, 1, 0, *[3] * 12), 1, _SPEEDS, True, (3, 6),
+        (0.00025, 0.000025), (0.002, 0.008), 1000, (_GPU_LENGTHS, "1:128"), (3, 8), 1_500_000,
+    ),
+)  # fmt: skip
+
+
+def size_for(name: str, hours: float) -> Size:
+    """The row called `name`, or for "auto" the first row for `hours` of sound; OptionError."""
+    for size in SIZES:
+        if size.name == name or (name == "auto" and hours <= size.most_hours):
+            return size
+    names = ", ".join(size.name for size in SIZES)
+    raise OptionError(f"--size={name}: expected auto or one of {names}")

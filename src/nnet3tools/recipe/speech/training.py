@@ -1,0 +1,143 @@
+"""Training of the networks of both models by nnet3-train-chain-e2e and nnet3-train-chain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nnet3tools.cli.options import CommandLine
+from nnet3tools.recipe.chain_options import E2eOptions, LatticeChainOptions
+from nnet3tools.recipe.data_dir import read_map
+from nnet3tools.recipe.plan import Later, Step, WriteText
+from nnet3tools.recipe.speech.networks import xconfig
+from nnet3tools.recipe.speech.options import RUN_NAMES
+from nnet3tools.recipe.speech.setup import CMVN_OPTIONS, FLAT, SUBSAMPLING, Setup, action, step
+
+_MODELS_AVERAGED = 3
+"""The models after the last passes are averaged. Kaldi's combination is not for small data: it
+computes batch-norm statistics on few utterances, which made all words of 60 recordings wrong."""
+_CHUNK_WIDTHS, _SHORT_WIDTHS = (150, 102, 66), (48, 39, 30, 21, 12)
+_KEPT_OUT = 24
+"""One of so many utterances is kept out of training, for diagnostics."""
+
+
+def training(setup: Setup, folder: Path, data: Path, tree: Path) -> list[Step]:
+    """Steps that make the network in `folder` and train it on the data directory `data`."""
+    return [
+        Later(lambda: _network_steps(setup, folder, tree)),
+        action(lambda: _train(setup, folder, data, tree)),
+        Later(lambda: [_average(setup, folder, data)]),
+    ]
+
+
+def _network_steps(setup: Setup, folder: Path, tree: Path) -> list[Step]:
+    """Steps that write configs and the network with its first values, drawn by --seed."""
+    from nnet3tools.nnet.hmm.tree import ContextDependency
+
+    num_pdfs = ContextDependency.load(str(tree / "tree")).num_pdfs
+    configs, network = folder / "configs", folder / "configs" / "network.xconfig"
+    text = xconfig(setup.size, num_pdfs, folder != FLAT, configs)
+    convert = ("nnet3-xconfig-to-configs", f"--xconfig-file={network}", f"--config-dir={configs}")
+    srand = f"--srand={-2 - setup.options.seed}"
+    init = ("nnet3-init", srand, f"{configs}/final.config", f"{folder}/first.raw")
+    return [
+        WriteText(network, text),
+        step(f"configs.{folder.name}", convert, out=configs / "final.config"),
+        step(f"init.{folder.name}", init, out=folder / "first.raw"),
+    ]
+
+
+def _average(setup: Setup, folder: Path, data: Path) -> Step:
+    """The step that averages the models after the last passes to averaged.mdl."""
+    _, _, interval = _schedule(setup, data, folder == FLAT)
+    numbers = sorted(int(path.stem) for path in folder.glob("[0-9]*.mdl"))
+    last, kept = numbers[-1], [n for n in numbers[:-1] if n and n % interval == 0]
+    chosen = [*kept[1 - _MODELS_AVERAGED :], last]
+    models = [f"nnet3-am-copy --raw=true {folder}/{number}.mdl - |" for number in chosen]
+    out = folder / "averaged.mdl"
+    into = ("nnet3-am-copy", "--set-raw-nnet=-", f"{folder}/{last}.mdl", str(out))
+    return step(f"average.{folder.name}", ("nnet3-average", *models, "-"), into, out=out)
+
+
+def _train(setup: Setup, folder: Path, data: Path, tree: Path) -> None:
+    from nnet3tools.recipe.chain_experiment import chain_experiment
+    from nnet3tools.recipe.chain_preparation import ChainPreparation
+    from nnet3tools.recipe.train import train
+
+    is_e2e = folder == FLAT
+    name = "nnet3-train-chain-e2e" if is_e2e else "nnet3-train-chain"
+    kind: Any = E2eOptions if is_e2e else LatticeChainOptions
+    line: CommandLine[Any] = CommandLine(name, "", kind, 0, values_apart=True)
+    options, _ = line.parse(["--print-args=false", *_words(setup, folder, data, tree)])
+    experiment = chain_experiment(name, options)
+    train(experiment, ChainPreparation(experiment))
+
+
+def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
+    """The command line of the training program."""
+    size, run, is_e2e = setup.size, setup.options.run, folder == FLAT
+    num_passes, (first_jobs, last_jobs), interval = _schedule(setup, data, is_e2e)
+    recordings = read_map(data / "utt2uniq")
+    num_copies = max(1, len(recordings) // max(1, len(set(recordings.values()))))
+    kept_out = max(2, len(recordings) // (_KEPT_OUT * num_copies))
+    if not is_e2e:  # it counts copies, not recordings
+        kept_out *= num_copies
+    egs = f"--num-utts-subset {kept_out} --online-cmvn true"
+    if is_e2e:
+        egs += f" --nj {setup.num_parts}"
+    words = {
+        "dir": folder,
+        "feat-dir": data,
+        "tree-dir": tree,
+        "feat.cmvn-opts": CMVN_OPTIONS,
+        "feat.mfcc-config": "mfcc.conf",
+        "egs.opts": egs,
+        "chain.frame-subsampling-factor": SUBSAMPLING,
+        "chain.l2-regularize": 0.00005,
+        "chain.leaky-hmm-coefficient": 0.1,
+        "chain.apply-deriv-weights": "false",
+        "trainer.input-model": folder / "first.raw",
+        # A little more than a whole number of passes, so that rounding does not lose one.
+        "trainer.num-epochs": f"{(num_passes + 0.01) / SUBSAMPLING:.6g}",
+        "trainer.frames-per-iter": size.frames_per_iter,
+        "trainer.num-chunk-per-minibatch": size.minibatches[not is_e2e],
+        "trainer.srand": 1000 * setup.options.seed,
+        "trainer.optimization.initial-effective-lrate": size.learning_rates[0],
+        "trainer.optimization.final-effective-lrate": size.learning_rates[1],
+        "trainer.optimization.num-jobs-initial": first_jobs,
+        "trainer.optimization.num-jobs-final": last_jobs,
+        "trainer.optimization.do-final-combination": "false",
+        "cleanup.preserve-model-interval": interval,
+    }
+    if not is_e2e:
+        words |= {
+            "egs.chunk-width": _chunk_widths(data),
+            "chain.xent-regularize": 0.1,
+            "chain.lm-opts": "--num-extra-lm-states=500",
+            # Alignments have a frame for each output of the network.
+            "chain.alignment-subsampling-factor": 1,
+            "chain.left-tolerance": 1,
+            "chain.right-tolerance": 2,
+        }
+    words |= {name: getattr(run, name.replace("-", "_")) for name in RUN_NAMES}
+    return [f"--{name}={value}" for name, value in words.items()]
+
+
+def _chunk_widths(data: Path) -> str:
+    """The widths of chunks in frames, the last of which the shortest utterance has."""
+    shortest = min(map(int, read_map(data / "utt2num_frames").values()))
+    widths = [*_CHUNK_WIDTHS]
+    for width in _SHORT_WIDTHS:
+        if widths[-1] > shortest:
+            widths.append(width)
+    return ",".join(map(str, widths))
+
+
+def _schedule(setup: Setup, data: Path, is_e2e: bool) -> tuple[int, tuple[int, int], int]:
+    """The passes over `data`, the first and last number of jobs, and the iterations of a pass."""
+    size = setup.size
+    num_frames = sum(map(int, read_map(data / "utt2num_frames").values()))
+    num_archives = num_frames // size.frames_per_iter + 1
+    most = num_archives * SUBSAMPLING
+    jobs = min(size.num_jobs[0], most), min(size.num_jobs[1], most)
+    return size.num_passes(not is_e2e, num_frames), jobs, max(1, num_archives // jobs[1])

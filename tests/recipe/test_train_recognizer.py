@@ -1,0 +1,177 @@
+"""nnet3-train-recognizer: a whole training of a tiny network, resuming, and refusals."""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nnet3tools.recipe.driver import Driver
+from nnet3tools.recipe.plan import Stage
+from nnet3tools.recipe.programs.nnet3_train_recognizer import main
+from nnet3tools.recipe.speech import run as training
+from nnet3tools.recipe.speech import sizes
+from support.shell import Shell
+from support.spoken_words import write_manifest, write_recordings
+
+pytest.importorskip("kaldi_native_fbank")
+pytest.importorskip("soundfile")
+
+OPTIONS = ("--use-gpu=no", "--num-jobs=1", "--lm-order=1")
+
+
+@contextlib.contextmanager
+def small_networks() -> Iterator[None]:
+    """Scope in which the size "tiny" has even smaller networks, and one pass."""
+    with pytest.MonkeyPatch.context() as patch:
+        tiny = replace(
+            sizes.SIZES[0], dim=16, bottleneck_dim=4, strides=(1, 3), num_copies=2, passes=(1, 1)
+        )
+        patch.setattr(sizes, "SIZES", (tiny, *sizes.SIZES[1:]))
+        patch.setattr(sizes, "_MOST_PASSES", 2)
+        yield
+
+
+def train(*words: object, status: int = 0) -> None:
+    """Call the program with a small network, and come back to the working directory."""
+    with small_networks(), contextlib.chdir("."):
+        found = main([*OPTIONS, *map(str, words)])
+    assert found == status
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recordings, their list, and the recognizer OUT."""
+    folder = tmp_path_factory.mktemp("recognizer")
+    rows = write_recordings(folder)
+    write_manifest(folder / "list.tsv", rows)
+    write_manifest(folder / "test.tsv", rows[:10])
+    train(f"--test={folder}/test.tsv", folder / "list.tsv", "none", folder / "OUT")
+    return folder
+
+
+def test_the_directory_decodes_with_no_option(trained: Path, shell: Shell) -> None:
+    wave = next(trained.rglob("*.wav"))
+    shell("nnet3-decode", trained / "OUT", wave)
+    assert shell.out.split()[0] == wave.stem
+    shell("nnet3-decode", "--stream=true", trained / "OUT", wave)
+    shell("nnet3-recognizer-info", trained / "OUT")
+
+
+def test_the_report_shows_times_errors_and_sound(trained: Path) -> None:
+    page = (trained / "OUT" / "report.html").read_text()
+    assert "held-out part" in page
+    assert "test data" in page
+    assert "Said &rarr; heard" in page
+    sounds = re.findall(r'<audio [^>]*src="([^"]+)"', page)
+    assert sounds
+    assert all((trained / "OUT" / sound).stat().st_size > 44 for sound in sounds)
+    times = json.loads((trained / "OUT" / "work" / "stages.json").read_text())
+    assert list(times) == ["data", *(part.name for part in training.STAGES)]
+    assert all(seconds > 0.0 for seconds in times.values())
+    results = (trained / "OUT" / "work" / "results").read_text()
+    assert re.fullmatch(r"held_out [\d.]+ \d+ \d+\ntest [\d.]+ \d+ \d+\n", results)
+    for model in ("flat", "chain"):
+        assert (trained / "OUT" / "work" / model / "report.html").exists()
+
+
+def test_large_files_are_gone_at_the_end(trained: Path) -> None:
+    left = [
+        path for path in (trained / "OUT" / "work").rglob("*.ark") if "held_out" not in str(path)
+    ]
+    assert sum(path.stat().st_size for path in left if "test" not in str(path)) < 1 << 20
+
+
+def test_a_second_call_only_says_where_the_recognizer_is(
+    trained: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = (trained / "OUT" / "final.mdl").stat()
+    train(f"--test={trained}/test.tsv", trained / "list.tsv", "none", trained / "OUT")
+    assert (trained / "OUT" / "final.mdl").stat() == before
+    log = capfd.readouterr().err
+    assert "Stage" not in log
+    assert f"nnet3-decode {trained}/OUT FILE.wav" in log
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--seed=1", "list.tsv", "none"), "--seed was '0', is now '1'"),
+        (("--size=small", "list.tsv", "none"), "--size was 'auto', is now 'small'"),
+        (("other.tsv", "none"), "--DATA was"),
+        (("list.tsv", "lexicon.txt"), "--LEXICON was 'none'"),
+    ],
+)
+def test_other_options_are_refused(
+    trained: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], error: str
+) -> None:
+    with contextlib.chdir(trained):
+        train(f"--test={trained}/test.tsv", *words, "OUT", status=255)
+    assert error in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--size=big", "list.tsv", "none"), "--size=big: expected auto or one of tiny"),
+        (("--lm-order=9", "list.tsv", "none"), "--lm-order=9: expected 1 to 4"),
+        (("--held-out-share=0", "list.tsv", "none"), "--held-out-share=0: expected"),
+        (("--arpa=no.arpa", "list.tsv", "none"), "--arpa=no.arpa: there is no such file"),
+        (("nothing.tsv", "none"), "nothing.tsv"),
+        (("list.tsv", "nothing.txt"), "nothing.txt"),
+    ],
+)
+def test_refusals_come_before_anything_is_written(
+    trained: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    error: str,
+) -> None:
+    with contextlib.chdir(trained):
+        train(*words, tmp_path / "new", status=255)
+    assert error in capfd.readouterr().err
+    assert not list((tmp_path).glob("new/*/*"))
+
+
+class _Interrupted:
+    """Ends each stage once, when it is nearly done, as Ctrl-C does."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+
+    def run(self, driver: Driver, stage: Stage) -> None:
+        if stage.iteration is None and stage.name not in self.stages and len(stage.steps) > 1:
+            self.stages.append(stage.name)
+            driver.do(stage.steps[:-1])
+            raise SystemExit(130)
+        self.whole(driver, stage)
+
+    whole = staticmethod(Driver.run)
+
+
+@pytest.mark.slow
+def test_a_training_interrupted_in_each_stage_makes_the_same_recognizer(
+    trained: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    interruptions = _Interrupted()
+    monkeypatch.setattr(Driver, "run", lambda driver, stage: interruptions.run(driver, stage))
+    words = (f"--test={trained}/test.tsv", trained / "list.tsv", "none", tmp_path / "OUT")
+    num_stops = 0
+    for _ in range(100):
+        try:
+            train(*words)
+            break
+        except SystemExit:
+            num_stops += 1
+    assert {part.title for part in training.STAGES} <= set(interruptions.stages)
+    for name in ("final.mdl", "model.conf", "graph/HCLG.fst", "global_cmvn.stats", "work/results"):
+        assert (tmp_path / "OUT" / name).read_bytes() == (trained / "OUT" / name).read_bytes(), name
+    log = capfd.readouterr().err
+    assert log.count("Stopped; the same command goes on") == num_stops
