@@ -14,8 +14,11 @@ from nnet3tools.recipe.speech.options import RUN_NAMES
 from nnet3tools.recipe.speech.setup import CMVN_OPTIONS, FLAT, SUBSAMPLING, Setup, action, step
 
 _MODELS_AVERAGED = 3
-"""The models after the last passes are averaged. Kaldi's combination is not for small data: it
-computes batch-norm statistics on few utterances, which made all words of 60 recordings wrong."""
+"""The models after the last passes, but none of the first half, are averaged.
+
+Kaldi's combination computes batch-norm statistics on the examples for combination. Those of 60
+recordings are so few that it made all words wrong.
+"""
 _CHUNK_WIDTHS, _SHORT_WIDTHS = (150, 102, 66), (48, 39, 30, 21, 12)
 _KEPT_OUT = 24
 """One of so many utterances is kept out of training, for diagnostics."""
@@ -49,10 +52,11 @@ def _network_steps(setup: Setup, folder: Path, tree: Path) -> list[Step]:
 
 def _average(setup: Setup, folder: Path, data: Path) -> Step:
     """The step that averages the models after the last passes to averaged.mdl."""
-    _, _, interval = _schedule(setup, data, folder == FLAT)
+    num_passes, _, interval = _schedule(setup, data, folder == FLAT)
     numbers = sorted(int(path.stem) for path in folder.glob("[0-9]*.mdl"))
     last, kept = numbers[-1], [n for n in numbers[:-1] if n and n % interval == 0]
-    chosen = [*kept[1 - _MODELS_AVERAGED :], last]
+    others = min(_MODELS_AVERAGED, num_passes // 2) - 1
+    chosen = [*(kept[-others:] if others > 0 else []), last]
     models = [f"nnet3-am-copy --raw=true {folder}/{number}.mdl - |" for number in chosen]
     out = folder / "averaged.mdl"
     into = ("nnet3-am-copy", "--set-raw-nnet=-", f"{folder}/{last}.mdl", str(out))
