@@ -233,15 +233,20 @@ def test_segments_pipes_and_archives_of_a_data_directory(tmp_path: Path) -> None
     )
     soundfile.write(tmp_path / "r 2.wav", samples, 16000)
     with open(tmp_path / "wav.scp", "a") as file:
-        file.write(f"r2 cat '{tmp_path}/r 2.wav' |\nr3 {tmp_path}/r 2.wav\nr4 false |\n")
+        file.write(
+            f"r2 cat '{tmp_path}/r 2.wav' |\nr3 {tmp_path}/r 2.wav\nr4 false |\nr5 nosuch.wav\n"
+        )
     parts = [f"u{n}-{part} r{n} {part} {part + 1}\n" for n in (1, 2, 3, 4) for part in (0, 2, 3)]
+    parts.append("u5-0 r5 0 1\n")
     (tmp_path / "segments").write_text("".join(parts))
     (tmp_path / "text").write_text("".join(f"{part.split()[0]} one\n" for part in parts))
     data, faults = checked(tmp_path)
     assert [u.name for u in data.utterances] == [
         f"u{n}-{part}" for n in (1, 2, 3) for part in (0, 2)
     ]
-    assert len(faults.findings[Fault.UNREADABLE_SOUND]) >= 3
+    pipes = [f.found for f in faults.findings[Fault.UNREADABLE_SOUND] if "false |" in f.found]
+    assert len(pipes) == 3
+    assert len(faults.findings[Fault.MISSING_SOUND]) == 1
     write_data_dir(tmp_path / "out", data.utterances, 16000)
     written = read_table(f"scp:{tmp_path}/out/wav.scp", WAVE)
     for name, wave in written.items():
@@ -286,6 +291,12 @@ def test_few_speakers(seconds: dict[str, list[float]], speakers: set[str]) -> No
     assert {u.speaker for u in held} == speakers
     assert train
     assert len(held) < 10
+
+
+def test_something_is_left_to_train_on() -> None:
+    data = corpus_of({f"s{n}": [1.0] for n in range(6)})
+    train, held = split_held_out(data, share=1.0)
+    assert (len(train), len(held)) == (1, 5)
 
 
 def test_one_utterance_is_not_held_out() -> None:

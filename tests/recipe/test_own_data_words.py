@@ -43,6 +43,7 @@ def test_cmu_dictionary(tmp_path: Path) -> None:
         ("world", "W ER1 L D"),
         ("<noise>", "NSN"),
     ]
+    assert {entry.probability for entry in dictionary.lexicon} == {1.0}
     assert dictionary.silence == (("SIL",), ("SPN",), ("NSN",))
     assert dictionary.extra_questions == (("AH0", "EH0"), ("ER1", "OW1"))
 
@@ -133,4 +134,5 @@ def test_the_nearest_word_is_found_quickly_among_many(tmp_path: Path) -> None:
     words, _ = word_list(tmp_path / "lexicon.txt", many + "Hello h\nelephant e\n")
     assert words.nearest("HELLO") == " (did you mean 'Hello'?)"
     assert words.nearest("elefant") == " (did you mean 'elephant'?)"
+    assert words.nearest("alephant") == " (did you mean 'elephant'?)"
     assert words.nearest("qqqqqqqqqqqqqqq") == ""

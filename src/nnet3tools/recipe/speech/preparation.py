@@ -19,15 +19,18 @@ from nnet3tools.recipe.speech.sizes import size_for
 _FEWEST_UTTERANCES = 4
 
 
-def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str) -> Facts:
+def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Facts:
     """Check all data, and write data directories, dictionary and mfcc.conf.
 
-    DataError, after a list of all faults, if the data cannot be used.
+    Relative names in a data directory's wav.scp start from the folder `base`. DataError, after a
+    list of all faults, if the data cannot be used.
     """
     faults = FaultList()
     words = read_word_list("" if lexicon == "none" else lexicon, faults)
-    checked = _checked(options, data, words, faults)
-    tested = _checked(options, options.test, words, FaultList()) if options.test else None
+    checked = _checked(options, data, words, faults, base)
+    tested = None
+    if options.test:
+        tested = _checked(options, options.test, words, FaultList(), base)
     train, held_out = split_held_out(checked, options.held_out_share)
     if min(len(train), _FEWEST_UTTERANCES * len(held_out)) < _FEWEST_UTTERANCES:
         raise DataError(
@@ -54,10 +57,10 @@ def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str) ->
 
 
 def _checked(
-    options: RecognizerTrainingOptions, data: str, words: WordList, faults: FaultList
+    options: RecognizerTrainingOptions, data: str, words: WordList, faults: FaultList, base: str
 ) -> CheckedData:
     """The utterances of `data` that can be used; DataError, after a list, for errors."""
-    corpus = read_corpus(data, faults)
+    corpus = read_corpus(data, faults, base)
     limits = CheckOptions(max_seconds=options.max_seconds, num_threads=options.run.num_jobs)
     checked = check_data(corpus, words, faults, limits)
     faults.report()

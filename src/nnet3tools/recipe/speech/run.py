@@ -67,8 +67,9 @@ def train_recognizer(options: RecognizerTrainingOptions, data: str, lexicon: str
     data, lexicon = _absolute(data), lexicon if lexicon == "none" else _absolute(lexicon)
     Path(out).mkdir(parents=True, exist_ok=True)
     with locked(Path(out)), interruption_noted():
+        base = os.getcwd()
         os.chdir(out)
-        _Run(options, data, lexicon).run()
+        _Run(options, data, lexicon, base).run()
 
 
 def _check(options: RecognizerTrainingOptions) -> None:
@@ -98,8 +99,10 @@ def _absolute_command(command: str) -> str:
 class _Run:
     """One call of the program, which goes on after the last finished stage."""
 
-    def __init__(self, options: RecognizerTrainingOptions, data: str, lexicon: str) -> None:
-        self._options, self._data, self._lexicon = options, data, lexicon
+    def __init__(
+        self, options: RecognizerTrainingOptions, data: str, lexicon: str, base: str
+    ) -> None:
+        self._options, self._data, self._lexicon, self._base = options, data, lexicon, base
         self._times: dict[str, float] = json.loads(TIMES.read_text()) if TIMES.exists() else {}
 
     def run(self) -> None:
@@ -112,7 +115,7 @@ class _Run:
         if not _FACTS.exists():
             log.log(f"Stage 1 of {total}: checks of the data")
             began = time.monotonic()
-            facts = prepare_data(self._options, self._data, self._lexicon)
+            facts = prepare_data(self._options, self._data, self._lexicon, self._base)
             write_recorded(_RECORD, record)
             facts.save(_FACTS)
             self._took("data", time.monotonic() - began)
