@@ -26,7 +26,7 @@ _FRAME_STRIDE = 3
 
 @dataclass(frozen=True)
 class AddedPosteriors:
-    """Which matrix is added to examples: outputs, or posteriors in the denominator graph."""
+    """Options: which matrix is added to examples, outputs or the denominator graph's posteriors."""
 
     of_denominator: bool = False
     apply_exp: bool = True

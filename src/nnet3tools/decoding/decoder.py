@@ -94,7 +94,7 @@ class Decoder:
         return bool((self.graph.finals[self.frames[-1].states] != _INFINITY).any())
 
     def ways(self) -> Ways:
-        """All tokens and links of the utterance that have not been pruned."""
+        """All tokens of the utterance that have not been pruned, and the links between them."""
         return Ways.of(self.frames)
 
     def trace(self) -> tuple[NDArray[np.int64], float]:

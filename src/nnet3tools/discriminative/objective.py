@@ -29,7 +29,7 @@ _NOT_FINITE = -10.0
 
 @dataclass(frozen=True)
 class Elements:
-    """Values of a sparse matrix with their rows and columns; no position occurs twice."""
+    """The elements of a sparse matrix: values, rows and columns. No position occurs twice."""
 
     rows: NDArray[np.int32]
     cols: NDArray[np.int32]
@@ -177,7 +177,10 @@ class DiscriminativeObjective:
         reference: Elements,
         output: NDArray[np.float32],
     ) -> Elements:
-        """The arcs' `values` summed by row and column; mmi adds 1 at the pdfs of `reference`."""
+        """The arcs' `values`, summed where row and column agree.
+
+        For mmi, 1 is added at each pdf of `reference`.
+        """
         places = rows.astype(np.int64) * output.shape[1] + cols
         if self._options.criterion == "mmi":
             of_reference = reference.rows.astype(np.int64) * output.shape[1] + reference.cols

@@ -221,7 +221,7 @@ class LoopedStream:
         return rows
 
     def chunks(self, piece: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the output rows of each chunk that is complete with further frames."""
+        """Accept the frames `piece` and yield the output rows of each chunk that they complete."""
         computer, context = self._computer, self._computer.context
         if not len(piece):
             return

@@ -9,6 +9,7 @@ from nnet3tools.expression.moves import add_copy, reshape
 from nnet3tools.expression.node import Node, NodeOp, common_type
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
 from nnet3tools.tensor.operators.concatenate import parts_along
+from nnet3tools.tensor.registry import do_nothing
 
 _MAX_REPEATS = 1 << 16
 
@@ -34,17 +35,13 @@ class Concatenate(Node):
         if all(c.trainable for c in self.children) and len(self.children_to_set) in (0, count):
             operator = tensor.split if self.children_to_set else tensor.add_split
             step = operator.bind(self.grad, [c.grad for c in self.children], self.axis)
-            return [step, *[_nothing] * (count - 1)]
+            return [step, *[do_nothing] * (count - 1)]
         sizes = [child.shape[self.axis] for child in self.children]
         parts = zip(parts_along(self.grad, sizes, self.axis), self.children, strict=True)
         return [
             add_copy(child.grad, part, i in self.children_to_set) if child.trainable else None
             for i, (part, child) in enumerate(parts)
         ]
-
-
-def _nothing() -> None:
-    """An operation that does nothing, for children whose gradients another operation computes."""
 
 
 def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:

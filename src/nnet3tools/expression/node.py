@@ -38,7 +38,7 @@ class NodeGraph(Protocol):
         """Make the node for the elementwise function `name` of nodes and numbers."""
 
     def dot(self, a: Node, b: Node) -> Node:
-        """Make the product of two matrices."""
+        """Make a node for the matrix product of two matrices."""
 
     def alias(self, node: Node, name: str) -> Node:
         """Make a node that equals `node` and has the name `name`."""

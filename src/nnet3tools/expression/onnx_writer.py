@@ -64,7 +64,7 @@ class OnnxWriter:
         return name
 
     def element_type(self, kind: Type) -> int:
-        """ONNX's number for an element type."""
+        """ONNX's number for the element type `kind`."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(dtype_of(kind)))
 
     def cast(self, name: str, have: Type, want: Type) -> str:

@@ -118,7 +118,10 @@ def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationR
 
 
 def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray:
-    """Whether each output of the request by `_request` is computable, (shifts, window)."""
+    """For each shift and each t of its window, whether the network can compute the output there.
+
+    The result has shape (shifts, window); the request is that of `_request`.
+    """
     request = _request(plan, shifts, window)
     builder = GraphBuilder(plan)
     builder.compute(request)

@@ -343,7 +343,7 @@ def encoded_entries(
 
 
 def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:
-    """A table's holder that reads EncodedRecords, and objects where the form is unusual."""
+    """A holder that reads a record as EncodedRecord, or fully if it has none of the `layouts`."""
 
     def read(reader: Reader) -> Any:
         found: list[EncodedRecord[Any]] = []

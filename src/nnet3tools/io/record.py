@@ -169,7 +169,7 @@ class Repeated(Field):
                 writer.write_newline()
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """What a ByteWalk moves past: the token, the number, and the steps of each record."""
+        """The bytes and fields that a ByteWalk passes: token, number, fields of each record."""
         assert isinstance(self.kind, Record)
         yield self.token.encode() + b" "
         yield Field(self.name, INT32, usual=self.usual)

@@ -91,7 +91,7 @@ class PhoneNames:
         return [phone + suffix for suffix in suffixes]
 
     def expanded(self, sets: Sequence[Sequence[str]], silence: bool) -> list[list[str]]:
-        """For each set of phones, the list of all their names."""
+        """For each set of phones, the names of all its phones, with their word positions."""
         return [[v for phone in phones for v in self.versions(phone, silence)] for phones in sets]
 
     def pronunciation(self, entry: Pronunciation) -> Pronunciation:

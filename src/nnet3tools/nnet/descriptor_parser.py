@@ -112,7 +112,10 @@ class _Parser:
                 value, depth = self._add_argument(value, depth)
 
     def _argument(self) -> tuple[Any, int]:
-        """Read an argument: (value, depth). An operator starts a level, with value None."""
+        """Read one argument and return (value, depth); of an operator, read its name only.
+
+        An operator opens a new level, and (None, 0) is returned.
+        """
         kind = self._levels[-1].next_argument if self._levels else Argument.EXPRESSION
         assert kind is not None
         word, position = self._token, self._at

@@ -60,7 +60,7 @@ class AccessTimes:
         return self._over_variables(np.minimum, self._first, submatrices)
 
     def last_access(self, submatrices: Ints) -> Ints:
-        """The last command that accesses a part of each submatrix; -1 if there is none."""
+        """For each submatrix, the last command that accesses a part of it; -1 if there is none."""
         return self._over_variables(np.maximum, self._last, submatrices)
 
     def last_write_access(self, submatrices: Ints) -> Ints:

@@ -11,6 +11,7 @@ from nnet3tools.tensor.formulas import Expr, parse
 from nnet3tools.tensor.registry import (
     UnsupportedOperator,
     device_of,
+    do_nothing,
     load_device,
     note_binding,
 )
@@ -58,7 +59,7 @@ class Aggregate:
         If axis is None, the callable returns a float.
         """
         if note_binding(self, operands, {"alpha": alpha, "beta": beta}):
-            return _nothing
+            return do_nothing
         out, ins = (None, operands) if self.axis is None else (operands[0], operands[1:])
         first = next((a for a in operands if hasattr(a, "dtype")), None)
         found = self._lowered.get(type(first).__module__)
@@ -86,10 +87,6 @@ class Aggregate:
 
     def __repr__(self) -> str:
         return f"aggregate({self.formula!r}, {self.reduce!r}, axis={self.axis})"
-
-
-def _nothing() -> None:
-    pass
 
 
 def aggregate(formula: str | Expr, reduce: str = "sum", axis: int | None = 0) -> Aggregate:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.strides import is_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ def in_turn(works: Iterable[Callable[[], Any]]) -> Callable[[], Any]:
 def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
     """A callable that runs the operator on operands; Numbers on the host are read at each run."""
     values = (*operands, *options.values())
-    if not operator.takes_numbers and any(_is_host_number(v) for v in values):
+    if not operator.takes_numbers and any(is_number(v) for v in values):
         return partial(_call_with_numbers, operator, operands, options)
     return cast(Callable[[], Any], operator.bind(*operands, **options))
 
@@ -84,11 +85,7 @@ def _call_with_numbers(
 
 
 def _present_value(operand: Any) -> Any:
-    return operand.value() if _is_host_number(operand) else operand
-
-
-def _is_host_number(operand: Any) -> bool:
-    return getattr(operand, "is_host_number", False)
+    return operand.value() if is_number(operand) else operand
 
 
 def _shown(operand: Any) -> str:

@@ -14,6 +14,7 @@ from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, assign, p
 from nnet3tools.tensor.registry import (
     UnsupportedOperator,
     device_of,
+    do_nothing,
     load_device,
     note_binding,
 )
@@ -64,7 +65,7 @@ class Element:
         It keeps arrays by reference and numbers by value.
         """
         if note_binding(self, operands, {}):
-            return _nothing
+            return do_nothing
         found = self._lowered.get(type(operands[0]).__module__)
         if found is None:
             found = self._lower(operands)
@@ -96,10 +97,6 @@ class Element:
 
     def __repr__(self) -> str:
         return f"element({self.formula!r})"
-
-
-def _nothing() -> None:
-    pass
 
 
 def element(formula: str | Expr | Assignments, operands: str = "") -> Element:

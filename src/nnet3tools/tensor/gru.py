@@ -27,7 +27,10 @@ Step = Callable[[], None]
 
 
 class GruColumns(NamedTuple):
-    """The first column of each part of a GRU cell's input. `state` and `cell` may be the same."""
+    """The first column of each part of a GRU cell's input matrix.
+
+    `state` and `cell` may be the same.
+    """
 
     cell_dim: int
     argument: int

@@ -68,8 +68,7 @@ class Number:
     def __add__(self, other: Any) -> Any:
         return self._with(operator.add, other)
 
-    def __radd__(self, other: Any) -> Any:
-        return self._with(operator.add, other)
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         return self._with(operator.sub, other)
@@ -80,8 +79,7 @@ class Number:
     def __mul__(self, other: Any) -> Any:
         return self._with(operator.mul, other)
 
-    def __rmul__(self, other: Any) -> Any:
-        return self._with(operator.mul, other)
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Any:
         return self._with(operator.truediv, other)

@@ -150,7 +150,7 @@ class Operator(Generic[P, R]):
         It keeps arrays by reference, numbers and index arrays by value.
         """
         if note_binding(self, args, kwargs):
-            return cast(Callable[[], R], _nothing)
+            return cast(Callable[[], R], do_nothing)
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
@@ -185,8 +185,8 @@ class Operator(Generic[P, R]):
         return f"<operator {self.name}({', '.join(self.operands)})>"
 
 
-def _nothing() -> None:
-    pass
+def do_nothing() -> None:
+    """Bound operation of an operator that has nothing to compute, such as for empty arrays."""
 
 
 def _first_array(first: Any) -> Any:

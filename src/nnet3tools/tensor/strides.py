@@ -15,6 +15,11 @@ def is_array(operand: Any) -> bool:
     return hasattr(operand, "strides") and not isinstance(operand, np.generic)
 
 
+def is_number(operand: Any) -> bool:
+    """Whether the operand is a Number (tensor/number.py), whose value is read at each run."""
+    return getattr(operand, "is_host_number", False)
+
+
 def element_strides(array: Any) -> tuple[int, ...]:
     """An array's strides in elements; ProgramError if they are not whole numbers."""
     size = array.dtype.itemsize
@@ -25,10 +30,13 @@ def element_strides(array: Any) -> tuple[int, ...]:
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape to which several shapes broadcast; ProgramError if there is none."""
+    if len(set(shapes)) == 1:
+        return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise ProgramError(f"shapes do not fit together: {list(shapes)}") from None
+        text = ", ".join(map(str, shapes))
+        raise ProgramError(f"operands do not broadcast: shapes {text}") from None
 
 
 def broadcast_strides(array: Any, full: tuple[int, ...]) -> tuple[int, ...]:

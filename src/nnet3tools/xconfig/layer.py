@@ -169,8 +169,11 @@ class Layer:
         """Raise ConfigError if option values do not fit together."""
 
     def outputs(self) -> dict[str, Output]:
-        """The layer's outputs for others, by the name after `<layer>.`; "" is the main output."""
-        return {}
+        """The layer's outputs for others, by the name after `<layer>.`; "" is the main output.
+
+        By default, the main output only: the node with the layer's name, of dimension `dim`.
+        """
+        return {"": Output(self.name, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
         """Add the layer's config lines to `out`."""

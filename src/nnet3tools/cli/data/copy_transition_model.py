@@ -24,7 +24,7 @@ class Options:
 
 @program("copy-transition-model", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy the transition model at the start of a model file."""
+    """Copy a transition model; of a larger model file, only the transition model at its start."""
     from nnet3tools.io.files import open_input, open_output
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 

@@ -89,7 +89,7 @@ class SumGroupComponent(Component):
 
     @cached_property
     def ranges(self) -> np.ndarray:
-        """First column and end of each group, (output_dim, 2)."""
+        """For each group, its first column and the column after its last; shape (output_dim, 2)."""
         ends = np.cumsum(self.sizes, dtype=np.int32)
         return np.stack([ends - self.sizes, ends], axis=1)
 

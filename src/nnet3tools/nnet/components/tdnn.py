@@ -76,7 +76,7 @@ class TdnnIndexes(PrecomputedIndexes):
         )
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
-        """View of the `num_rows` rows of `rows` (the input) that the i-th time offset reads."""
+        """View of the `num_rows` rows of the input `rows` that the i-th time offset reads."""
         if i >= len(self.row_offsets):
             raise DataError(
                 f"the program has {len(self.row_offsets)} time offsets for a TdnnComponent that "

@@ -11,7 +11,7 @@ from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.cpu.products import product
 from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.plain.operands import is_number
+from nnet3tools.tensor.strides import is_number
 
 Jobs = list[Job] | None
 

@@ -15,8 +15,8 @@ from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import is_number, operand_types, overlap
-from nnet3tools.tensor.strides import broadcast_shape
+from nnet3tools.tensor.plain.operands import operand_types, overlap
+from nnet3tools.tensor.strides import broadcast_shape, is_number
 
 _MAX_KEPT = 1 << 14
 """Elements of a row that a kernel keeps on its stack between stages."""

@@ -33,7 +33,8 @@ from nnet3tools.tensor.formulas import (
     cast,
     type_of_dtype,
 )
-from nnet3tools.tensor.plain.operands import is_number, overlap
+from nnet3tools.tensor.plain.operands import overlap
+from nnet3tools.tensor.strides import is_number
 
 _MOST_OPERANDS = 12
 _LOOK_BACK = 6

@@ -11,6 +11,7 @@ from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.plain.threads import LOCK, num_threads
+from nnet3tools.tensor.registry import do_nothing
 
 Work = Callable[[], object]
 
@@ -70,7 +71,7 @@ def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
     `addresses` has the address of each kernel by name.
     """
     if not jobs:
-        return _nothing
+        return do_nothing
     table = np.empty((len(jobs), 4), np.int64)
     for row, job in zip(table, jobs, strict=True):
         row[:] = (
@@ -87,7 +88,3 @@ def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
             runner(place, len(alive[0]), num_threads())
 
     return run
-
-
-def _nothing() -> None:
-    pass

@@ -14,8 +14,8 @@ import numpy as np
 
 from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file
 from nnet3tools.tensor.plain.blas import Gemm, gemm
-from nnet3tools.tensor.plain.operands import is_number
 from nnet3tools.tensor.plain.products import CUT, is_symmetric
+from nnet3tools.tensor.strides import is_number
 
 _MULTIPLICATIONS = 32
 """Multiplications that take as long as an element of an elementwise job."""

@@ -216,7 +216,10 @@ class _Rows:
     # -- loops in vectors
 
     def _vectors(self, stage: int, roots: Sequence[Instruction]) -> list[str] | None:
-        """C lines that compute `roots` for NN_WIDE elements; None if there is no vector form."""
+        """C lines that compute `roots` for NN_WIDE elements at a time.
+
+        None if there is no vector form.
+        """
         lines = []
         for v in self._needed(roots, stage):
             name = self.body.name(v)

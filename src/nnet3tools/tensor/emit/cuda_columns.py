@@ -42,7 +42,7 @@ class ColumnKernels:
 
 
 def column_kernels(assignments: Assignments, walk: Walk) -> ColumnKernels:
-    """The kernels of assignments over a walk of rows and columns."""
+    """The CUDA kernels that compute assignments over the rows and columns that `walk` describes."""
     return _Columns(ColumnPasses(assignments, walk, CUDA), assignments.text()).kernels()
 
 

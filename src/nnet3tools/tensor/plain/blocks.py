@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, used
 from nnet3tools.tensor.formulas.stages import Pass, passes
 from nnet3tools.tensor.plain.functions import TARGET, convert, function_of
-from nnet3tools.tensor.plain.operands import is_number
 from nnet3tools.tensor.plain.threads import REGISTER_BYTES, Call, register
+from nnet3tools.tensor.strides import broadcast_shape, is_number
 
 Shape = tuple[int, ...]
 Arrays = Mapping[Instruction, np.ndarray]
@@ -34,17 +33,6 @@ _ADDED_ROWS = {False: 64, True: 16}
 _SPLAT_FROM = 2048
 """Elements from which maxima and minima take a constant as an array. NumPy's loop over a repeated
 number takes 5 times as long."""
-
-
-def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
-    """The common shape of shapes with equal numbers of axes; ProgramError if there is none."""
-    if len(set(shapes)) == 1:
-        return shapes[0]
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        text = ", ".join(map(str, shapes))
-        raise ProgramError(f"operands do not broadcast: shapes {text}") from None
 
 
 def sum_of_rows(rows: np.ndarray, into_float64: bool) -> np.ndarray:

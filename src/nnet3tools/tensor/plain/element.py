@@ -12,10 +12,11 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.plain.addresses import address
-from nnet3tools.tensor.plain.blocks import BlockPlan, broadcast_shape
+from nnet3tools.tensor.plain.blocks import BlockPlan
 from nnet3tools.tensor.plain.functions import convert
 from nnet3tools.tensor.plain.operands import collapse, operand_types, overlap, with_axes
 from nnet3tools.tensor.plain.threads import Call, run_calls
+from nnet3tools.tensor.strides import broadcast_shape
 
 _MAX_PLANS = 512
 """Layouts of operands that a formula remembers; when there are more, all are forgotten."""

@@ -10,7 +10,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Type, type_of_dtype
 from nnet3tools.tensor.plain.addresses import address
-from nnet3tools.tensor.strides import is_array
+from nnet3tools.tensor.strides import is_array, is_number
 
 
 def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
@@ -26,11 +26,6 @@ def _type(operand: Any) -> Type:
     if isinstance(operand, (float, np.floating)) or is_number(operand):
         return Type.WEAK_FLOAT
     raise ProgramError(f"a formula's operand must be an array or a number, not {operand!r}")
-
-
-def is_number(operand: Any) -> bool:
-    """Whether the operand is a Number (tensor/number.py), whose value is read at each run."""
-    return getattr(operand, "is_host_number", False)
 
 
 def with_axes(array: np.ndarray, axes: int) -> np.ndarray:

@@ -162,10 +162,6 @@ class AffineLayer(Layer):
         if self["param-stddev"] < 0:
             self.values["param-stddev"] = 1.0 / math.sqrt(self.input.dim)
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the affine node."""
-        return {"": Output(self.name, self["dim"])}
-
     def write(self, out: ConfigLines) -> None:
         """Add a component and its node; as in Kaldi, learning-rate-factor is not written."""
         out.step(

@@ -186,10 +186,6 @@ class ChannelAverage(Layer):
         """Raise ConfigError unless the blocks fill the input."""
         num_filters(self, "dim")
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the node of the mean."""
-        return {"": Output(self.name, self["dim"])}
-
     def write(self, out: ConfigLines) -> None:
         """Add the component and node of the mean."""
         dims = {"input_dim": self.input.dim, "output_dim": self["dim"]}

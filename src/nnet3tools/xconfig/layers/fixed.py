@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, Layer
 from nnet3tools.xconfig.options import ANY, POSITIVE, Check, Option, options
 from nnet3tools.xconfig.registry import register
 
@@ -24,10 +24,6 @@ class FixedAffineLayer(Layer):
         delay=Option(0, ANY),
         write_init_config=Option(True, ANY),
     )
-
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the transform's node."""
-        return {"": Output(self.name, self["dim"])}
 
     def configs(self) -> dict[str, list[str]]:
         """The layer's lines: final reads the file, ref has a random matrix, init ends before it."""
@@ -63,10 +59,6 @@ class IdctLayer(Layer):
             all(lifter(self["cepstral-lifter"], self.input.dim)),
             f"option 'cepstral-lifter': {self['cepstral-lifter']} makes coefficients zero",
         )
-
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the transform's node."""
-        return {"": Output(self.name, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
         """Add the transform's component and node."""

@@ -49,7 +49,10 @@ class _Gru(RecurrentLayer):
         out.node(".y_t", f"Sum({self.part('y1_t')}, {self.part('y2_t')})", component=".y")
 
     def write_products(self, out: ConfigLines, first: str, dim: int) -> None:
-        """Add components for the cell's products and sum, and product `first` of `dim` columns."""
+        """Add the components of the cell's elementwise products and of their sum.
+
+        The product named `first` has `dim` columns.
+        """
         self.product(out, first, dim)
         self.product(out, ".y1", self["cell-dim"])
         self.product(out, ".y2", self["cell-dim"])

@@ -34,10 +34,6 @@ class InputLayer(Layer):
     def derive(self) -> None:
         """Leave all options as given: dim has no default."""
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the input node."""
-        return {"": Output(self.name, self["dim"])}
-
     def configs(self) -> dict[str, list[str]]:
         """The layer's lines for each config file: the input-node in all of them."""
         return {config: [f"input-node name={self.name} dim={self['dim']}"] for config in CONFIGS}
@@ -54,6 +50,10 @@ class PlainOutput(Layer):
     """An output of the network that equals its input."""
 
     OPTIONS = _OUTPUT_OPTIONS
+
+    def outputs(self) -> dict[str, Output]:
+        """No outputs: an output-node cannot be an input."""
+        return {}
 
     def write(self, out: ConfigLines) -> None:
         """Add the line of the output-node."""

@@ -125,7 +125,11 @@ class Projected(RecurrentLayer):
     """Base class of layers that output a projection of the cell, partly recurrent."""
 
     def derive(self) -> None:
-        """Set recurrent and other columns, if not given, to a quarter of the cell's each."""
+        """Set the projection's two dimensions, if not given.
+
+        The recurrent one is a quarter of the cell's, the non-recurrent one equals the recurrent
+        one.
+        """
         if self["recurrent-projection-dim"] <= 0:
             self.values["recurrent-projection-dim"] = self["cell-dim"] // 4
         if self["non-recurrent-projection-dim"] <= 0:

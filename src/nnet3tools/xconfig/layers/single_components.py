@@ -164,10 +164,6 @@ class DimRange(Layer):
             f"the input has {self.input.dim}",
         )
 
-    def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the dim-range-node."""
-        return {"": Output(self.name, self["dim"])}
-
     def write(self, out: ConfigLines) -> None:
         """Add the line of the dim-range-node."""
         source, dims = f"input-node={self.input.node}", self.given("dim", "dim-offset")

@@ -47,7 +47,7 @@ def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
 
 @implements("gather", "cupy", binder=True)
 def bind_gather(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """Bind the operator `gather`, with a thread for each element of out."""
+    """Bind the CUDA form of `gather`, with one thread for each element of `out`."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
     return _functions["gather"].on_grid(to.shape, out=to, src=of, at=at, **_bounds(out, src, axis))
 

@@ -26,14 +26,14 @@ _next_number = element("_1 = _1 + uint32(1)")
 
 
 class _Generator:
-    """The generator of one device: `state` (2,) is the key and the number of the next array."""
+    """A device's random generator; array `state` holds the key and the number of the next array."""
 
     def __init__(self) -> None:
         self.state = get_device().empty((2,), np.uint32)
         self._seeding = (-1, 0)
 
     def is_stale(self) -> bool:
-        """Whether the program has been seeded again since the last restart."""
+        """Whether the program has been seeded again since this generator was last restarted."""
         return self._seeding[0] != last_seeding()[0]
 
     def restart(self) -> None:
