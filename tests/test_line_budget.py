@@ -15,13 +15,13 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 857,
     "chain": 5691,
-    "cli": 11710,
+    "cli": 11730,
     "compiler": 1068,
     "decoding": 4573,
     "discriminative": 1406,
     "executor": 3251,
     "expression": 5015,
-    "features": 1179,
+    "features": 1192,
     "fst": 4212,
     "grammars": 667,
     "graph": 3147,
@@ -35,7 +35,7 @@ BUDGET = {
     "tensor": 17035,
     "training": 4773,
     "xconfig": 2978,
-    "tests": 53575,
+    "tests": 53588,
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nnet3tools.recipe.driver import Driver
@@ -15,10 +16,10 @@ from nnet3tools.recipe.programs.nnet3_train_recognizer import main
 from nnet3tools.recipe.speech import run as training
 from nnet3tools.recipe.speech import sizes
 from support.shell import Shell
-from support.spoken_words import write_manifest, write_recordings
+from support.spoken_words import tones, write_manifest, write_recordings
 
 pytest.importorskip("kaldi_native_fbank")
-pytest.importorskip("soundfile")
+soundfile = pytest.importorskip("soundfile")
 
 OPTIONS = ("--use-gpu=no", "--num-jobs=1", "--lm-order=1")
 
@@ -59,6 +60,18 @@ def test_the_directory_decodes_with_no_option(trained: Path, shell: Shell) -> No
     assert shell.out.split()[0] == wave.stem
     shell("nnet3-decode", "--stream=true", trained / "OUT", wave)
     shell("nnet3-recognizer-info", trained / "OUT")
+
+
+def test_flac_of_two_channels_at_another_rate_decodes(trained: Path, shell: Shell) -> None:
+    sound = tones("zero", rate=44100)
+    soundfile.write(trained / "a b.flac", np.stack([sound, 0 * sound], axis=1), 44100)
+    for stream in ("false", "true"):
+        shell("nnet3-decode", f"--stream={stream}", trained / "OUT", trained / "a b.flac")
+        assert shell.out.startswith("a b")
+    (trained / "text.flac").write_text("fLaC")
+    error = shell.error("nnet3-decode", trained / "OUT", trained / "text.flac", status=1)
+    assert "expected a wave file" in error
+    assert "read by libsndfile: " in error
 
 
 def test_the_report_shows_times_errors_and_sound(trained: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.cli.recognizing import options_of_directory, read_options
 from nnet3tools.errors import DataError, OptionError, naming
-from nnet3tools.features.sound_files import read_sound
+from nnet3tools.features.sound_files import read_instead
 from nnet3tools.io import log
 from nnet3tools.io.table_reader import read_object
 from nnet3tools.io.wave import WAVE
@@ -121,12 +121,7 @@ def _first_channel(path: str) -> tuple[NDArray[np.float32], float]:
         wave = read_object(path, WAVE)
         num_channels, samples, rate = len(wave.samples), wave.samples[0], wave.rate
     except DataError as error:
-        if not os.path.isfile(path):
-            raise
-        try:
-            sound = read_sound(path, channel=0)
-        except DataError as other:
-            raise DataError(f"{error}; read by libsndfile: {other}") from None
+        sound = read_instead(path, error)
         num_channels, samples, rate = sound.num_channels, sound.samples, sound.rate
     if num_channels != 1:
         log.warning(f"{path}: sound with {num_channels} channels: the first one is taken")

@@ -21,9 +21,9 @@ def waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, np
 
     Files that cannot be read are logged and counted.
     """
-    for key, wave in _all_waves(sources, counts):
-        if len(wave.samples) != 1:
-            log.warning(f"{key}: sound with {len(wave.samples)} channels: the first one is decoded")
+    for key, wave, num_channels in _all_waves(sources, counts):
+        if num_channels != 1:
+            log.warning(f"{key}: sound with {num_channels} channels: the first one is decoded")
         yield key, wave.samples[0], wave.rate
 
 
@@ -38,23 +38,42 @@ def skipping(key: str, counts: UtteranceCounts) -> Iterator[None]:
         counts.failed += 1
 
 
-def _all_waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, Wave]]:
-    """Pairs (key, sound) from tables and files; a file's key is its name without extension."""
+def _all_waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, Wave, int]]:
+    """Key, sound and its number of channels, from tables and files.
+
+    A file's key is its name without extension. Files that are no 16-bit wave files are read with
+    libsndfile, and only their first channel.
+    """
     from pathlib import PurePath
 
-    from nnet3tools.cli.tables import is_table, read_object
+    from nnet3tools.cli.tables import is_table
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.io.wave import WAVE
 
     with contextlib.ExitStack() as stack:
         for source in sources:
             if is_table(source):
-                yield from stack.enter_context(SequentialTableReader(source, WAVE))
+                for key, wave in stack.enter_context(SequentialTableReader(source, WAVE)):
+                    yield key, wave, len(wave.samples)
                 continue
             try:
-                wave = read_object(source, WAVE)
+                wave, num_channels = _read_file(source)
             except DataError as error:
                 log.skipped(error)
                 counts.failed += 1
                 continue
-            yield PurePath(source).stem, wave
+            yield PurePath(source).stem, wave, num_channels
+
+
+def _read_file(name: str) -> tuple[Wave, int]:
+    """The sound in a file, and the file's number of channels."""
+    from nnet3tools.cli.tables import read_object
+    from nnet3tools.features.sound_files import read_instead
+    from nnet3tools.io.wave import WAVE, Wave
+
+    try:
+        wave = read_object(name, WAVE)
+        return wave, len(wave.samples)
+    except DataError as error:
+        sound = read_instead(name, error)
+        return Wave(sound.rate, sound.as_int16()[None]), sound.num_channels

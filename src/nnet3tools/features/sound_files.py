@@ -83,6 +83,19 @@ def read_sound(
     return Sound(rate, samples, num_channels, num_full / max(num_read * num_channels, 1))
 
 
+def read_instead(path: str, error: DataError) -> Sound:
+    """Read the first channel of a file that is no 16-bit wave file, as `error` says.
+
+    DataError if libsndfile cannot read it either; `error` itself for pipes and the like.
+    """
+    if not os.path.isfile(path):
+        raise error
+    try:
+        return read_sound(path)
+    except DataError as other:
+        raise DataError(f"{error}; read by libsndfile: {other}") from None
+
+
 def import_soundfile() -> Any:
     """The package soundfile; DataError, with the command to install it, if it is missing."""
     try:

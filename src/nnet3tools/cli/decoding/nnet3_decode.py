@@ -31,6 +31,7 @@ times); without it the graph is <model-dir>/graph.
 With --stream=true sound is decoded as it comes: features, network and search go on with each piece.
 Standard input (-) is then live: raw samples (--sample-rate, --sample-format) or a wave file. Its
 utterances end by Kaldi's endpoint rules (--endpoint.*), and partial results are lines of JSON, too.
+Files may also be FLAC, Ogg, MP3 or other WAV, which the package soundfile reads.
 
 Usage: nnet3-decode [options] <model-dir> [<graph>] <wav-rspecifier>|<wav-file> [<wav-file> ...]
 e.g.:
