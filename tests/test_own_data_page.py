@@ -10,16 +10,25 @@ import pytest
 from nnet3tools.recipe.own_data import manifest
 from nnet3tools.recipe.own_data.corpus import read_corpus
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from support.spoken_words import WORDS, write_manifest, write_recordings
+from support.spoken_words import (
+    ESPEAK,
+    WORDS,
+    write_espeak_recordings,
+    write_manifest,
+    write_recordings,
+)
+
+pytest.importorskip("soundfile")
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/own-data.md").read_text()
-COMMANDS = [
+LINES = [
     line
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S)
     for line in block.strip().splitlines()
-    if line.startswith(("nnet3-check-data", "nnet3-make-lm"))
 ]
+COMMANDS = [line for line in LINES if line.startswith(("nnet3-check-data", "nnet3-make-lm"))]
+TRAINING = [line for line in LINES if line not in COMMANDS]
 
 
 @pytest.fixture
@@ -33,14 +42,38 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def call(command: str, folder: Path) -> str:
+    """The output of a command of the page, which must succeed."""
+    path = {**os.environ, "PATH": f"{ROOT}/bin:{os.environ['PATH']}"}
+    words = ["bash", "-c", command]
+    done = subprocess.run(words, cwd=folder, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(ESPEAK is None, reason="espeak-ng is not installed")
+def test_sixty_recordings_become_a_recognizer(tmp_path: Path) -> None:
+    rows = write_espeak_recordings(tmp_path / "speaker1")
+    write_manifest(tmp_path / "recordings.tsv", [(f"speaker1/{n}", *rest) for n, *rest in rows])
+    (tmp_path / "speaker1/en-us-one.wav").with_name("one.wav").write_bytes(
+        (tmp_path / "speaker1/en-us-one.wav").read_bytes()
+    )
+    assert [command.split()[0] for command in TRAINING] == [
+        "nnet3-train-recognizer",
+        "nnet3-decode",
+    ]
+    outputs = [call(command, tmp_path) for command in TRAINING]
+    assert outputs[-1] == "one one\n"
+    part, percent, errors, words = (tmp_path / "recognizer/work/results").read_text().split()
+    assert (part, words) == ("held_out", "10")
+    assert int(errors) <= 2, percent
+
+
 def test_the_commands_run_as_written(data: Path) -> None:
     assert len(COMMANDS) == 3
-    path = {**os.environ, "PATH": f"{ROOT}/bin:{os.environ['PATH']}"}
     for command in COMMANDS:
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=data, env=path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        call(command, data)
     assert "ngram 2=" in (data / "lm.arpa").read_text()
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,8 @@ from nnet3tools.io.text import is_word
 from nnet3tools.recipe.own_data.corpus import Corpus, read_corpus
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.recordings import read_sounds
+
+soundfile = pytest.importorskip("soundfile")
 
 
 def read(path: Path, contents: str | bytes) -> tuple[Corpus, FaultList]:

@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
 WORDS = "zero one two three four five six seven eight nine".split()
@@ -29,6 +28,8 @@ def tones(word: str, voice: int = 0, rate: int = 16000) -> NDArray[np.float64]:
 
 def write_recordings(folder: Path, kind: str = "wav", rate: int = 16000) -> list[tuple[str, ...]]:
     """Write tones of WORDS in six voices as sound files; rows of file name, word, voice."""
+    import soundfile
+
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     for number, voice in enumerate(VOICES):

@@ -20,6 +20,10 @@ _BLOCK = 1 << 18
 _FULL_SCALE = 0.999
 
 
+class OutsideError(DataError):
+    """A part of a recording that is not within the recording."""
+
+
 @dataclass(frozen=True)
 class Sound:
     """One channel of sound."""
@@ -53,8 +57,8 @@ def read_sound(
     """Read a channel of a sound file from `start` to `end` seconds.
 
     An `end` of -1 is the end of the file. Reading ends after `longest` seconds and a sample.
-    DataError, which does not name the file, if it cannot be read, has samples that are not finite,
-    or ends more than 0.5 s before `end`.
+    OutsideError if the file ends more than 0.5 s before `end`. DataError if it cannot be read, or
+    has samples that are not finite. Messages do not name the file.
     """
     with _opened(path) as file:
         rate, num_channels = file.samplerate, file.channels
@@ -62,9 +66,9 @@ def read_sound(
             raise DataError(f"{rate} samples per second")
         if channel >= num_channels:
             raise DataError(f"{num_channels} channels, not channel {channel}")
-        first = round(start * rate)
+        first = min(round(start * rate), file.frames)
         if first:
-            file.seek(min(first, file.frames))
+            file.seek(first)
         wanted = min(math.inf if end < 0 else round(end * rate) - first, longest * rate + 1)
         blocks: list[NDArray[np.float32]] = []
         num_read = num_full = 0
@@ -76,7 +80,8 @@ def read_sound(
             num_full += int(np.count_nonzero(np.abs(block) >= _FULL_SCALE))
             blocks.append(block[:, channel].copy())
     if end >= 0 and wanted - num_read > 0.5 * rate:
-        raise DataError(f"{start + num_read / rate:.2f} s of sound, not {end:g} s")
+        length = (first + num_read) / rate
+        raise OutsideError(f"{start:g} to {end:g} s of a recording of {length:.2f} s")
     samples = np.concatenate([*blocks, np.zeros(0, np.float32)])
     if not np.isfinite(samples).all():
         raise DataError("samples that are not finite")

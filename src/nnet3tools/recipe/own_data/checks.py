@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nnet3tools.errors import UserError, quoted
-from nnet3tools.features.sound_files import Sound, import_soundfile
+from nnet3tools.features.sound_files import OutsideError, Sound, import_soundfile
 from nnet3tools.io.files import FileKind, classify_input
 from nnet3tools.recipe.own_data.check_options import CheckOptions
 from nnet3tools.recipe.own_data.corpus import Corpus
@@ -179,6 +179,8 @@ def _sound_fault(utterance: Utterance, sound: Sound | UserError) -> tuple[Fault,
         is_part = source.start > 0.0 or source.end >= 0.0
         fault = Fault.BAD_SEGMENT if is_part else Fault.EMPTY_SOUND
         return fault, "no samples" + (f" after {source.start:g} s" if is_part else "")
+    if isinstance(sound, OutsideError):
+        return Fault.BAD_SEGMENT, str(sound)
     is_file = not source.from_wav_scp or classify_input(source.name) is FileKind.FILE
     if is_file and not os.path.exists(source.name):
         return Fault.MISSING_SOUND, "there is no such file"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -87,13 +86,3 @@ def _write_archive(
 def _write_lines(path: Path, values: Mapping[str, str]) -> None:
     with open_output(str(path), binary=False) as writer:
         writer.write_text("".join(f"{key} {value}\n" for key, value in sorted(values.items())))
-
-
-def check_free_space(folder: Path, num_bytes: int) -> None:
-    """Raise DataError if the disk of a folder, which may not exist yet, has less free space."""
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    free = shutil.disk_usage(existing).free
-    if free < num_bytes:
-        raise DataError(
-            f"{folder} needs {num_bytes / 1e9:.1f} GB, {existing} has {free / 1e9:.1f} GB free"
-        )

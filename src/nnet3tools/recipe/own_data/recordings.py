@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 
 from nnet3tools.cli.progress import Progress
-from nnet3tools.errors import UserError
+from nnet3tools.errors import DataError, UserError
 from nnet3tools.features.segments import Segment, cut_segment
-from nnet3tools.features.sound_files import Sound, read_sound
+from nnet3tools.features.sound_files import OutsideError, Sound, read_sound
 from nnet3tools.io.files import FileKind, classify_input, open_input
 from nnet3tools.io.wave import Wave, read_wave
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
@@ -65,7 +65,10 @@ def _part(wave: Wave, source: SoundSource) -> Sound:
     clipped = float(np.mean(np.abs(wave.samples.astype(np.int32)) >= 32735))
     end = source.end if source.end >= 0.0 else -1.0
     segment = Segment("", "", source.start, end, source.channel)
-    samples = cut_segment(wave, segment, 0.0, _SECONDS_OVER).samples[0]
+    try:
+        samples = cut_segment(wave, segment, 0.0, _SECONDS_OVER).samples[0]
+    except DataError as error:
+        raise OutsideError(str(error)) from None
     return Sound(wave.rate, samples.astype(np.float32) / 32768.0, len(wave.samples), clipped)
 
 
