@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
-    "api": 857,
+    "api": 852,
     "chain": 5691,
     "cli": 11730,
     "compiler": 1068,
@@ -24,15 +24,15 @@ BUDGET = {
     "features": 1197,
     "fst": 4212,
     "grammars": 667,
-    "graph": 3147,
+    "graph": 3150,
     "io": 5383,
     "lang": 2161,
-    "nnet": 12934,
+    "nnet": 12927,
     "optimizer": 3450,
     "program": 3779,
-    "recipe": 9565,
+    "recipe": 9559,
     "recognizer": 3081,
-    "tensor": 17035,
+    "tensor": 17039,
     "training": 4773,
     "xconfig": 2978,
     "tests": 53625,

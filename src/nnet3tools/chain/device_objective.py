@@ -64,7 +64,7 @@ _smallest = tensor.aggregate("_1", "min", axis=None)
 
 @dataclass(frozen=True)
 class Facts:
-    """The properties of an output's supervision on which the recorded GPU steps of training depend."""
+    """The properties of an output's supervision on which recorded steps of GPU work depend."""
 
     weight: float
     num_sequences: int

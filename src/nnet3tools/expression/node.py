@@ -24,7 +24,7 @@ MAX_ELEMENTS = 1 << 31
 
 
 class NodeGraph(Protocol):
-    """The part of a graph that its nodes use."""
+    """What a node needs of the graph that it belongs to."""
 
     inference: bool
 

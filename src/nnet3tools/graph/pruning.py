@@ -101,7 +101,10 @@ class _Finder:
         return ids, as_slice(ids)
 
     def _used(self, node: int, places: slice | IntArray) -> IntArray:
-        """The dependencies of a node's cindexes `places`; -1 in place of unused dependencies."""
+        """The rows of the cindexes that the cindexes `places` of a node use, one array row each.
+
+        A dependency that is not used is -1.
+        """
         store, rule = self._store, self._plan.rules[node]
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:

@@ -38,7 +38,7 @@ def draw_graph_checks(builder: GraphBuilder, request: ComputationRequest) -> Non
 
 
 def _sizes(builder: GraphBuilder, request: ComputationRequest) -> Iterable[int]:
-    """The number of cindexes found after each hop of Kaldi's search."""
+    """How many cindexes the graph has after each hop of Kaldi's search from the outputs."""
     max_hops = _MAX_HOPS - 1
     if builder.store.size > _FEW and are_native():
         from nnet3tools.graph.native.search import NativeSearch, search_library

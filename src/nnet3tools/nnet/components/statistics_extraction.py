@@ -61,8 +61,23 @@ class ExtractionIndexes(PrecomputedIndexes):
         return right
 
 
+class SumsOfRanges(Component):
+    """Base class of components that sum ranges of input rows, a sequence's rows being together."""
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Number of operations for sums over row ranges, without the squares."""
+        forward = getattr(indexes, "forward", None)
+        summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
+        return summed * self.output_dim
+
+    def reorder_indexes(
+        self, input_indexes: IndexArray, output_indexes: IndexArray
+    ) -> tuple[IndexArray, IndexArray]:
+        return nxt_order(input_indexes), nxt_order(output_indexes)
+
+
 @register
-class StatisticsExtractionComponent(Component):
+class StatisticsExtractionComponent(SumsOfRanges):
     """Outputs count, sum and (if `include_variance`) sum of squares over periods of frames."""
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
@@ -84,12 +99,6 @@ class StatisticsExtractionComponent(Component):
         return None if good else "output-period must be a multiple of input-period"
 
     # -- running
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations for sums over row ranges, without the squares."""
-        forward = getattr(indexes, "forward", None)
-        summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
-        return summed * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ExtractionIndexes)
@@ -132,11 +141,6 @@ class StatisticsExtractionComponent(Component):
     ) -> tuple[BoolArray, BoolArray]:
         """Which outputs have at least one frame of their period; they use all available frames."""
         return used_if_any(available, self.output_period // self.input_period)
-
-    def reorder_indexes(
-        self, input_indexes: IndexArray, output_indexes: IndexArray
-    ) -> tuple[IndexArray, IndexArray]:
-        return nxt_order(input_indexes), nxt_order(output_indexes)
 
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool

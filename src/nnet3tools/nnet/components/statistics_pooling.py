@@ -23,9 +23,9 @@ from nnet3tools.nnet.components.base import (
 )
 from nnet3tools.nnet.components.fields import Flag, Float, Int, IntPairs
 from nnet3tools.nnet.components.registry import register, register_precomputed
+from nnet3tools.nnet.components.statistics_extraction import SumsOfRanges
 from nnet3tools.nnet.components.time_windows import (
     at_shifts,
-    nxt_order,
     used_if_any,
     window_ranges,
 )
@@ -63,7 +63,7 @@ class PoolingIndexes(PrecomputedIndexes):
 
 
 @register
-class StatisticsPoolingComponent(Component):
+class StatisticsPoolingComponent(SumsOfRanges):
     """Outputs log counts, means and, if `output_stddevs`, standard deviations over a window.
 
     There are `num_log_count_features` log counts. The window at t is [t - left_context, t +
@@ -119,12 +119,6 @@ class StatisticsPoolingComponent(Component):
         tensor.fill(counts, 0.0)
         tensor.add_row_ranges(counts, in_value[:, :1], indexes.forward)
 
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations for sums over row ranges, without the squares."""
-        forward = getattr(indexes, "forward", None)
-        summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
-        return summed * self.output_dim
-
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, PoolingIndexes)
         logs = self.num_log_count_features
@@ -178,11 +172,6 @@ class StatisticsPoolingComponent(Component):
         computable, used = used_if_any(available, width)
         on_grid = outputs[:, 1] % self.input_period == 0
         return computable & on_grid, used & np.repeat(on_grid, width)
-
-    def reorder_indexes(
-        self, input_indexes: IndexArray, output_indexes: IndexArray
-    ) -> tuple[IndexArray, IndexArray]:
-        return nxt_order(input_indexes), nxt_order(output_indexes)
 
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool

@@ -110,5 +110,5 @@ class ColumnPasses:
         ]
 
     def column_roots(self, number: int) -> list[Instruction]:
-        """The values of `totals`, which are stored before the last pass; none for other passes."""
+        """What pass `number` stores once per column: the last pass the `totals`, others nothing."""
         return [root for _, root in self.totals] if number == self.last else []

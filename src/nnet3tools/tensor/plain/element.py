@@ -69,7 +69,11 @@ class _Plan:
                 )
 
     def _prepared(self, operands: Sequence[Any]) -> list[Any]:
-        """The operands with equal numbers of axes, or as vectors if that is possible."""
+        """The operands as the plan computes with them: arrays flattened to vectors if `_flat`.
+
+        Otherwise axes of size 1 are put in front, so that all arrays have the plan's number of
+        axes.
+        """
         given = list(operands)
         for i in self._arrays:
             given[i] = given[i].reshape(-1) if self._flat else with_axes(given[i], self._axes)
