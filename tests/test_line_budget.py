@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 852,
-    "chain": 5691,
+    "chain": 5695,
     "cli": 11730,
     "compiler": 1068,
     "decoding": 4573,
     "discriminative": 1406,
-    "executor": 3251,
+    "executor": 3256,
     "expression": 5015,
     "features": 1197,
     "fst": 4212,
@@ -27,15 +27,15 @@ BUDGET = {
     "graph": 3150,
     "io": 5383,
     "lang": 2161,
-    "nnet": 12927,
+    "nnet": 12948,
     "optimizer": 3450,
     "program": 3779,
     "recipe": 9559,
     "recognizer": 3081,
-    "tensor": 17039,
+    "tensor": 17193,
     "training": 4773,
     "xconfig": 2978,
-    "tests": 53625,
+    "tests": 53696,
 }
 
 

@@ -122,7 +122,8 @@ def test_nothing_is_launched_alone_and_nobody_waits(device, kind):
         counts.append(sum(launch.graph is None for launch in log))
         (graph,) = {x.graph for x in log if "leaky_hmm_back" in device.sources.get(x.name, "")}
         chain_nodes.append(sum(x.graph == graph for x in log))
-    assert np.median(counts) <= 1  # the copy of the inputs
+    # the copy of the inputs; flags of the forward pass, the objective and the backward pass
+    assert np.median(counts) <= 4
     assert np.median(chain_nodes) <= OBJECTIVE_NODES
 
 

@@ -5,12 +5,16 @@ import pytest
 from test_cuda_training import DROPOUT, MIXED, mixed_training
 
 from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.fused_level import FusedLevel
 from nnet3tools.tensor.cuda.fused_levels import capture, schedule
 from nnet3tools.tensor.cuda.launches import Launch, launches_of
 from nnet3tools.tensor.cuda.level_table import closing_turns, is_for_a_warp, smaller_grids
+from nnet3tools.tensor.flags import Flags
+from nnet3tools.tensor.recording import NotCapturable
 from support import model_streams
 from support.emulated_cuda import REAL, assert_same, fetch, needs_compiler, to_device
 
@@ -100,6 +104,64 @@ def test_columns_side_by_side_do_not_wait_for_each_other(device):
         tensor.scale(a[:, 19:24], 2.0)
 
     assert sizes_of(schedule(launches_of(work))) == [2, 1]
+
+
+@pytest.mark.parametrize("with_others", [False, True], ids=["alone", "with others"])
+def test_optional_work_of_a_graph_is_done_while_its_flag_is_set(device, with_others):
+    a, b, other = matrices((300, 40), (300, 40), (30, 40))
+    sums = to_device(np.zeros(40))
+    flags = Flags()
+    flags.get(0, a).is_set = False
+    flag = flags.get(50, a)  # of the second word
+    steps = [tensor.add.bind(a, b), tensor.aggregate("_1", "sum", axis=0).bind(sums, a)]
+    optional = flag.guard(in_turn(steps))
+    expected = [fetch(x) for x in (a, sums, other)]
+
+    def work():
+        if with_others:
+            tensor.scale(other, 2.0)
+        optional()
+
+    steps[0]()
+    steps[1]()  # kernels are loaded
+    replay = capture(work)
+    a[...] = to_device(expected[0])
+    sums[...] = to_device(expected[1])
+    for is_set in (True, False, False, True, True):
+        flag.is_set = is_set
+        flags.send()
+        replay()
+        if is_set:
+            expected[0] = expected[0] + fetch(b)
+            expected[1] = fetch(a).astype(np.float64).sum(axis=0)
+        expected[2] = expected[2] * (1 + with_others)
+        assert_same(fetch(a), expected[0])
+        np.testing.assert_allclose(fetch(sums), expected[1], rtol=1e-6)
+        assert_same(fetch(other), expected[2])
+
+
+def test_flags_are_sent_only_if_they_have_changed(device):
+    (like,) = matrices((3, 3))
+    flags = Flags()
+    several = [flags.get(i, like) for i in (0, 5, 47, 48, 60)]
+    for pattern in ([1, 0, 1, 1, 0], [0, 1, 1, 0, 1], [0, 1, 1, 0, 1]):
+        for flag, is_set in zip(several, pattern, strict=True):
+            flag.is_set = bool(is_set)
+        device.launched.clear()
+        flags.send()
+        assert [float(fetch(flag.array)[0]) for flag in several] == pattern
+    assert not device.launched
+
+
+def test_optional_work_that_cannot_look_at_a_flag_is_not_captured(device):
+    a, b = matrices((4, 4), (4, 4))
+    flag = Flags().get(0, a)
+    with pytest.raises(ProgramError, match="optional"):
+        capture(flag.guard(tensor.prod.bind(b, a, a)))
+    scale = tensor.scale.bind(a, 2.0)
+    scale.block = (512, 1, 1)
+    with pytest.raises(NotCapturable):
+        capture(flag.guard(scale))
 
 
 def test_numbers_have_no_kernels_of_their_own(device):

@@ -229,4 +229,5 @@ def test_scales_are_taken_off_in_graphs(device, options):
         device.machine.log.clear()
         trainer.train(minibatch(seed=i % 2))
         alone.append(sum(launch.graph is None for launch in device.machine.log))
-    assert np.median(alone) <= 1  # the copy of the inputs
+    # the copy of the inputs, flags of the forward and of the backward pass
+    assert np.median(alone) <= 3

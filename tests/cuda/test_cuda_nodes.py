@@ -43,13 +43,13 @@ class Nodes(NamedTuple):
 
 NODES = {
     "tdnn": Nodes(
-        plain=164, update=150, added=15, products=47, update_products=59, alone=1, graphs=11
+        plain=138, update=154, added=17, products=47, update_products=59, alone=3, graphs=6
     ),
     "tdnnf": Nodes(
-        plain=311, update=370, added=35, products=159, update_products=191, alone=1, graphs=18
+        plain=322, update=357, added=39, products=159, update_products=191, alone=3, graphs=9
     ),
     "lstm": Nodes(
-        plain=333, update=350, added=17, products=115, update_products=127, alone=1, graphs=6
+        plain=334, update=351, added=17, products=115, update_products=127, alone=1, graphs=6
     ),
 }
 """Bounds for full-size minibatches with statistics, self-repair and orthonormal constraint."""

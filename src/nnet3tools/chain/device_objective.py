@@ -199,8 +199,9 @@ class DeviceObjective:
                 tensor.fill(matrix, 0.0)
         if facts.is_e2e:
             penalize_out_of_range(options, output, deriv)
-        if recording.decide(lambda: rand_int(0, 99) == 0):
-            self._tallies.widen(output)
+        with recording.optional(lambda: rand_int(0, 99) == 0, output) as is_now:
+            if is_now:
+                self._tallies.widen(output)
         den, num = (tensor.zeros((n,), like=output, dtype=np.float64) for n in (3, 1))
         factor = -facts.weight
         if facts.is_e2e:

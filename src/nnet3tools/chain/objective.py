@@ -191,5 +191,8 @@ def penalize_out_of_range(
     options: ChainTrainingOptions, output: Array, deriv: Array | None
 ) -> None:
     """Add to `deriv`, every other time at random, twice the derivative of the range penalty."""
-    if deriv is not None and recording.decide(lambda: rand_int(0, 1) == 0):
-        _penalize(deriv, output, 2.0 * options.out_of_range_regularize)
+    if deriv is None:
+        return
+    with recording.optional(lambda: rand_int(0, 1) == 0, deriv) as is_now:
+        if is_now:
+            _penalize(deriv, output, 2.0 * options.out_of_range_regularize)

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import captured_scratch
 from nnet3tools.tensor.call import Recording, in_turn
+from nnet3tools.tensor.flags import Flags
 from nnet3tools.tensor.kernel_policy import Engine, Occasion, Rule, RunState
 from nnet3tools.tensor.recorder import PersistentObjects, Recorder
 from nnet3tools.tensor.recording import (
@@ -56,6 +57,7 @@ class RecordedStep:
         self._recordings: dict[Outcomes, Recording] = {}
         self._work: dict[Outcomes, Step] = {}
         """Outcomes -> the recording as one callable; on a GPU, as a graph."""
+        self._flags = None if capture is None else Flags()
         self._not_recordable: set[Outcomes] = set()
         self.has_run = False
         """Whether a run has come to its end."""
@@ -74,6 +76,8 @@ class RecordedStep:
             if events.decision is None:
                 break
             outcomes = (*outcomes, events.decision())
+        if self._flags is not None:
+            self._flags.send()
         if (work := self._work.get(outcomes)) is not None:
             work()
             return
@@ -122,6 +126,7 @@ class RecordedStep:
             workspace=self._workspace if records else None,
             known_kernels=self._policy.kernels_for(rule),
             keeps_bound=replay_rule.engine is not Engine.COMPILED,
+            flags=self._flags,
         )
         with recorder:
             for c, step in self._steps:

@@ -9,7 +9,7 @@ a live run.
 On a CPU each step has its own recordings, one for each sequence of outcomes, so that their number
 stays small; neighbouring steps without decisions become one list of calls. On a GPU, where a launch
 costs more, steps are joined until they have a few random decisions, each of which may double the
-number of recordings.
+number of recordings. Optional work (recording.optional) has flags instead and doubles nothing.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ tensor/recording.py has the functions through which code reports to the recorder
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from nnet3tools.tensor.workspace import Workspace
 
 if TYPE_CHECKING:
     from nnet3tools.tensor.cpu.known_kernels import KnownKernels
+    from nnet3tools.tensor.flags import Flag, Flags
 
 PersistentObjects = dict[tuple[int, int], Any]
 """(step, number within the step) -> an object that `persistent_object` returned."""
@@ -44,8 +46,11 @@ class Recorder:
         scratch: Workspace | None = None,
         known_kernels: KnownKernels | None = None,
         keeps_bound: bool = True,
+        flags: Flags | None = None,
     ) -> None:
         """`scratch` gives scratch memory to a live run, in place of the pool.
+
+        `flags` are those of the recorded step on a GPU.
 
         With `keeps_bound` false, recorded calls are bound again if they are to run without kernels.
         """
@@ -65,6 +70,8 @@ class Recorder:
         self._known_kernels, self._keeps_bound = known_kernels, keeps_bound
         self._known_outcomes, self._num_actions_done = known_outcomes, num_actions_done
         self._persistent: PersistentObjects = {} if persistent is None else persistent
+        self._flags, self._num_flags = flags, 0
+        self._flag: Flag | None = None
         self._step, self._num_persistent = 0, 0
         self._before: tuple[Any, ...] = ()
 
@@ -83,22 +90,50 @@ class Recorder:
         """Set the number of the step to which the following work belongs."""
         self._step, self._num_persistent = step, 0
 
-    def decide(self, decision: Decision) -> Any:
-        """The outcome of a decision: the known one if given, otherwise computed and kept."""
+    def decide(self, decision: Decision, is_optional: bool = False) -> Any:
+        """The outcome of a decision: the known one if given, otherwise computed and kept.
+
+        `is_optional`: a recording on a GPU would have a flag in its place (recording.optional).
+        """
         if (place := len(self.outcomes)) < len(self._known_outcomes):
             outcome = self._known_outcomes[place]
         else:
             before = get_state()
             with unrecorded():
                 outcome = decision()
-            self.num_random += get_state() != before
+            self.num_random += get_state() != before and not is_optional
         self.decisions.append(decision)
         self.outcomes.append(outcome)
         self.actions.append([])
         return outcome
 
+    @contextmanager
+    def optional(self, decision: Callable[[], bool], like: Any) -> Iterator[bool]:
+        """Scope of work that is recorded with a flag; yields whether to do or record it."""
+        if self._flags is None or self._flag is not None:
+            yield self.decide(decision)
+            return
+        flag = self._flags.get(self._num_flags, like)
+        self._num_flags += 1
+
+        def set_flag() -> None:
+            flag.is_set = bool(decision())
+
+        self.decide(set_flag)
+        self._flag = flag
+        try:
+            yield True
+        finally:
+            self._flag = None
+
     def act(self, action: Action) -> None:
         """Keep an action of the host, and call it unless it is among those done."""
+        if (flag := self._flag) is not None:
+            optional = action
+
+            def action() -> object:
+                return optional() if flag.is_set else None
+
         if self._num_actions_done > 0:
             self._num_actions_done -= 1
         else:
@@ -127,11 +162,15 @@ class Recorder:
             call = self._run(operator, operands, options)
         finally:
             recording.set_recorders(*before)
+        if self._flag is not None:
+            call = replace(call, bound=self._flag.guard(call.bind()))
         self.calls.append(call)
         return call.result
 
     def run(self, name: str, work: Callable[[], Any]) -> None:
         """Run and record `work`, an operator that is bound already, under a name."""
+        if self._flag is not None:
+            work = self._flag.guard(work)
         before = recording.set_recorders(self, None)
         try:
             work()
@@ -151,7 +190,7 @@ class Recorder:
             if known_kernels.run_call(call):
                 return call
         work = bind(operator, operands, options)
-        result = work()
+        result = work() if self._flag is None or self._flag.is_set else _not_computed(work)
         if isinstance(work, Measured):
             return replace(call, result=result, bound=work)
         if isinstance(result, (float, Number)):
@@ -159,6 +198,11 @@ class Recorder:
             work = partial(store_result, work, number)
             call = call if number is call.result else replace(call, result=number)
         return replace(call, bound=work) if self._keeps_bound else call
+
+
+def _not_computed(work: Any) -> Number | None:
+    """The Number that will receive the result of a bound operator; its value is undefined."""
+    return work.number if isinstance(work, Measured) else None
 
 
 def _stored(result: float | Number, number: Number | None) -> Number:

@@ -106,6 +106,23 @@ def decide(decision: Callable[[], V]) -> V:
     return decision() if recorder is None else cast(V, recorder.decide(decision))
 
 
+@contextmanager
+def optional(decision: Callable[[], bool], like: Any) -> Iterator[bool]:
+    """Scope of work that is to be done if `decision()` is true; yields whether to do it now.
+
+    On the device of the array `like`, a GPU, a recording contains the work in any case, and each
+    replay sets a flag that says whether it is done. There are no matrix products in such work, and
+    its results are not used outside, except those in place.
+    """
+    recorder = state.call_recorder
+    if recorder is None:
+        before = state.event_recorder
+        yield decision() if before is None else before.decide(decision, is_optional=True)
+        return
+    with recorder.optional(decision, like) as is_now:
+        yield is_now
+
+
 def act(action: Action) -> None:
     """Call a function of the host that does not influence operators. A replay calls it again."""
     if state.skips_actions:

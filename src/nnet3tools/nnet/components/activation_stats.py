@@ -121,9 +121,12 @@ class NonlinearComponent(Component):
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Add values and derivatives to the sums on about every second minibatch and the first."""
-        if recording.decide(lambda: tensor.random.rand_int(0, 1) == 0 and not self.count.is_zero()):
-            return
-        self.sum_stats(out_value)
+        with recording.optional(self._stores_now, out_value) as is_now:
+            if is_now:
+                self.sum_stats(out_value)
+
+    def _stores_now(self) -> bool:
+        return tensor.random.rand_int(0, 1) != 0 or self.count.is_zero()
 
     def sum_stats(self, out_value: Array) -> None:
         """Add the function's values, and if they are kept its derivatives, to the statistics."""
@@ -137,10 +140,14 @@ class NonlinearComponent(Component):
 
     def store_backprop_stats(self, out_deriv: Array) -> None:
         """Add squares of derivatives to `oderiv_sumsq` on 3 of 4 minibatches, and the first."""
-        if recording.decide(
-            lambda: tensor.random.rand_int(0, 3) == 0 and not self.oderiv_count.is_zero()
-        ):
-            return
+        with recording.optional(self._stores_derivatives_now, out_deriv) as is_now:
+            if is_now:
+                self._sum_derivatives(out_deriv)
+
+    def _stores_derivatives_now(self) -> bool:
+        return tensor.random.rand_int(0, 3) != 0 or self.oderiv_count.is_zero()
+
+    def _sum_derivatives(self, out_deriv: Array) -> None:
         self._have_room(out_deriv, "oderiv_count", "oderiv_sumsq")
         if (scale := derivative_scale()) is None:
             _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)

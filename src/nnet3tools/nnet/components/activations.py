@@ -56,7 +56,11 @@ class _SelfRepairing(NonlinearComponent):
         self.derivative(args.in_deriv, args.out_value, args.out_deriv)
         if args.to_update is not None:
             assert isinstance(args.to_update, _SelfRepairing)
-            self._repair_gradients(args.out_value, args.in_deriv, args.to_update)
+            self._count_dims(args.to_update)
+            if recording.decide(self._can_repair):
+                with recording.optional(self._repairs_now, args.in_deriv) as is_now:
+                    if is_now:
+                        self._repair_gradients(args.out_value, args.in_deriv, args.to_update)
             args.to_update.store_backprop_stats(args.out_deriv)
 
     def init_from_config(self, line: ConfigLine) -> None:
@@ -71,10 +75,16 @@ class _SelfRepairing(NonlinearComponent):
     ) -> None:
         raise NotImplementedError
 
+    def _count_dims(self, to_update: NonlinearComponent) -> None:
+        """Count dimensions that sigmoid and tanh process also where they repair none."""
+
+    def _can_repair(self) -> bool:
+        """Whether self-repair is enabled and there are statistics."""
+        no_counts = self.self_repair_scale == 0.0 or self.count.is_zero()
+        return not no_counts and self._fits(self.deriv_sum)
+
     def _repairs_now(self) -> bool:
-        """Whether to self-repair in this minibatch: if enabled, with statistics, at random."""
-        if self.self_repair_scale == 0.0 or self.count.is_zero() or not self._fits(self.deriv_sum):
-            return False
+        """Whether to self-repair in this minibatch, if it is possible: at random."""
         return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 
     def _threshold(self, configured: float, default: float) -> float:
@@ -103,8 +113,6 @@ class RectifiedLinearComponent(_SelfRepairing):
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
         """Raise the inputs of dead units; lower those of units that are always on."""
-        if not recording.decide(self._repairs_now):
-            return
         assert self.deriv_sum is not None
         to_update.num_dims_processed += self.block_dim
         lower = self._threshold(self.self_repair_lower_threshold, 0.05)
@@ -126,6 +134,9 @@ class _TwoSided(_SelfRepairing):
     repair: ClassVar[tensor.Element]
     """Adds the repair to an input derivative: of output, mask of saturated units, and scale."""
 
+    def _count_dims(self, to_update: NonlinearComponent) -> None:
+        to_update.num_dims_processed += self.dim
+
     def init_from_config(self, line: ConfigLine) -> None:
         super().init_from_config(line)
         if self.self_repair_upper_threshold != UNSET_THRESHOLD and self.self_repair_scale != 0.0:
@@ -136,9 +147,6 @@ class _TwoSided(_SelfRepairing):
     def _repair_gradients(
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
-        to_update.num_dims_processed += self.dim
-        if not recording.decide(self._repairs_now):
-            return
         lower = self._threshold(self.self_repair_lower_threshold, self.default_lower_threshold)
         with tensor.scratch((self.dim,), like=in_deriv) as saturated:
             _is_saturated(saturated, self.deriv_sum, lower)

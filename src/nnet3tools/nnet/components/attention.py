@@ -252,13 +252,14 @@ class RestrictedAttentionComponent(Component):
         c: Array = memo
         shape = self._stats_shape
         recording.prepare(c, lambda: self.entropy_stats is None, partial(self._make_room, c))
-        if recording.decide(lambda: tensor.random.rand_int(0, 2) == 0):
-            return
-        _sum_rows(self.posterior_stats.reshape(-1), c, beta=1.0)
-        with tensor.scratch(c.shape[1], like=c, dtype=np.float64) as entropies:
-            _entropy_of_rows(entropies, c)
-            _sum_entropies(self.entropy_stats, entropies.reshape(shape), beta=1.0)
-        self.stats_count += c.shape[0]
+        with recording.optional(lambda: tensor.random.rand_int(0, 2) != 0, c) as is_now:
+            if not is_now:
+                return
+            _sum_rows(self.posterior_stats.reshape(-1), c, beta=1.0)
+            with tensor.scratch(c.shape[1], like=c, dtype=np.float64) as entropies:
+                _entropy_of_rows(entropies, c)
+                _sum_entropies(self.entropy_stats, entropies.reshape(shape), beta=1.0)
+            self.stats_count += c.shape[0]
 
     def _make_room(self, like: Array) -> None:
         entropies = tensor.zeros(self.num_heads, like=like, dtype=np.float64)

@@ -183,8 +183,13 @@ class ClipGradientComponent(Component):
         The pull is proportional to the norm of the derivatives, which is restored afterwards. On a
         GPU the pull is computed always, and is 0 if not due, because only the device knows.
         """
-        if not recording.decide(self._repairs_now):
-            return
+        with recording.optional(self._repairs_now, in_deriv) as is_now:
+            if is_now:
+                self._pull(debug_info, in_value, in_deriv, to_update)
+
+    def _pull(
+        self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
+    ) -> None:
         threshold = self.self_repair_clipped_proportion_threshold
         on_host = device_of(in_deriv) == "numpy"
         if on_host and self.clipped_proportion <= threshold:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from nnet3tools.tensor.cuda.device import Device
+from nnet3tools.tensor.cuda.device import Device, pointer
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
 from nnet3tools.tensor.cuda.level_source import (
     GROUP,
@@ -27,6 +27,7 @@ from nnet3tools.tensor.cuda.level_source import (
 )
 from nnet3tools.tensor.cuda.level_table import Table, closing_turns, is_for_a_warp, smaller_grids
 from nnet3tools.tensor.cuda.operands import overlap
+from nnet3tools.tensor.recording import NotCapturable
 
 _SMALL = 1024
 """Points that a closing step may have."""
@@ -187,7 +188,7 @@ class FusedLevel:
     @property
     def source(self) -> tuple[str, str] | None:
         """Source and name of the level's kernel; None for a single launch, which has its own."""
-        if self.num_launches == 1:
+        if self.num_launches == 1 and self._parts[0].steps[0].flag is None:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]
         return level_source(functions, any(self._closing.values()))
@@ -243,7 +244,8 @@ class FusedLevel:
             function = as_function(step.source)
             assert function is not None
             x, y, _ = step.block
-            described += [kinds[function.name], at + len(args), x, y, side]
+            flag = 0 if step.flag is None else pointer(step.flag)
+            described += [kinds[function.name], at + len(args), x, y, side, flag]
             args += map(as_word, step.args)
         assert len(parts) == PART * len(self._parts)
         assert len(groups) == GROUP * len(self._closing)
@@ -256,9 +258,11 @@ def can_be_fused(node: Launch | LibraryCall) -> bool:
     if isinstance(node, LibraryCall):
         return False
     function = as_function(node.source)
-    if function is None or node.grid[2] != 1 or node.block[2] != 1:
-        return False
-    if function.shared_bytes > _MOST_SHARED:
-        return False
     threads = node.block[0] * node.block[1]
-    return threads == THREADS if function.has_barriers else threads <= THREADS
+    found = function is not None and node.grid[2] == node.block[2] == 1
+    if function is not None and found:
+        fits = threads == THREADS if function.has_barriers else threads <= THREADS
+        found = fits and function.shared_bytes <= _MOST_SHARED
+    if node.flag is not None and not found:
+        raise NotCapturable  # only a fused level looks at flags
+    return found

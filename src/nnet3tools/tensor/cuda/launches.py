@@ -6,6 +6,7 @@ is added to a list instead, which is rewritten before a graph is captured (fused
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
@@ -13,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array, Dim, Kernel, get_device
 
 
 class _ThreadState(threading.local):
     collected: list[Launch | LibraryCall] | None = None
     """Receives this thread's launches, if they are collected instead of done."""
+    flag: Array = None
+    """If not None, a graph with launches that are collected now does them if this flag is not 0."""
 
 
 state = _ThreadState()
@@ -28,8 +32,8 @@ class Launch:
     """A kernel with its grid and arguments; calling it launches the kernel."""
 
     __slots__ = (
-        "args", "block", "grid", "kernel", "loops", "name", "points", "reads", "size", "source",
-        "space", "writes",
+        "args", "block", "flag", "grid", "kernel", "loops", "name", "points", "reads", "size",
+        "source", "space", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -49,12 +53,18 @@ class Launch:
         """In launches of equal spaces (not None) the same thread works on the same point."""
         self.points = tuple(points)
         """The arrays of which each thread reads and writes its own points only."""
+        self.flag: Array = None
+        """A float64 on the device; if it is 0, the launch is left out. Only in fused levels."""
 
     def __call__(self) -> None:
         if state.collected is None:
             self.kernel(self.grid, self.block, self.args)
-        else:
+        elif state.flag is None:
             state.collected.append(self)
+        else:
+            flagged = copy.copy(self)
+            flagged.flag, flagged.reads = state.flag, (*self.reads, state.flag)
+            state.collected.append(flagged)
 
     @property
     def num_bytes(self) -> int:
@@ -78,11 +88,24 @@ class LibraryCall:
     def __call__(self) -> None:
         if state.collected is None:
             self.run()
+        elif state.flag is not None:
+            raise ProgramError(f"{self.name} cannot be optional work of a graph")
         else:
             state.collected.append(self)
 
     def __repr__(self) -> str:
         return self.name
+
+
+def only_if(flag: Array, is_set: bool, work: Callable[[], Any]) -> Any:
+    """Call `work` if `is_set`; launches that are collected look at `flag` when the graph runs."""
+    if state.collected is None:
+        return work() if is_set else None
+    before, state.flag = state.flag, flag
+    try:
+        return work()
+    finally:
+        state.flag = before
 
 
 def launches_of(work: Callable[[], Any]) -> list[Launch | LibraryCall]:

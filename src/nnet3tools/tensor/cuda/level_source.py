@@ -6,7 +6,8 @@ device memory assigns the level's blocks to its parts. Every number of the table
     part:  its first block, grid (x, y), block (x, y), first step and their count, its group
     group: how many blocks it has, first closing step and their count
     step:  which function, where its arguments begin, block (x, y), how many steps from this on are
-           done side by side, each by a warp (0: the whole block does this one; in parts always)
+           done side by side, each by a warp (0: the whole block does this one; in parts always),
+           where its flag is in memory (0: it has none), a float64: if that is 0, it is left out
 
 A block does its part's steps one after the other. The last block of a group also does the group's
 closing steps, when all parts of the group are done.
@@ -26,7 +27,7 @@ import numpy as np
 THREADS, WARP = 256, 32
 """Threads of a level's block, and of a warp, which may do a closing step by itself."""
 
-PART, GROUP, STEP = 8, 3, 5
+PART, GROUP, STEP = 8, 3, 6
 """Numbers in a table's entries."""
 
 _KERNEL = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\)\s*\{(.*)\}\s*$', re.S)
@@ -123,6 +124,7 @@ def level_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]
 
 _DO = """static __device__ __forceinline__
 void nn_do(const long long* table, const long long* step, nn_Place nn, unsigned thread) {
+  if (step[5] != 0 && *(const double*)step[5] == 0.0) return;
   nn.threads.x = (unsigned)step[2]; nn.threads.y = (unsigned)step[3]; nn.threads.z = 1;
   if (thread >= nn.threads.x * nn.threads.y) return;
   nn.thread.x = thread % nn.threads.x;
@@ -145,8 +147,8 @@ void LEVEL(const long long* table, unsigned* tickets, long long parts, long long
   const unsigned block = blockIdx.x - (unsigned)part[0];
   nn.of.x = (unsigned)part[1]; nn.of.y = (unsigned)part[2]; nn.of.z = 1;
   nn.at.x = block % nn.of.x; nn.at.y = block / nn.of.x; nn.at.z = 0;
-  const long long* step = table + steps + part[5] * 5;
-  for (long long i = 0; i < part[6]; ++i, step += 5) nn_do(table, step, nn, threadIdx.x);
+  const long long* step = table + steps + part[5] * 6;
+  for (long long i = 0; i < part[6]; ++i, step += 6) nn_do(table, step, nn, threadIdx.x);
 CLOSING}
 """
 _CLOSING = """  const long long* const group = table + groups + part[7] * 3;
@@ -155,14 +157,14 @@ _CLOSING = """  const long long* const group = table + groups + part[7] * 3;
   const unsigned blocks = (unsigned)group[0];
   if (!nn_is_last(tickets + part[7], blocks, threadIdx.x == 0, &is_last)) return;
   nn.at.x = nn.at.y = 0; nn.of.x = nn.of.y = 1;
-  step = table + steps + group[1] * 5;
-  const long long* const end = step + group[2] * 5;
+  step = table + steps + group[1] * 6;
+  const long long* const end = step + group[2] * 6;
   for (bool first = true; step < end; first = false) {
     // Needed: a step may look at what other threads did in those before.
     if (!first) __syncthreads();
     const long long side = step[4], warps = side > 0 ? side : 1;
     for (long long i = side > 0 ? threadIdx.x / 32 : 0; i < warps; i += 8)
-      nn_do(table, step + i * 5, nn, side > 0 ? threadIdx.x % 32 : threadIdx.x);
-    step += warps * 5;
+      nn_do(table, step + i * 6, nn, side > 0 ? threadIdx.x % 32 : threadIdx.x);
+    step += warps * 6;
   }
 """
