@@ -15,7 +15,7 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 852,
     "chain": 5695,
-    "cli": 11730,
+    "cli": 11733,
     "compiler": 1068,
     "decoding": 4573,
     "discriminative": 1406,
@@ -35,7 +35,7 @@ BUDGET = {
     "tensor": 17193,
     "training": 4773,
     "xconfig": 2978,
-    "tests": 53696,
+    "tests": 53746,
 }
 
 

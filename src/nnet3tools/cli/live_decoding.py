@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.sound_files import skipping, waves
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from nnet3tools.recognizer.results import Result
     from nnet3tools.recognizer.stream import Stream
     from nnet3tools.recognizer.utterances import UtteranceCounts
+
+_MOST_LATENCIES = 100_000
 
 
 def decode_streams(
@@ -54,8 +57,8 @@ class _LiveDecoding:
 
     def __init__(self, recognizer: Recognizer, options: RecognizerOptions, output: Output) -> None:
         self._recognizer, self._options, self._output = recognizer, options, output
-        self._latencies: list[float] = []
-        """Seconds of computing for each piece of sound."""
+        self._latencies: deque[float] = deque(maxlen=_MOST_LATENCIES)
+        """Seconds of computing for each of the last pieces of sound."""
 
     def decode_file(self, key: str, samples: np.ndarray, rate: int) -> float:
         """Decode a file as one utterance; returns its seconds."""
