@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 852,
-    "chain": 5695,
+    "chain": 5698,
     "cli": 11733,
     "compiler": 1068,
     "decoding": 4573,
@@ -28,11 +28,11 @@ BUDGET = {
     "io": 5383,
     "lang": 2161,
     "nnet": 12948,
-    "optimizer": 3450,
+    "optimizer": 3453,
     "program": 3779,
     "recipe": 9559,
     "recognizer": 3081,
-    "tensor": 17193,
+    "tensor": 17198,
     "training": 4773,
     "xconfig": 2978,
     "tests": 53746,

@@ -12,7 +12,10 @@ from nnet3tools.fst.fst import NOT_FINAL, Fst
 
 
 class SupervisionCutter:
-    """Cuts ranges of frames; DataError unless `supervision` is plain and of one sequence."""
+    """Cuts an utterance's supervision to the chunks of its examples.
+
+    DataError unless `supervision` is plain (not end to end) and of one sequence.
+    """
 
     def __init__(self, supervision: Supervision) -> None:
         if supervision.is_e2e or supervision.num_sequences != 1:

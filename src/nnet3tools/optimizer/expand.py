@@ -58,7 +58,10 @@ _WITH_ROWS = frozenset(
 
 
 class _Places(NamedTuple):
-    """The rows for n = 0 in an expanded submatrix or matrix, and the distance to the next n."""
+    """Where the sequences' rows are in an expanded submatrix or matrix.
+
+    `row` are those of sequence n = 0; the rows of sequence n are n * `stride` further.
+    """
 
     row: Ints
     stride: Ints

@@ -30,7 +30,9 @@ PersistentObjects = dict[tuple[int, int], Any]
 
 
 class Recorder:
-    """Records decisions and actions in a `with` block; with a workspace, operator calls, too.
+    """Records what the code in a `with` block does, so that it can be repeated.
+
+    It takes decisions (functions with an outcome), actions and, with a workspace, operator calls.
 
     `known_outcomes` are outcomes of the first decisions, which are not called again, and
     `num_actions_done` is the number of first actions that are not called again.

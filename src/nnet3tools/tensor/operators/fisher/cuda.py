@@ -81,7 +81,10 @@ def _launch(
     kernel: tuple[str, str], grid: tuple[int, int], threads: int, rows: Sequence[dict[str, Any]],
     reads: Iterable[Array], writes: Iterable[Array], shared_bytes: int = 0,
 ) -> None:  # fmt: skip
-    """Launch a kernel that takes an array of the struct in its file, whose fields `rows` name."""
+    """Launch a kernel that takes an array of structs.
+
+    `rows` give the fields of each struct by name; the kernel's file declares the struct.
+    """
     found = _STRUCT.search(kernel[0])
     assert found is not None
     fields = fields_of_struct(found[1])

@@ -37,7 +37,7 @@ def _sent(array: Any, dtype: Any) -> Array:
 
 @implements("set_elements", "cupy")
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
-    """Zero out, then store the elements, a thread for each."""
+    """Set `out` to zero, then store `values` at their rows and columns, with a thread for each."""
     _fill(out, 0.0)
     elements = _elements(rows, cols, values, out.dtype)
     _functions["set_elements"].on_grid((len(rows),), out=out, **elements)()
