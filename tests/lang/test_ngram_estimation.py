@@ -227,3 +227,24 @@ def test_nothing_is_written_if_an_option_is_wrong(
         assert option.split("=")[1] in capfd.readouterr().err
     assert run("nnet3-make-lm", tmp_path / "lm.arpa") != 0
     assert not (tmp_path / "lm.arpa").exists()
+
+
+def test_the_vocabulary_may_be_a_symbol_table_or_a_list(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text(TEXT)
+    SymbolTable.of(["<eps>", "one", "two", "#1x", "#0", "<s>", "</s>"]).save(f"{tmp_path}/words")
+    (tmp_path / "list").write_text("one\n\ntwo\n#1x\n")
+    for name in ("words", "list"):
+        vocab, out = f"--vocab={tmp_path}/{name}", tmp_path / f"{name}.arpa"
+        assert run("nnet3-make-lm", "--order=2", vocab, tmp_path / "text", out) == 0
+        assert "5 words are not in the vocabulary, which lacks '<unk>'" in capfd.readouterr().err
+    assert (tmp_path / "words.arpa").read_text() == (tmp_path / "list.arpa").read_text()
+    wanted = estimate(sentences_of(TEXT), 2, ["one", "two", "#1x"])
+    assert (tmp_path / "list.arpa").read_text() == "\n".join(wanted.arpa_lines()) + "\n"
+    for wrong in ("one 1 2\n", "one two\n", "<eps> 0\n#0 1\n"):
+        (tmp_path / "list").write_text(wrong)
+        vocab = f"--vocab={tmp_path}/list"
+        assert run("nnet3-make-lm", vocab, tmp_path / "text", tmp_path / "x") == 255
+        assert f"{tmp_path}/list" in capfd.readouterr().err
+    assert not (tmp_path / "x").exists()
