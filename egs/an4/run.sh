@@ -10,7 +10,8 @@
 #   --held-out    every eighth training speaker in place of the test set: to choose things
 #   --dir DIR     where the recognizer goes (exp/full, exp/quick or exp/held_out in this folder)
 #
-# Called again with the same options, it goes on where it stopped. Disk: 450 MB while it trains, 110 MB at the end.
+# Called again with the same options, it goes on where it stopped. Disk: 450 MB while it trains, of which most is
+# removed at the end.
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -50,16 +50,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = write_recordings(folder)
     write_manifest(folder / "list.tsv", rows)
     write_manifest(folder / "test.tsv", rows[:10])
-    train(f"--test={folder}/test.tsv", folder / "list.tsv", "none", folder / "OUT")
+    train(f"--test={folder}/test.tsv", folder / "list.tsv", "none", folder / "the OUT")
     return folder
 
 
 def test_the_directory_decodes_with_no_option(trained: Path, shell: Shell) -> None:
     wave = next(trained.rglob("*.wav"))
-    shell("nnet3-decode", trained / "OUT", wave)
+    shell("nnet3-decode", trained / "the OUT", wave)
     assert shell.out.split()[0] == wave.stem
-    shell("nnet3-decode", "--stream=true", trained / "OUT", wave)
-    shell("nnet3-recognizer-info", trained / "OUT")
+    shell("nnet3-decode", "--stream=true", trained / "the OUT", wave)
+    shell("nnet3-recognizer-info", trained / "the OUT")
 
 
 def test_flac_of_two_channels_at_another_rate_decodes(trained: Path, shell: Shell) -> None:
@@ -75,25 +75,27 @@ def test_flac_of_two_channels_at_another_rate_decodes(trained: Path, shell: Shel
 
 
 def test_the_report_shows_times_errors_and_sound(trained: Path) -> None:
-    page = (trained / "OUT" / "report.html").read_text()
+    page = (trained / "the OUT" / "report.html").read_text()
     assert "held-out part" in page
     assert "test data" in page
     assert "Said &rarr; heard" in page
     sounds = re.findall(r'<audio [^>]*src="([^"]+)"', page)
     assert sounds
-    assert all((trained / "OUT" / sound).stat().st_size > 44 for sound in sounds)
-    times = json.loads((trained / "OUT" / "work" / "stages.json").read_text())
+    assert all((trained / "the OUT" / sound).stat().st_size > 44 for sound in sounds)
+    times = json.loads((trained / "the OUT" / "work" / "stages.json").read_text())
     assert list(times) == ["data", *(part.name for part in training.STAGES)]
     assert all(seconds > 0.0 for seconds in times.values())
-    results = (trained / "OUT" / "work" / "results").read_text()
+    results = (trained / "the OUT" / "work" / "results").read_text()
     assert re.fullmatch(r"held_out [\d.]+ \d+ \d+\ntest [\d.]+ \d+ \d+\n", results)
     for model in ("flat", "chain"):
-        assert (trained / "OUT" / "work" / model / "report.html").exists()
+        assert (trained / "the OUT" / "work" / model / "report.html").exists()
 
 
 def test_large_files_are_gone_at_the_end(trained: Path) -> None:
     left = [
-        path for path in (trained / "OUT" / "work").rglob("*.ark") if "held_out" not in str(path)
+        path
+        for path in (trained / "the OUT" / "work").rglob("*.ark")
+        if "held_out" not in str(path)
     ]
     assert sum(path.stat().st_size for path in left if "test" not in str(path)) < 1 << 20
 
@@ -101,12 +103,12 @@ def test_large_files_are_gone_at_the_end(trained: Path) -> None:
 def test_a_second_call_only_says_where_the_recognizer_is(
     trained: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = (trained / "OUT" / "final.mdl").stat()
-    train(f"--test={trained}/test.tsv", trained / "list.tsv", "none", trained / "OUT")
-    assert (trained / "OUT" / "final.mdl").stat() == before
+    before = (trained / "the OUT" / "final.mdl").stat()
+    train(f"--test={trained}/test.tsv", trained / "list.tsv", "none", trained / "the OUT")
+    assert (trained / "the OUT" / "final.mdl").stat() == before
     log = capfd.readouterr().err
     assert "Stage" not in log
-    assert f"nnet3-decode {trained}/OUT FILE.wav" in log
+    assert f"nnet3-decode {trained}/the OUT FILE.wav" in log
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_other_options_are_refused(
     trained: Path, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], error: str
 ) -> None:
     with contextlib.chdir(trained):
-        train(f"--test={trained}/test.tsv", *words, "OUT", status=255)
+        train(f"--test={trained}/test.tsv", *words, "the OUT", status=255)
     assert error in capfd.readouterr().err
 
 
@@ -185,6 +187,8 @@ def test_a_training_interrupted_in_each_stage_makes_the_same_recognizer(
             num_stops += 1
     assert {part.title for part in training.STAGES} <= set(interruptions.stages)
     for name in ("final.mdl", "model.conf", "graph/HCLG.fst", "global_cmvn.stats", "work/results"):
-        assert (tmp_path / "OUT" / name).read_bytes() == (trained / "OUT" / name).read_bytes(), name
+        assert (tmp_path / "OUT" / name).read_bytes() == (
+            trained / "the OUT" / name
+        ).read_bytes(), name
     log = capfd.readouterr().err
     assert log.count("Stopped; the same command goes on") == num_stops
