@@ -70,6 +70,14 @@ def _seed() -> None:
     _begin_again()
 
 
+@pytest.fixture(autouse=True)
+def _messages_go_to_standard_error() -> None:
+    """Importing nnet3tools.api, which other tests do, sends messages to Python's logging."""
+    from nnet3tools.io import log
+
+    log.set_program("")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
     """So is what a fixture draws that several tests share."""

@@ -1,6 +1,5 @@
 """The interface sends messages to Python's logging; other tests look for lines of programs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,6 @@ from nnet3tools.io import log
 
 
 @pytest.fixture(autouse=True)
-def _messages_go_to_logging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _messages_go_to_logging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    log.set_program("")
     log.use_logging()
-    yield
-    log.set_program("")

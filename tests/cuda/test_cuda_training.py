@@ -256,7 +256,7 @@ def test_divergence_is_an_error_at_the_next_log_line(device):
         trainer.train(minibatch())
 
 
-def test_after_the_first_minibatches_hardly_anything_is_launched_by_itself(device):
+def test_after_the_first_minibatches_hardly_anything_is_launched_by_itself(device, unpoisoned):
     """Inputs, forward, objective, backward and update are graphs; what is left brings the data."""
     text = MIXED.format(dropout="", last="s2")
     tensor.random.seed(0)

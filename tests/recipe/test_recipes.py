@@ -147,7 +147,8 @@ def test_pages_of_recipes_name_what_there_is() -> None:
         for command in re.findall(r"^(egs/\S+)", text, re.M):
             assert os.access(ROOT / command, os.X_OK), command
         for option in re.findall(r"run\.sh --([a-z-]+)", text):
-            assert f"\n{option.replace('-', '_')}=" in (page.parent / "run.sh").read_text()
+            variable = option.replace("-", "_")
+            assert re.search(rf"^(.* )?{variable}=", (page.parent / "run.sh").read_text(), re.M)
 
 
 def test_confusions_count_every_utterance_once(

@@ -66,10 +66,10 @@ def test_flac_of_two_channels_at_another_rate_decodes(trained: Path, shell: Shel
     sound = tones("zero", rate=44100)
     soundfile.write(trained / "a b.flac", np.stack([sound, 0 * sound], axis=1), 44100)
     for stream in ("false", "true"):
-        shell("nnet3-decode", f"--stream={stream}", trained / "OUT", trained / "a b.flac")
+        shell("nnet3-decode", f"--stream={stream}", trained / "the OUT", trained / "a b.flac")
         assert shell.out.startswith("a b")
     (trained / "text.flac").write_text("fLaC")
-    error = shell.error("nnet3-decode", trained / "OUT", trained / "text.flac", status=1)
+    error = shell.error("nnet3-decode", trained / "the OUT", trained / "text.flac", status=1)
     assert "expected a wave file" in error
     assert "read by libsndfile: " in error
 
