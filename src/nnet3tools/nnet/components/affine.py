@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
-_sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 def split_affine(matrix: Array) -> tuple[Array, Array]:
@@ -109,10 +108,8 @@ class AffineComponent(UpdatableComponent):
             args.to_update._update(args.in_value, args.out_deriv)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """Add the learning rate times the gradients of W and b, without preconditioning."""
-        rate = self.rate
-        _sum_rows(self.bias_params, out_deriv, alpha=rate, beta=1.0)
-        tensor.prod(self.linear_params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
+        """Update W and b, without preconditioning."""
+        self.add_affine_gradient(self.linear_params, self.bias_params, [in_value], out_deriv)
 
 
 @register
@@ -140,22 +137,5 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
         self.set_default_ranks(line, self.input_dim, self.output_dim)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """Update W and b with natural gradient; the bias is one more input that is always 1."""
-        if self.is_gradient:
-            super()._update(in_value, out_deriv)
-            return
-        if self.update_factored(self.linear_params, self.bias_params, [in_value], out_deriv):
-            return
-        rows, dim = in_value.shape
-        with (
-            tensor.padded_scratch((rows, dim + 1), like=in_value) as extended,
-            tensor.padded_scratch(out_deriv.shape, like=out_deriv) as deriv,
-        ):
-            inputs, ones = extended[:, :dim], extended[:, dim:]
-            tensor.copy(inputs, in_value)
-            tensor.fill(ones, 1.0)
-            tensor.copy(deriv, out_deriv)
-            rate = self.precondition(extended, deriv)
-            bias = self.bias_params.reshape(-1, 1)
-            tensor.prod(bias, deriv, ones, trans_a=True, alpha=rate, beta=1.0)
-            tensor.prod(self.linear_params, deriv, inputs, trans_a=True, alpha=rate, beta=1.0)
+        """Update W and b with natural gradient."""
+        self.update_affine(self.linear_params, self.bias_params, [in_value], out_deriv)

@@ -136,9 +136,7 @@ class RepeatedAffineComponent(_BlockwiseAffine):
             args.to_update._update(self._in_blocks(args.in_value), derivs)
 
     def _update(self, inputs: Array, derivs: Array) -> None:
-        rate = self.rate
-        tensor.prod(self.linear_params, derivs, inputs, trans_a=True, alpha=rate, beta=1.0)
-        _sum_rows(self.bias_params, derivs, alpha=rate, beta=1.0)
+        self.add_affine_gradient(self.linear_params, self.bias_params, [inputs], derivs)
 
 
 @register
@@ -195,14 +193,6 @@ class BlockAffineComponent(_BlockwiseAffine):
                 tensor.prod(args.in_deriv[:, ins], derivs, self.linear_params[outs], beta=1.0)
             if args.to_update is not None:
                 assert args.in_value is not None
-                linear, rate = args.to_update.linear_params[outs], args.to_update.rate
-                tensor.prod(
-                    linear, derivs, args.in_value[:, ins], trans_a=True, alpha=rate, beta=1.0
-                )
-        if args.to_update is not None:
-            _sum_rows(
-                args.to_update.bias_params,
-                args.out_deriv,
-                alpha=args.to_update.rate,
-                beta=1.0,
-            )
+                linear, bias = args.to_update.linear_params[outs], args.to_update.bias_params[outs]
+                parts = [args.in_value[:, ins]]
+                args.to_update.add_affine_gradient(linear, bias, parts, derivs)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
 _add_with_bias = tensor.element("_1 += _2 + _3")
-_sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 _YZX, _ZYX = 0, 1
 """Kaldi's TensorVectorizationType in files: y changes fastest, or z does; x changes slowest."""
@@ -198,9 +197,5 @@ class ConvolutionComponent(UpdatableComponent):
                 assert isinstance(args.to_update, ConvolutionComponent)
                 for image, patch in self._patch_views(self._images(args.in_value), patches):
                     tensor.copy(patch, image)
-                args.to_update._update(flat, filter_derivs)
-
-    def _update(self, patches: Array, derivs: Array) -> None:
-        rate = self.rate
-        tensor.prod(self.filter_params, derivs, patches, trans_a=True, alpha=rate, beta=1.0)
-        _sum_rows(self.bias_params, derivs, alpha=rate, beta=1.0)
+                filters, bias = args.to_update.filter_params, args.to_update.bias_params
+                args.to_update.add_affine_gradient(filters, bias, [flat], filter_derivs)

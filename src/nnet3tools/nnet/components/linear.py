@@ -86,22 +86,5 @@ class LinearComponent(TwoSidedNaturalGradient):
             tensor.prod(args.in_deriv, args.out_deriv, self.params, beta=1.0)
         if args.to_update is not None:  # after in_deriv, because to_update may be self
             assert isinstance(args.to_update, LinearComponent)
-            assert args.in_value is not None
-            args.to_update._update(args.in_value, args.out_deriv)
-
-    def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """Update W with natural gradient, or with the plain gradient if `is_gradient`."""
-        if self.is_gradient:
-            rate = self.rate
-            tensor.prod(self.params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
-            return
-        if self.update_factored(self.params, None, [in_value], out_deriv):
-            return
-        with (
-            tensor.scratch(in_value.shape, like=in_value) as inputs,
-            tensor.scratch(out_deriv.shape, like=out_deriv) as deriv,
-        ):
-            tensor.copy(inputs, in_value)
-            tensor.copy(deriv, out_deriv)
-            rate = self.precondition(inputs, deriv)
-            tensor.prod(self.params, deriv, inputs, trans_a=True, alpha=rate, beta=1.0)
+            params = args.to_update.params
+            args.to_update.update_affine(params, None, [args.in_value], args.out_deriv)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
-_sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 # computed once, because an operator between flags takes 2 us
 _PROPERTIES = (
@@ -211,51 +210,17 @@ class TdnnComponent(TwoSidedNaturalGradient):
             for i in range(len(self.time_offsets)):
                 part = args.indexes.part(args.in_deriv, i, args.out_deriv.shape[0])
                 tensor.prod(part, args.out_deriv, self._params_part(i), beta=1.0)
-        if args.to_update is None:
-            return
-        assert isinstance(args.to_update, TdnnComponent)
-        if args.to_update.learning_rate == 0.0:
-            return
-        if args.to_update.is_gradient or not args.to_update.use_natural_gradient:
-            args.to_update._update_simple(args.indexes, args.in_value, args.out_deriv)
-        else:
-            args.to_update._update_natural_gradient(args.indexes, args.in_value, args.out_deriv)
+        if args.to_update is not None:
+            assert isinstance(args.to_update, TdnnComponent)
+            args.to_update._update(args.indexes, args.in_value, args.out_deriv)
 
-    def _update_simple(self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array) -> None:
-        rate = self.rate
-        if self.has_bias:
-            _sum_rows(self.bias_params, out_deriv, alpha=rate, beta=1.0)
-        for i in range(len(self.time_offsets)):
-            part = indexes.part(in_value, i, out_deriv.shape[0])
-            tensor.prod(self._params_part(i), out_deriv, part, trans_a=True, alpha=rate, beta=1.0)
-
-    def _update_natural_gradient(
-        self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array
-    ) -> None:
-        """Update parameters with natural gradient on spliced input and output derivative."""
-        num_rows, dim = out_deriv.shape[0], self.input_dim
-        parts = [indexes.part(in_value, i, num_rows) for i in range(len(self.time_offsets))]
-        bias_params = self.bias_params if self.has_bias else None
-        if self.update_factored(self.linear_params, bias_params, parts, out_deriv):
+    def _update(self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array) -> None:
+        if self.learning_rate == 0.0:
             return
-        spliced = dim * len(self.time_offsets)
-        shape = (num_rows, spliced + (1 if self.has_bias else 0))
-        with (
-            tensor.padded_scratch(shape, like=in_value) as in_temp,
-            tensor.padded_scratch(out_deriv.shape, like=out_deriv) as out_temp,
-        ):
-            if self.has_bias:
-                tensor.fill(in_temp[:, spliced:], 1.0)
-            for i, part in enumerate(parts):
-                tensor.copy(in_temp[:, i * dim : (i + 1) * dim], part)
-            tensor.copy(out_temp, out_deriv)
-            rate = self.precondition(in_temp, out_temp)
-            if self.has_bias:
-                ones = in_temp[:, spliced:]  # the column of ones after preconditioning
-                bias = self.bias_params.reshape(-1, 1)
-                tensor.prod(bias, out_temp, ones, trans_a=True, alpha=rate, beta=1.0)
-            linear_in = in_temp[:, :spliced]
-            tensor.prod(self.linear_params, out_temp, linear_in, trans_a=True, alpha=rate, beta=1.0)
+        offsets = range(len(self.time_offsets))
+        parts = [indexes.part(in_value, i, out_deriv.shape[0]) for i in offsets]
+        update = self.update_affine if self.use_natural_gradient else self.add_affine_gradient
+        update(self.linear_params, self.bias_params if self.has_bias else None, parts, out_deriv)
 
     # -- indexes
 

@@ -47,6 +47,23 @@ def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> in
     return 2 * product + (product + 2 * rank * rank * dim) // max(1, estimate.update_period)
 
 
+def _set_columns(inputs: Array, parts: Sequence[Array]) -> None:
+    """Set the columns of `inputs` to the parts, one beside the other, and a last column to 1."""
+    width = 0
+    for part, columns in in_columns(parts, inputs):
+        tensor.copy(columns, part)
+        width += part.shape[1]
+    if width < inputs.shape[1]:
+        tensor.fill(inputs[:, width:], 1.0)
+
+
+def _targets(linear: Array, bias: Array | None) -> list[tuple[Array, slice]]:
+    """(parameters as a matrix, columns of the inputs) for the linear part and, if any, the bias."""
+    dim = linear.shape[1]
+    found = [(linear, slice(dim))]
+    return found if bias is None else [*found, (bias.reshape(-1, 1), slice(dim, None))]
+
+
 class TwoSidedNaturalGradient(UpdatableComponent):
     """An updatable component with natural-gradient estimates for inputs and output derivatives.
 
@@ -71,15 +88,40 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         rate = self.rate * self.preconditioner_in.precondition(inputs)
         return rate * self.preconditioner_out.precondition(derivs)
 
+    def update_affine(
+        self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
+    ) -> None:
+        """Update an affine map with natural gradient, or plainly if `is_gradient`.
+
+        The arguments are those of `add_affine_gradient`. The bias is preconditioned as the weight
+        of one more input, which is always 1.
+        """
+        if self.is_gradient:
+            self.add_affine_gradient(linear, bias, parts, derivs)
+            return
+        if self._update_factored(linear, bias, parts, derivs):
+            return
+        rows, dim = derivs.shape[0], linear.shape[1]
+        num_in = dim + (bias is not None)
+        with (
+            tensor.padded_scratch((rows, num_in), like=parts[0]) as inputs,
+            tensor.padded_scratch(derivs.shape, like=derivs) as deriv,
+        ):
+            _set_columns(inputs, parts)
+            tensor.copy(deriv, derivs)
+            rate = self.precondition(inputs, deriv)
+            for target, columns in _targets(linear, bias):
+                given = inputs[:, columns]
+                tensor.prod(target, deriv, given, trans_a=True, alpha=rate, beta=1.0)
+
     # factored form: one side stays unchanged
 
-    def update_factored(
+    def _update_factored(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> bool:
         """Update an affine map with one preconditioned side in factored form, if that is faster.
 
-        The columns of `linear` correspond to the inputs in `parts`, and `bias` (D,) to an input of
-        ones. The factored side is not copied; a copy takes as long as products with narrow factors.
+        The factored side is not copied; a copy takes as long as products with narrow factors.
         Returns False, without an update, if the factored form is not faster.
         """
         if device_of(derivs) != "numpy":  # on a GPU, multiplications do not dominate the time
@@ -128,21 +170,18 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def _update_by_factors_of_derivs(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> None:
-        num_rows, dim = derivs.shape[0], linear.shape[1]
-        num_in, rank = dim + (bias is not None), self.preconditioner_out.rank
+        num_rows, rank = derivs.shape[0], self.preconditioner_out.rank
+        num_in = linear.shape[1] + (bias is not None)
         with (
             tensor.scratch((num_rows, num_in), like=derivs) as inputs,
             tensor.scratch((rank, num_in), like=derivs) as narrow,
         ):
-            for part, columns in in_columns(parts, inputs):
-                tensor.copy(columns, part)
-            tensor.fill(inputs[:, dim:], 1.0)
+            _set_columns(inputs, parts)
             rate = self.rate * self.preconditioner_in.precondition(inputs)
             with self.preconditioner_out.factored([derivs]) as found:
                 rate = rate * found.scale
                 tensor.prod(narrow, found.h, inputs, trans_a=True, alpha=-1.0)
-                targets = [linear] if bias is None else [linear, bias.reshape(-1, 1)]
-                for target, columns in zip(targets, (slice(dim), slice(dim, None)), strict=False):
+                for target, columns in _targets(linear, bias):
                     given = inputs[:, columns]
                     tensor.prod(target, derivs, given, trans_a=True, alpha=rate, beta=1.0)
                     right = narrow[:, columns]

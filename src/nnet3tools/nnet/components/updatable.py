@@ -5,7 +5,7 @@ The interface is Kaldi's UpdatableComponent (nnet-component-itf.h).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array, Component, Indexes
 from nnet3tools.nnet.components.fields import Flag, Float, NotNegative
+from nnet3tools.nnet.natural_gradient import in_columns
 from nnet3tools.tensor.number import Number, store
 from nnet3tools.tensor.registry import device_of
+
+_sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 LATE_IS_GRADIENT = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
 """The field `is_gradient` after the parameters, where old files have it: read, never written."""
@@ -83,6 +86,20 @@ class UpdatableComponent(Component):
         """The learning rate for operators: a float, or on a GPU a Number that recordings read."""
         number = UpdatableComponent.learning_rate.number(self)
         return self.learning_rate if number is None else number
+
+    def add_affine_gradient(
+        self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
+    ) -> None:
+        """Add the learning rate times the gradient of an affine map to its parameters.
+
+        `derivs` (N, D) are derivatives at the output. `parts` are inputs of N rows each, one for
+        each range of columns of `linear`. `bias` (D,) is None if there is none.
+        """
+        rate = self.rate
+        if bias is not None:
+            _sum_rows(bias, derivs, alpha=rate, beta=1.0)
+        for part, columns in in_columns(parts, linear):
+            tensor.prod(columns, derivs, part, trans_a=True, alpha=rate, beta=1.0)
 
     def copy_options(self, other: UpdatableComponent) -> None:
         """Take over the options that all updatable components have, such as the learning rate."""
