@@ -378,7 +378,7 @@ def test_products_with_a_factor_that_is_a_number_of_the_time(dtype):
 class _Product:
     """tensor.prod, whose NumPy side takes floats."""
 
-    name, is_formulas = "prod", False
+    name, reference, is_formulas = "prod", tensor.prod.reference, False
 
     def __call__(self, *operands, alpha, beta):
         tensor.prod(*operands, alpha=float(alpha), beta=beta)

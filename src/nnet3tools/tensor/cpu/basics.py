@@ -1,19 +1,16 @@
-"""Jobs of the basic operators and of products."""
+"""Jobs of the basic operators; products are in products.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor.cpu.element import element_jobs
-from nnet3tools.tensor.cpu.kernels import Job
-from nnet3tools.tensor.cpu.products import product
+from nnet3tools.tensor.cpu.kernels import Job, makes_jobs
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.strides import is_number
-
-Jobs = list[Job] | None
 
 _copy, _scale = element("_1 = _2"), element("_1 = _1 * _2")
 _add, _subtract, _add_scaled = (
@@ -22,23 +19,21 @@ _add, _subtract, _add_scaled = (
 _add_measured = element("_1 += where(_3 != 0, _2 * _3, 0)")
 
 
-def _jobs(formula: Element, *operands: Any) -> Jobs:
+def _jobs(formula: Element, *operands: Any) -> list[Job] | None:
     return element_jobs(formula.assignments, operands)
 
 
-def _copied(out: Any, src: Any) -> Jobs:
-    return _jobs(_copy, out, src)
+makes_jobs("copy")(partial(_jobs, _copy))
+makes_jobs("scale")(partial(_jobs, _scale))
 
 
-def _filled(out: Any, value: Any) -> Jobs:
+@makes_jobs("fill")
+def _filled(out: Any, value: Any) -> list[Job] | None:
     return _jobs(_copy, out, value) if out.dtype.kind == "f" else None
 
 
-def _scaled(out: Any, alpha: Any) -> Jobs:
-    return _jobs(_scale, out, alpha)
-
-
-def _added(out: Any, src: Any, alpha: Any = 1.0) -> Jobs:
+@makes_jobs("add")
+def _added(out: Any, src: Any, alpha: Any = 1.0) -> list[Job] | None:
     if isinstance(src, np.ndarray) and src.dtype != out.dtype:
         return None
     if is_number(alpha):
@@ -48,9 +43,3 @@ def _added(out: Any, src: Any, alpha: Any = 1.0) -> Jobs:
     if alpha == 1.0:
         return _jobs(_add, out, src)
     return _jobs(_subtract, out, src) if alpha == -1.0 else _jobs(_add_scaled, out, src, alpha)
-
-
-BASICS: dict[str, Callable[..., Jobs]] = {
-    "copy": _copied, "fill": _filled, "scale": _scaled, "add": _added, "prod": product,
-}  # fmt: skip
-"""Operator -> the function that makes its jobs, or returns None where NumPy has to do the work."""

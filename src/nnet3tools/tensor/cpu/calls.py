@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.call import Call, in_turn
+from nnet3tools.tensor.cpu import basics, products  # noqa: F401 (they register their jobs)
 from nnet3tools.tensor.cpu.aggregate import aggregate_jobs, number_jobs
-from nnet3tools.tensor.cpu.basics import BASICS
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work
 from nnet3tools.tensor.cpu.kernels import Job, job_maker
@@ -51,7 +51,7 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
     operator, operands, options = call.operator, call.operands, call.options
     if isinstance(operator, (Element, Aggregate)):
         return _formula_jobs(operator, operands, options, call.result)
-    maker = BASICS.get(operator.name) or job_maker(operator)
+    maker = job_maker(operator)
     if maker is None and isinstance(operator, Operator) and operator.is_formulas:
         jobs: list[Job] = []
         for formula, bound, how in formulas_of(operator, *operands, **options):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file
+from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
 from nnet3tools.tensor.plain.blas import Gemm, gemm
 from nnet3tools.tensor.plain.products import CUT, is_symmetric
 from nnet3tools.tensor.strides import is_number
@@ -21,6 +21,7 @@ _MULTIPLICATIONS = 32
 """Multiplications that take as long as an element of an elementwise job."""
 
 
+@makes_jobs("prod")
 def product(
     out: Any, a: Any, b: Any, trans_a: bool = False, trans_b: bool = False,
     alpha: Any = 1.0, beta: Any = 0.0,

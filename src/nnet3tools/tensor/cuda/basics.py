@@ -23,22 +23,10 @@ _add_if = {
 _dot = aggregate("float64(_1) * float64(_2)", "sum", axis=None)
 
 
-@implements("copy", "cupy", binder=True)
-def bind_copy(out: Array, src: Array) -> Callable[[], None]:
-    """Bind the operator `copy`: out = src, broadcast and converted."""
-    return _copy.bind(out, src)
-
-
-@implements("fill", "cupy", binder=True)
-def bind_fill(out: Array, value: float) -> Callable[[], None]:
-    """Bind the operator `fill`: every element of out = value."""
-    return _copy.bind(out, value)
-
-
-@implements("scale", "cupy", binder=True)
-def bind_scale(out: Array, alpha: float) -> Callable[[], None]:
-    """Bind the operator `scale`: out *= alpha."""
-    return _scale.bind(out, float(alpha))
+implements("copy", "cupy", binder=True)(_copy.bind)
+implements("fill", "cupy", binder=True)(_copy.bind)
+implements("scale", "cupy", binder=True)(_scale.bind)
+implements("dot", "cupy", binder=True)(_dot.bind)
 
 
 @implements("add", "cupy", binder=True)
@@ -47,9 +35,3 @@ def bind_add(out: Array, src: Array, alpha: Any = 1.0) -> Callable[[], None]:
     if isinstance(alpha, Number):
         return _add_if[out.dtype.name].bind(out, src, alpha.array)
     return _add.bind(out, src) if alpha == 1.0 else _add_scaled.bind(out, src, float(alpha))
-
-
-@implements("dot", "cupy", binder=True)
-def bind_dot(a: Array, b: Array) -> Callable[[], Any]:
-    """Bind the operator `dot`: sums in float64. The callable returns a Number on the device."""
-    return _dot.bind(a, b)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.kernels import Job, makes_jobs
@@ -14,29 +13,24 @@ from nnet3tools.tensor.operators.concatenate import pairs_along
 _copy, _add = element("_1 = _2"), element("_1 += _2")
 
 
-def _in_turn(pairs: list[tuple[np.ndarray, np.ndarray]], formula: Element) -> list[Job] | None:
-    """Jobs that apply the formula to each (target, source); None if NumPy has to do one of them."""
+def _jobs(formula: Element, to_parts: bool, whole: Any, parts: Any, axis: int) -> list[Job] | None:
+    """Jobs that apply a formula to each part of `whole`; None if NumPy has to do one of them.
+
+    The formula's operands are target and source. The targets are the parts, with `to_parts`.
+    """
+    if formula is _add and any(part.dtype != whole.dtype for part in parts):
+        return None
     jobs: list[Job] = []
-    for pair in pairs:
-        found = element_jobs(formula.assignments, pair) if pair[0].dtype.kind == "f" else None
+    for view, part in pairs_along(whole, parts, axis):
+        target, source = (part, view) if to_parts else (view, part)
+        floats = target.dtype.kind == "f"
+        found = element_jobs(formula.assignments, (target, source)) if floats else None
         if found is None:
             return None
         jobs += found
     return jobs
 
 
-@makes_jobs("concatenate")
-def _concatenate(out: Any, parts: Any, axis: int) -> list[Job] | None:
-    return _in_turn(pairs_along(out, parts, axis), _copy)
-
-
-@makes_jobs("split")
-def _split(src: Any, parts: Any, axis: int) -> list[Job] | None:
-    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _copy)
-
-
-@makes_jobs("add_split")
-def _add_split(src: Any, parts: Any, axis: int) -> list[Job] | None:
-    if any(part.dtype != src.dtype for part in parts):
-        return None
-    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _add)
+makes_jobs("concatenate")(partial(_jobs, _copy, False))
+makes_jobs("split")(partial(_jobs, _copy, True))
+makes_jobs("add_split")(partial(_jobs, _add, True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -55,25 +56,13 @@ def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -
     return function.on_grid(whole.shape, **arrays, **ends)
 
 
-def _bind(what: str, whole: Array, parts: Sequence[Array], axis: int, assign: str) -> Step:
+def _bind(what: str, assign: str, whole: Array, parts: Sequence[Array], axis: int) -> Step:
     axis %= whole.ndim
     chunks = _chunks(whole, parts, axis)
     return in_turn([_step(what, view, chunk, axis, assign) for view, chunk in chunks])
 
 
-@implements("concatenate", "cupy", binder=True)
-def bind_concatenate(out: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Bind the operator `concatenate`: its kernels find the part of each element of out."""
-    return _bind("concatenate", out, parts, axis, "whole = part")
-
-
-@implements("split", "cupy", binder=True)
-def bind_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Bind the operator `split`: its kernels find the part of each element of src."""
-    return _bind("split", src, parts, axis, "part = whole")
-
-
-@implements("add_split", "cupy", binder=True)
-def bind_add_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
-    """Bind the operator `add_split`: its kernels find the part of each element of src."""
-    return _bind("add_split", src, parts, axis, "part += whole")
+for _name, _assign in (
+    ("concatenate", "whole = part"), ("split", "part = whole"), ("add_split", "part += whole")
+):  # fmt: skip
+    implements(_name, "cupy", binder=True)(partial(_bind, _name, _assign))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def _places(matrices: Sequence[np.ndarray], which: Any, rows: Any) -> np.ndarray
 
 def _jobs(
     kernel: str, matrix: np.ndarray, others: Sequence[np.ndarray], which: Any, rows: Any,
-    alpha: Any = 1.0, in_order: bool = False,
+    alpha: Any = 1.0,
 ) -> list[Job] | None:  # fmt: skip
     """The job of a kernel that combines row i of `matrix` with row rows[i] of others[which[i]]."""
     if not isinstance(alpha, (int, float)) or not _can_move(matrix, others):
@@ -61,47 +62,21 @@ def _jobs(
         size=matrix.shape[1], stride=matrix.strides[0] // matrix.itemsize, alpha=alpha,
     )  # fmt: skip
     job.alive += others
-    job.in_order = in_order
+    job.in_order = kernel == "add_to_rows"
     return [job]
 
 
-def _only(indexes: Any) -> np.ndarray:
-    """Numbers of source matrices if there is one: 0 for each row, -1 for negative indexes."""
-    return np.where(np.asarray(indexes) >= 0, 0, -1)
-
-
-@makes_jobs("copy_rows")
-def _copy_rows(out: Any, src: Any, indexes: Any) -> list[Job] | None:
-    return _jobs("copy_rows", out, [src], _only(indexes), indexes)
-
-
-@makes_jobs("add_rows")
-def _add_rows(out: Any, src: Any, indexes: Any, alpha: Any = 1.0) -> list[Job] | None:
-    return _jobs("add_rows", out, [src], _only(indexes), indexes, alpha)
-
-
-@makes_jobs("copy_rows_multi")
-def _copy_rows_multi(out: Any, sources: Any, which: Any, rows: Any) -> list[Job] | None:
-    return _jobs("copy_rows", out, sources, which, rows)
-
-
-@makes_jobs("add_rows_multi")
-def _add_rows_multi(
-    out: Any, sources: Any, which: Any, rows: Any, alpha: Any = 1.0
+def _jobs_of_one(
+    kernel: str, out: Any, src: Any, indexes: Any, alpha: Any = 1.0
 ) -> list[Job] | None:
-    return _jobs("add_rows", out, sources, which, rows, alpha)
+    """As `_jobs` with the single other matrix `src`; a negative index means no row."""
+    return _jobs(kernel, out, [src], np.where(np.asarray(indexes) >= 0, 0, -1), indexes, alpha)
 
 
-@makes_jobs("copy_to_rows_multi")
-def _copy_to_rows_multi(src: Any, dests: Any, which: Any, rows: Any) -> list[Job] | None:
-    return _jobs("copy_to_rows", src, dests, which, rows)
-
-
-@makes_jobs("add_to_rows_multi")
-def _add_to_rows_multi(
-    src: Any, dests: Any, which: Any, rows: Any, alpha: Any = 1.0
-) -> list[Job] | None:
-    return _jobs("add_to_rows", src, dests, which, rows, alpha, in_order=True)
+for _name in ("copy_rows", "add_rows"):
+    makes_jobs(_name)(partial(_jobs_of_one, _name))
+for _name in ("copy_rows", "add_rows", "copy_to_rows", "add_to_rows"):
+    makes_jobs(f"{_name}_multi")(partial(_jobs, _name))
 
 
 @makes_jobs("add_row_ranges")

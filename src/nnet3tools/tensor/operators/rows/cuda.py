@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,27 +18,22 @@ from nnet3tools.tensor.registry import implements
 _functions = cuda_functions(__file__)
 
 
-@implements("copy_rows", "cupy", binder=True)
-def bind_copy_rows(out: Array, src: Array, indexes: Any) -> Step:
-    """Bind the operator `copy_rows`: a thread for each element of out finds its source row."""
-    check_rows(indexes, len(src), len(out))
-    return _functions["copy_rows"].on_grid(out.shape, out=out, src=src, at=uploaded(indexes))
+def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float | None = None) -> Step:
+    """A step in which a thread for each element of out finds its source row or column."""
+    axis = 1 if name == "copy_cols" else 0
+    check_rows(indexes, src.shape[axis], out.shape[axis])
+    factor: dict[str, Any] = {} if alpha is None else {"alpha": alpha}
+    return _functions[name].on_grid(out.shape, out=out, src=src, at=uploaded(indexes), **factor)
+
+
+implements("copy_rows", "cupy", binder=True)(partial(_bind_one, "copy_rows"))
+implements("copy_cols", "cupy", binder=True)(partial(_bind_one, "copy_cols"))
 
 
 @implements("add_rows", "cupy", binder=True)
 def bind_add_rows(out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
     """Bind the operator `add_rows`: a thread for each element of out finds its source row."""
-    check_rows(indexes, len(src), len(out))
-    return _functions["add_rows"].on_grid(
-        out.shape, out=out, src=src, at=uploaded(indexes), alpha=alpha
-    )
-
-
-@implements("copy_cols", "cupy", binder=True)
-def bind_copy_cols(out: Array, src: Array, indexes: Any) -> Step:
-    """Bind the operator `copy_cols`: a thread for each element of out finds its source column."""
-    check_rows(indexes, src.shape[1], out.shape[1])
-    return _functions["copy_cols"].on_grid(out.shape, out=out, src=src, at=uploaded(indexes))
+    return _bind_one("add_rows", out, src, indexes, alpha)
 
 
 @implements("add_row_ranges", "cupy", binder=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -25,26 +25,12 @@ _add = element("_1 += _2 * _3")
 
 def _set_zero(out: np.ndarray, rows: np.ndarray) -> list[Run]:
     if len(rows) == len(out):
-        return [functools.partial(out.fill, 0.0)]
-    return [functools.partial(out.__setitem__, rows, 0.0)] if len(rows) else []
+        return [partial(out.fill, 0.0)]
+    return [partial(out.__setitem__, rows, 0.0)] if len(rows) else []
 
 
 def _host(indexes: object) -> np.ndarray:
     return np.asarray(indexes, dtype=np.intp)
-
-
-@implements("copy_rows", "numpy", binder=True)
-def bind_copy_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
-    """Bind the operator `copy_rows`, as `copy_rows_multi` with one source."""
-    source = np.where(_host(indexes) >= 0, 0, -1)
-    return bind_copy_rows_multi(out, [src], source, indexes)
-
-
-@implements("add_rows", "numpy", binder=True)
-def bind_add_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
-    """Bind the operator `add_rows`, as `add_rows_multi` with one source."""
-    source = np.where(_host(indexes) >= 0, 0, -1)
-    return bind_add_rows_multi(out, [src], source, indexes, alpha)
 
 
 def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -55,70 +41,40 @@ def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
     return [(int(p), g) for p, g in zip(parts, groups, strict=False) if p >= 0]
 
 
-@implements("copy_rows_multi", "numpy", binder=True)
-def bind_copy_rows_multi(
-    out: np.ndarray, sources: Sequence[np.ndarray], source_index: np.ndarray, row_index: np.ndarray
-) -> Run:
-    """Bind the operator `copy_rows_multi` as a gather for each source."""
-    which, rows = _host(source_index), _host(row_index)
-    _check_length(out, which)
-    steps = _set_zero(out, np.flatnonzero(which < 0))
-    for source, at in _by_part(which):
-        steps += transfer(out, at, sources[source], rows[at], None)
-    return in_turn(steps)
-
-
-@implements("add_rows_multi", "numpy", binder=True)
-def bind_add_rows_multi(
-    out: np.ndarray,
-    sources: Sequence[np.ndarray],
-    source_index: np.ndarray,
-    row_index: np.ndarray,
-    alpha: float = 1.0,
-) -> Run:
-    """Bind the operator `add_rows_multi` as a gather and an addition for each source."""
-    which, rows = _host(source_index), _host(row_index)
-    _check_length(out, which)
-    steps: list[Run] = []
-    for source, at in _by_part(which):
-        steps += transfer(out, at, sources[source], rows[at], alpha)
-    return in_turn(steps)
-
-
-@implements("copy_to_rows_multi", "numpy", binder=True)
-def bind_copy_to_rows_multi(
-    src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray
-) -> Run:
-    """Bind the operator `copy_to_rows_multi` as a scatter for each destination."""
-    return _scatter(src, dests, dest_index, row_index, None)
-
-
-@implements("add_to_rows_multi", "numpy", binder=True)
-def bind_add_to_rows_multi(
-    src: np.ndarray,
-    dests: Sequence[np.ndarray],
-    dest_index: np.ndarray,
-    row_index: np.ndarray,
-    alpha: float = 1.0,
-) -> Run:
-    """Bind the operator `add_to_rows_multi` as a scatter and addition for each destination."""
-    return _scatter(src, dests, dest_index, row_index, alpha)
-
-
-def _scatter(
-    src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray,
-    alpha: float | None,
+def _bind(
+    adds: bool, to_others: bool, matrix: np.ndarray, others: Sequence[np.ndarray],
+    part_index: np.ndarray, row_index: np.ndarray, alpha: float = 1.0,
 ) -> Run:  # fmt: skip
-    """A step that copies src[i] to row row_index[i] of dests[dest_index[i]].
+    """A step that moves rows between row i of `matrix` and row row_index[i] of a part of `others`.
 
-    Unless alpha is None, it adds alpha * src[i] to that row instead.
+    The part is others[part_index[i]]. Rows go to `matrix`, or `to_others`; they are multiplied by
+    alpha and added with `adds`, else copied. Rows of `matrix` without a part are set to zero if
+    others are copied to it.
     """
-    which, rows = _host(dest_index), _host(row_index)
-    _check_length(src, which)
-    steps: list[Run] = []
-    for dest, at in _by_part(which):
-        steps += transfer(dests[dest], rows[at], src, at, alpha)
+    which, rows = _host(part_index), _host(row_index)
+    _check_length(matrix, which)
+    factor = alpha if adds else None
+    steps = [] if adds or to_others else _set_zero(matrix, np.flatnonzero(which < 0))
+    for part, at in _by_part(which):
+        if to_others:
+            steps += transfer(others[part], rows[at], matrix, at, factor)
+        else:
+            steps += transfer(matrix, at, others[part], rows[at], factor)
     return in_turn(steps)
+
+
+def _bind_one(
+    adds: bool, out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0
+) -> Run:
+    """As `_bind` with one other matrix; a negative index means no row."""
+    return _bind(adds, False, out, [src], np.where(_host(indexes) >= 0, 0, -1), indexes, alpha)
+
+
+for _verb, _adds in (("copy", False), ("add", True)):
+    _register = partial(implements, device="numpy", binder=True)
+    _register(f"{_verb}_rows")(partial(_bind_one, _adds))
+    _register(f"{_verb}_rows_multi")(partial(_bind, _adds, False))
+    _register(f"{_verb}_to_rows_multi")(partial(_bind, _adds, True))
 
 
 def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
@@ -129,7 +85,7 @@ def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
 @implements("copy_cols", "numpy", binder=True)
 def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
     """Bind copy_cols as copy_rows of the transposes."""
-    return bind_copy_rows(out.T, src.T, indexes)
+    return _bind_one(False, out.T, src.T, indexes)
 
 
 @implements("add_row_ranges", "numpy", binder=True)
@@ -158,9 +114,9 @@ def bind_add_row_ranges(
     if longest > max(_SHORT, len(used)):
         rows = max(1, _BLOCK // max(1, out.shape[1]))
         blocks = [used[at : at + rows] for at in range(0, len(used), rows)]
-        return functools.partial(_reduce, out, src, [(b, begin[b], end[b]) for b in blocks], alpha)
+        return partial(_reduce, out, src, [(b, begin[b], end[b]) for b in blocks], alpha)
     runs = [
-        bind_add_rows(out, src, np.where(end - begin > k, begin + k, -1), alpha)
+        _bind_one(True, out, src, np.where(end - begin > k, begin + k, -1), alpha)
         for k in range(longest)
     ]
     return in_turn(runs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from nnet3tools.tensor.basics import add, copy
 from nnet3tools.tensor.cuda.device import Array
@@ -41,13 +43,10 @@ def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | No
     )
 
 
-@implements("transpose", "cupy", binder=True)
-def bind_transpose(out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """Bind the operator `transpose` by tiles, or as a plain copy if that is coalesced."""
-    return _bind("=", out, src, axes) or copy.bind(out, src.transpose(axes))
+def _bind_or_plainly(assign: str, plain: Any, out: Array, src: Array, axes: Sequence[int]) -> Step:
+    """A tiled transpose, or the operator `plain` where its accesses are coalesced."""
+    return _bind(assign, out, src, axes) or plain.bind(out, src.transpose(axes))
 
 
-@implements("add_transposed", "cupy", binder=True)
-def bind_add_transposed(out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """Bind the operator `add_transposed` by tiles, or as a plain sum if that is coalesced."""
-    return _bind("+=", out, src, axes) or add.bind(out, src.transpose(axes))
+for _name, _assign, _plain in (("transpose", "=", copy), ("add_transposed", "+=", add)):
+    implements(_name, "cupy", binder=True)(partial(_bind_or_plainly, _assign, _plain))

@@ -78,6 +78,7 @@ def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
 def _bind(
     put: Callable[..., None], out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
+    """A step that copies or adds tiles of src which fit into the cache; `put` does a tile."""
     moved = src.transpose(axes)
     faces = _faces(out, moved)
     if faces is None:
@@ -90,15 +91,5 @@ def _bind(
     return functools.partial(run_calls, calls)
 
 
-@implements("transpose", "numpy", binder=True)
-def bind_transpose(out: np.ndarray, src: np.ndarray, axes: Sequence[int]) -> Callable[[], None]:
-    """Bind `transpose` as copies of tiles that fit into the cache."""
-    return _bind(convert, out, src, axes)
-
-
-@implements("add_transposed", "numpy", binder=True)
-def bind_add_transposed(
-    out: np.ndarray, src: np.ndarray, axes: Sequence[int]
-) -> Callable[[], None]:
-    """Bind `add_transposed` as sums of tiles that fit into the cache."""
-    return _bind(add_to, out, src, axes)
+for _name, _put in (("transpose", convert), ("add_transposed", add_to)):
+    implements(_name, "numpy", binder=True)(functools.partial(_bind, _put))
