@@ -14,10 +14,10 @@ from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.recipe.own_data.check_options import CheckOptions
 from nnet3tools.recipe.own_data.checks import CheckedData, SoundFacts, check_data
 from nnet3tools.recipe.own_data.corpus import read_corpus
-from nnet3tools.recipe.own_data.data_writer import write_data_dir
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, Severity
 from nnet3tools.recipe.own_data.held_out import split_held_out
 from nnet3tools.recipe.own_data.pronunciations import read_word_list
+from nnet3tools.recipe.own_data.recordings import write_data_dir
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 from support.programs import read_table, run, write_table
 from support.spoken_words import WORDS, tones, write_manifest, write_recordings
@@ -25,7 +25,7 @@ from support.spoken_words import WORDS, tones, write_manifest, write_recordings
 soundfile = pytest.importorskip("soundfile")
 
 
-def checked(data: Path, lexicon: str = "") -> tuple[CheckedData, FaultList]:
+def checked(data: Path, lexicon: str = "none") -> tuple[CheckedData, FaultList]:
     faults = FaultList()
     words = read_word_list(lexicon, faults)
     return check_data(read_corpus(str(data), faults), words, faults, CheckOptions()), faults
@@ -109,7 +109,7 @@ def test_each_fault_is_found_and_named(faulty: Path) -> None:
 def test_the_program_lists_all_faults_and_then_stops(
     faulty: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("nnet3-check-data", "--num-shown=3", "--num-threads=2", faulty) == 255
+    assert run("nnet3-check-data", "--num-shown=3", faulty) == 255
     _, *lines, last = capfd.readouterr().err.splitlines()
     assert last.endswith("the data has 9 errors: see the list above")
     _, faults = checked(faulty)

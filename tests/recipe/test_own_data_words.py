@@ -7,7 +7,12 @@ import pytest
 from nnet3tools.errors import DataError
 from nnet3tools.lang.dictionary import Dictionary
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from nnet3tools.recipe.own_data.pronunciations import Letters, Lexicon, WordList, read_word_list
+from nnet3tools.recipe.own_data.pronunciations import (
+    WordList,
+    letters,
+    read_word_list,
+    write_dictionary,
+)
 from support.programs import run
 
 CMU = """;;; # CMUdict
@@ -26,7 +31,7 @@ def word_list(path: Path, contents: str | bytes) -> tuple[WordList, FaultList]:
 
 
 def written(words: WordList, folder: Path, used: tuple[str, ...] = ()) -> Dictionary:
-    words.write(folder, used)
+    write_dictionary(folder, words.dictionary(used))
     assert run("nnet3-prepare-lang", folder, words.unknown_word, f"{folder}-lang") == 0
     return Dictionary.load(str(folder))
 
@@ -62,7 +67,7 @@ def test_lexicon_with_probabilities_and_its_own_unknown_word(tmp_path: Path) -> 
 def test_dictionary_folder(tmp_path: Path) -> None:
     written(word_list(tmp_path / "cmudict", CMU)[0], tmp_path / "dict")
     words = read_word_list(str(tmp_path / "dict"), FaultList())
-    assert isinstance(words, Lexicon)
+    assert words.given is not None
     assert written(words, tmp_path / "again") == Dictionary.load(str(tmp_path / "dict"))
     lexicon = tmp_path / "dict" / "lexiconp.txt"
     lexicon.write_text(lexicon.read_text().replace("<unk> 1 SPN\n", ""))
@@ -103,14 +108,13 @@ def test_wrong_lines_of_a_lexicon(tmp_path: Path) -> None:
     ],
 )
 def test_letters_are_phones(word: str, normalized: str, phones: str) -> None:
-    letters = Letters()
-    assert letters.normalized(word) == normalized
-    assert " ".join(letters.phones(letters.normalized(word))) == phones
+    assert WordList().normalized(word) == normalized
+    assert " ".join(letters(normalized)) == phones
 
 
 def test_letters_of_all_scripts_make_a_lang_folder(tmp_path: Path) -> None:
     words = ("Hello", "hello", "50%", "日本", "हिन्दी", "[noise]", "é", "don't")
-    dictionary = written(Letters(), tmp_path / "dict", words)
+    dictionary = written(WordList(), tmp_path / "dict", words)
     assert len(dictionary.lexicon) == len(words) + 1
     assert ("H", "h") in dictionary.nonsilence
     assert dictionary.silence == (("SIL",), ("SPN",))

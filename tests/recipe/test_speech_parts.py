@@ -8,16 +8,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import OptionError
 from nnet3tools.features.perturbation import allowed_lengths, at_size, lengths_of_copies
+from nnet3tools.lang.lexicon import Pronunciation
 from nnet3tools.recipe.speech.finishing import best_scale
 from nnet3tools.recipe.speech.networks import xconfig
-from nnet3tools.recipe.speech.pronunciations import (
-    NumberedLexicon,
-    probabilities,
-    pronunciations_said,
-    weighted_lexicon,
-)
+from nnet3tools.recipe.speech.pronunciations import pronunciations_said, weighted
 from nnet3tools.recipe.speech.scoring import Scores, aligned
 from nnet3tools.recipe.speech.sizes import SIZES, size_for
 from nnet3tools.xconfig.configs import Conversion, write_config_dir
@@ -42,7 +38,7 @@ def test_alignments_have_the_fewest_errors(said: str, heard: str, errors: int) -
 def test_utterances_without_recognized_words_count() -> None:
     said = {"u1": ["A", "B", "C"], "u2": ["D"], "u3": ["E", "F"]}
     scores = Scores.of(said, {"u1": ["A", "X", "C"], "u2": ["D"]})
-    assert scores.text == "50.00 3 6"
+    assert (scores.percent, scores.num_errors, scores.num_words) == (50.0, 3, 6)
     assert scores.worst(5) == ["u3", "u1"]  # u2 has no errors
     assert scores.confusions["B", "X"] == 1
 
@@ -82,49 +78,35 @@ def test_a_slower_copy_has_the_same_loudness_and_the_size_asked_for() -> None:
 
 # -- pronunciations
 
-NAMES = {1: "SIL", 2: "AH", 3: "EY", 4: "OW", 5: "T", 6: "IY"}
-LEXICON = NumberedLexicon(
-    {
-        "A": {(2,): 1.0, (3,): 1.0},
-        "O": {(4,): 1.0},
-        "OH": {(4,): 1.0},
-        "EIGHTY": {(3, 5, 6): 1.0},
-    },
-    NAMES,
-    silence=1,
-)
+EY, EIGHTY, OW = ("EY",), ("EY", "T", "IY"), ("OW",)
+LEXICON = [
+    Pronunciation(word, phones)
+    for word, phones in (("A", ("AH",)), ("A", EY), ("O", OW), ("OH", OW), ("EIGHTY", EIGHTY))
+]
+PHONES = {"A": [("AH",), EY], "O": [OW], "OH": [OW], "EIGHTY": [EIGHTY]}
+
+
+def said(words: str, phones: str) -> list[tuple[str, tuple[str, ...], bool]] | None:
+    return pronunciations_said(words.split(), phones.split(), PHONES, "SIL")
 
 
 def test_alignments_tell_which_pronunciation_was_said_and_where_silence_was() -> None:
-    rows = pronunciations_said(["A", "EIGHTY", "O"], [1, 3, 3, 5, 6, 1, 4, 1], LEXICON)
-    assert rows == [("A", (3,), False), ("EIGHTY", (3, 5, 6), True), ("O", (4,), True)]
-    assert pronunciations_said(["A"], [2, 2], LEXICON) is None
-    assert pronunciations_said(["OUCH"], [2], LEXICON) is None
-    long = ["O"] * 3000  # deeper than Python's recursion
-    assert pronunciations_said(long, [4] * 3000, LEXICON) == [("O", (4,), False)] * 3000
+    rows = said("A EIGHTY O", "SIL EY EY T IY SIL OW SIL")
+    assert rows == [("A", EY, False), ("EIGHTY", EIGHTY, True), ("O", OW, True)]
+    assert said("A", "AH AH") is None
+    assert said("OUCH", "AH") is None
+    assert said("O " * 3000, "OW " * 3000) == [("O", OW, False)] * 3000
 
 
 def test_rare_pronunciations_and_rare_words_of_the_same_sound_are_less_probable() -> None:
-    counts = Counter({("A", (3,)): 9, ("O", (4,)): 7, ("OH", (4,)): 3})
-    found = probabilities(LEXICON.pronunciations, counts)
-    assert found["A", (3,)] == 1.0
-    assert found["A", (2,)] == 0.1
-    assert found["O", (4,)] == 1.0
-    assert found["OH", (4,)] == 0.5
-    assert found["EIGHTY", (3, 5, 6)] == 1.0  # no utterance has it
+    counts = Counter({("A", EY): 9, ("O", OW): 7, ("OH", OW): 3})
+    found = [entry.probability for entry in weighted(LEXICON, counts)]
+    assert found == [0.1, 1.0, 1.0, 0.5, 1.0]  # no utterance has EIGHTY
 
 
 def test_no_pronunciation_becomes_impossible() -> None:
-    counts = Counter({("O", (4,)): 30000})
-    lines = [line for line in weighted_lexicon(LEXICON, counts) if line.endswith("OW")]
-    assert lines == ["O 1.0000 OW", "OH 0.0001 OW"]  # 0.00003 would be written as 0.0000
-
-
-def test_an_unknown_phone_is_named_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "lexiconp.txt").write_text("O 1.0 OW\nA 1.0 EY\n")
-    (tmp_path / "phones.txt").write_text("<eps> 0\nSIL 1\nOW 2\n")
-    with pytest.raises(DataError, match=r"lexiconp.txt:2: there is no phone EY"):
-        NumberedLexicon.load(tmp_path / "lexiconp.txt", tmp_path / "phones.txt", "SIL")
+    found = weighted(LEXICON, Counter({("O", OW): 30000}))
+    assert [e.probability for e in found if e.phones == OW] == [1.0, 1e-4]
 
 
 # -- sizes

@@ -1,7 +1,9 @@
 """nnet3-train-recognizer: a whole training of a tiny network, resuming, and refusals."""
 
 import contextlib
+import gzip
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools.errors import DataError
 from nnet3tools.recipe.driver import Driver
 from nnet3tools.recipe.plan import Stage
 from nnet3tools.recipe.programs.nnet3_train_recognizer import main
 from nnet3tools.recipe.speech import run as training
 from nnet3tools.recipe.speech import sizes
+from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
+from nnet3tools.recipe.speech.preparation import prepare_data
 from support.shell import Shell
 from support.spoken_words import tones, write_manifest, write_recordings
 
@@ -83,7 +88,7 @@ def test_the_report_shows_times_errors_and_sound(trained: Path) -> None:
     assert sounds
     assert all((trained / "the OUT" / sound).stat().st_size > 44 for sound in sounds)
     times = json.loads((trained / "the OUT" / "work" / "stages.json").read_text())
-    assert list(times) == ["data", *(part.name for part in training.STAGES)]
+    assert list(times) == [training.CHECKS, *(part.title for part in training.STAGES)]
     assert all(seconds > 0.0 for seconds in times.values())
     results = (trained / "the OUT" / "work" / "results").read_text()
     assert re.fullmatch(r"held_out [\d.]+ \d+ \d+\ntest [\d.]+ \d+ \d+\n", results)
@@ -116,8 +121,8 @@ def test_a_second_call_only_says_where_the_recognizer_is(
     [
         (("--seed=1", "list.tsv", "none"), "--seed was '0', is now '1'"),
         (("--size=small", "list.tsv", "none"), "--size was 'auto', is now 'small'"),
-        (("other.tsv", "none"), "--DATA was"),
-        (("list.tsv", "lexicon.txt"), "--LEXICON was 'none'"),
+        (("other.tsv", "none"), "DATA was"),
+        (("list.tsv", "lexicon.txt"), "LEXICON was 'none'"),
     ],
 )
 def test_other_options_are_refused(
@@ -150,6 +155,51 @@ def test_refusals_come_before_anything_is_written(
         train(*words, tmp_path / "new", status=255)
     assert error in capfd.readouterr().err
     assert not list((tmp_path).glob("new/*/*"))
+
+
+@pytest.mark.parametrize("name", ["list.tsv", "en-gb-one.wav"])
+def test_changed_input_is_refused(
+    trained: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = trained / name
+    contents, status = path.read_bytes(), path.stat()
+    words = (f"--test={trained}/test.tsv", trained / "list.tsv", "none", trained / "the OUT")
+    path.write_bytes(contents.replace(b"\tone\t", b"\ttwo\t"))
+    train(*words, status=255)
+    assert f"{name}' has changed since this training began: expected" in capfd.readouterr().err
+    path.unlink()
+    train(*words)  # everything has been copied
+    path.write_bytes(contents)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    train(*words)
+
+
+def prepared(folder: Path, data: Path, **options: str) -> str:
+    """Run the first stage in a folder; returns the dictionary that it writes."""
+    folder.mkdir()
+    with contextlib.chdir(folder):
+        prepare_data(RecognizerTrainingOptions(**options), str(data), "none", str(data.parent))
+    return (folder / "work/dict/lexiconp.txt").read_text()
+
+
+def test_words_of_the_language_model_can_be_recognized_without_a_lexicon(
+    trained: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "extra.txt").write_text("Eleven, or \u201czw\u00f6lf\u201d!\n -- \n")
+    found = prepared(tmp_path / "a", trained / "list.tsv", extra_text=str(tmp_path / "extra.txt"))
+    assert "\nEleven 1 E l e v e n\n" in found
+    assert "\nzw\u00f6lf 1 z w \u00f6 l f\n" in found
+    assert (tmp_path / "a/work/lm/extra.txt").read_text() == "Eleven or zw\u00f6lf\n"
+    arpa = "\\data\\\nngram 1=4\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-1 one\n-1 ten\n\n\\end\\\n"
+    with gzip.open(tmp_path / "lm.gz", "wt") as file:
+        file.write(arpa)
+    found = prepared(tmp_path / "b", trained / "list.tsv", arpa=str(tmp_path / "lm.gz"))
+    assert "\nten 1 t e n\n" in found
+    assert (tmp_path / "b/work/lm/lm.arpa").read_text() == arpa
+    assert "the model lacks 9 words, such as 'eight', " in capfd.readouterr().err
+    with pytest.raises(DataError, match="an error"):
+        prepared(tmp_path / "c", trained / "list.tsv", arpa=str(tmp_path / "extra.txt"))
+    assert "error: no language model (1); expected a model in ARPA form" in capfd.readouterr().err
 
 
 class _Interrupted:

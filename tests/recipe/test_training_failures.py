@@ -83,7 +83,7 @@ def test_two_drivers_do_not_work_in_one_directory(data: Shell, tmp_path: Path) -
     process = start("exp")
     try:
         worker_of(process, folder / "egs" / "log" / "get_egs.1.log")
-        assert "another driver works in this directory" in data.error(
+        assert "another training program works in this directory" in data.error(
             PROGRAM, *OPTIONS, "--dir=exp"
         )
     finally:

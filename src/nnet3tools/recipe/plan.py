@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,11 @@ class WriteText:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.path)) as file:
             file.write(self.text.encode("utf-8", "surrogateescape"))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text file of lines; the file appears whole or not at all."""
+    WriteText(path, "".join(f"{line}\n" for line in lines)).do()
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ def check_recorded(path: Path, now: dict[str, Any], hint: str) -> None:
         )
     for name, value in now["options"].items():
         if name in options and options[name] != value:
-            raise DataError(f"{path}: --{name} was '{options[name]}', is now '{value}': {hint}")
+            shown = name if name.isupper() else f"--{name}"
+            raise DataError(f"{path}: {shown} was '{options[name]}', is now '{value}': {hint}")
     if before.get("network") and now["network"] and before["network"] != now["network"]:
         raise DataError(f"{path}: configs/final.config is not the one of this experiment: {hint}")
 
@@ -109,7 +110,7 @@ def locked(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise DataError(f"--dir={folder}: another driver works in this directory") from None
+        raise DataError(f"{folder}: another training program works in this directory") from None
     except OSError:  # a file system without locks
         pass
     try:

@@ -11,11 +11,8 @@ from nnet3tools.options import option
 class CheckOptions:
     """Limits of the checks."""
 
-    frame_seconds: float = option(
-        0.03, "Seconds of a frame of the network's output: frame shift times subsampling factor"
-    )
     max_seconds: float = option(30.0, "Utterances longer than this are left out")
     max_unknown: float = option(
         0.1, "Largest share of running words that may be missing from the lexicon"
     )
-    num_threads: int = option(0, "Files that are read at once; 0: the number of processors")
+    num_shown: int = option(10, "Most faults of each kind that are listed")

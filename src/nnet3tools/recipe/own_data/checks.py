@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,13 +14,14 @@ from nnet3tools.features.sound_files import OutsideError, Sound, import_soundfil
 from nnet3tools.io.files import FileKind, classify_input
 from nnet3tools.recipe.own_data.check_options import CheckOptions
 from nnet3tools.recipe.own_data.corpus import Corpus
-from nnet3tools.recipe.own_data.data_writer import bytes_needed
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.pronunciations import RESERVED, WordList
 from nnet3tools.recipe.own_data.recordings import by_recording, in_threads, read_sounds
 from nnet3tools.recipe.own_data.utterances import Utterance
 
 WIDE_BAND, NARROW_BAND = 16000, 8000
+_FRAME_SECONDS = 0.03
+"""Seconds of a frame of the network's output."""
 _SILENT = 0.001
 """Half of the range of samples, relative to full scale: -60 dB."""
 _CLIPPED = 0.001
@@ -58,18 +59,18 @@ class CheckedData:
     """Sampling rate for training: 16000 if half of the sound has it or more, else 8000."""
 
     @property
-    def seconds(self) -> float:
-        """The total duration of all utterances."""
-        return sum(self.facts[utterance.name].seconds for utterance in self.utterances)
+    def words(self) -> set[str]:
+        """The different words of all utterances."""
+        return {word for utterance in self.utterances for word in utterance.words}
 
     def __str__(self) -> str:
-        size = bytes_needed(self.seconds, self.rate) / 1e6
+        seconds = sum(self.facts[utterance.name].seconds for utterance in self.utterances)
         speakers = len({utterance.speaker for utterance in self.utterances})
         shown = f"{speakers} speakers" if self.has_speakers else "speakers unknown"
-        words = {word for utterance in self.utterances for word in utterance.words}
         return (
-            f"{len(self.utterances)} utterances, {shown}, {self.seconds / 60:.1f} minutes, "
-            f"{len(words)} different words; {size:.0f} MB as 16-bit sound of {self.rate} Hz"
+            f"{len(self.utterances)} utterances, {shown}, {seconds / 60:.1f} minutes, "
+            f"{len(self.words)} different words; {2 * self.rate * seconds / 1e6:.0f} MB as 16-bit "
+            f"sound of {self.rate} Hz"
         )
 
 
@@ -80,37 +81,44 @@ def check_data(
 
     The result lacks utterances with errors and those that are left out.
     """
-    normalized = _normalized(corpus.utterances, words, faults)
-    _check_unknown(normalized, words, faults, options)
+    faults.most_shown = options.num_shown
+    normalized = _normalized(corpus, words, faults)
+    _check_unknown(corpus.name, normalized, words, faults, options)
     facts = _survey(normalized, faults, options)
+    rate = _training_rate(facts.values(), corpus.name, faults)
+    if num_stereo := sum(fact.num_channels > 1 for fact in facts.values()):
+        faults.add(Fault.CHANNELS, corpus.name, f"{num_stereo} of {len(facts)} utterances")
+    kept = tuple(
+        utterance
+        for utterance in normalized
+        if utterance.words
+        and (found := facts.get(utterance.name))
+        and _is_usable(utterance, found, rate, words, faults, options)
+    )
+    if not kept:
+        faults.add(Fault.NO_UTTERANCES, corpus.name, f"none of {len(normalized)} can be used")
+    return CheckedData(kept, facts, corpus.has_speakers, rate)
+
+
+def _training_rate(facts: Collection[SoundFacts], name: str, faults: FaultList) -> int:
+    """The rate of the training: the wide one if half of the sound has it or more."""
     seconds: Counter[int] = Counter()
-    for fact in facts.values():
+    for fact in facts:
         seconds[fact.rate] += round(1000 * fact.seconds)
-    is_wide = 2 * sum(s for r, s in seconds.items() if r >= WIDE_BAND) >= sum(seconds.values())
+    is_wide = 2 * sum(s for r, s in seconds.items() if r >= WIDE_BAND) >= seconds.total()
     rate = WIDE_BAND if is_wide else NARROW_BAND
     if len(seconds) > 1:
-        parts = ", ".join(f"{s / 60_000:.1f} minutes of {r} Hz" for r, s in seconds.most_common(9))
-        faults.add(Fault.RATES_DIFFER, "all sound", f"{parts}; the training uses {rate} Hz")
-    if num_stereo := sum(fact.num_channels > 1 for fact in facts.values()):
-        faults.add(Fault.CHANNELS, "all sound", f"{num_stereo} of {len(facts)} utterances")
-    kept = []
-    for utterance in normalized:
-        found = facts.get(utterance.name)
-        if found and utterance.words and _is_usable(utterance, found, rate, words, faults, options):
-            kept.append(utterance)
-    if not kept:
-        faults.add(Fault.NO_UTTERANCES, "all data", f"none of {len(normalized)} can be used")
-    return CheckedData(tuple(kept), facts, corpus.has_speakers, rate)
+        parts = ", ".join(f"{s / 60_000:.2g} minutes of {r} Hz" for r, s in seconds.most_common(9))
+        faults.add(Fault.RATES_DIFFER, name, f"{parts}; the training uses {rate} Hz")
+    return rate
 
 
-def _normalized(
-    utterances: Sequence[Utterance], words: WordList, faults: FaultList
-) -> list[Utterance]:
+def _normalized(corpus: Corpus, words: WordList, faults: FaultList) -> list[Utterance]:
     """The utterances with their words in the form of the word list."""
-    forms = {word: words.normalized(word) for u in utterances for word in u.words}
+    forms = {word: words.normalized(word) for u in corpus.utterances for word in u.words}
     removed: Counter[str] = Counter()
     found = []
-    for utterance in utterances:
+    for utterance in corpus.utterances:
         removed.update(word for word in utterance.words if forms[word] != word)
         now = tuple(forms[word] for word in utterance.words if forms[word])
         if not now:
@@ -122,12 +130,16 @@ def _normalized(
     if removed:
         examples = ", ".join(f"{quoted(word)}" for word, _ in removed.most_common(5))
         found_text = f"from {removed.total()} words, such as {examples}"
-        faults.add(Fault.PUNCTUATION, "transcripts", found_text)
+        faults.add(Fault.PUNCTUATION, corpus.name, found_text)
     return found
 
 
 def _check_unknown(
-    utterances: Sequence[Utterance], words: WordList, faults: FaultList, options: CheckOptions
+    name: str,
+    utterances: Sequence[Utterance],
+    words: WordList,
+    faults: FaultList,
+    options: CheckOptions,
 ) -> None:
     counts = Counter(word for utterance in utterances for word in utterance.words)
     unknown = [(w, c) for w, c in counts.most_common() if not words.num_phones(w)]
@@ -142,7 +154,7 @@ def _check_unknown(
             known = sum(c for w, c in unknown if words.num_phones(form(w)))
             if 2 * known > num_unknown:
                 found += f"; {known} of these are in {form.__name__} case"
-        faults.add(Fault.MOSTLY_UNKNOWN, "transcripts", found)
+        faults.add(Fault.MOSTLY_UNKNOWN, name, found)
 
 
 def _survey(
@@ -160,7 +172,7 @@ def _survey(
             else:
                 results[utterance.name] = _sound_fault(utterance, sound)
 
-    in_threads("recordings read", survey, by_recording(utterances), options.num_threads)
+    in_threads("recordings read", survey, by_recording(utterances))
     facts = {}
     for utterance in utterances:
         result = results[utterance.name]
@@ -200,7 +212,7 @@ def _is_usable(
     """Whether an utterance can be trained on; faults of its sound are added to `faults`."""
     where = f"{utterance.place} '{utterance.name}'"
     num_phones = sum(words.num_phones(word) or 1 for word in utterance.words)
-    needed = num_phones * options.frame_seconds
+    needed = num_phones * _FRAME_SECONDS
     if fact.rate < rate:
         faults.add(Fault.LOW_RATE, where, f"{fact.rate} Hz, below {rate} Hz")
     if fact.amplitude < _SILENT:

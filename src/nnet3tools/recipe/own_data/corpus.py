@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from nnet3tools.recipe.own_data.kaldi_data import read_kaldi_data
+from nnet3tools.recipe.own_data.kaldi_data import KALDI_FILES, read_kaldi_data
 from nnet3tools.recipe.own_data.manifest import MANIFEST_KINDS, read_manifest
 from nnet3tools.recipe.own_data.utterances import Utterance
 
@@ -16,7 +16,10 @@ from nnet3tools.recipe.own_data.utterances import Utterance
 class Corpus:
     """The utterances of some data, sorted by id."""
 
+    name: str
     utterances: tuple[Utterance, ...]
+    files: tuple[str, ...]
+    """The text files that the data was read from; optional ones may be missing."""
     has_speakers: bool
     """Whether the data names its speakers; otherwise each utterance is its own speaker."""
 
@@ -32,13 +35,15 @@ def read_corpus(data: str, faults: FaultList, base: str = "") -> Corpus:
         raise DataError(f"'{data}' does not exist: expected a Kaldi data directory or a manifest")
     if os.path.isfile(os.path.join(data, "wav.scp")):
         found = read_kaldi_data(data, faults, os.path.abspath(base))
+        files = tuple(os.path.join(data, name) for name in KALDI_FILES)
     else:
-        found = read_manifest(_manifest_of(data), faults)
+        files = (_manifest_of(data),)
+        found = read_manifest(files[0], faults)
     utterances = tuple(sorted(found, key=lambda utterance: utterance.name))
     has_speakers = any(utterance.speaker != utterance.name for utterance in utterances)
     if utterances and not has_speakers:
         faults.add(Fault.SPEAKERS_UNKNOWN, data, f"{len(utterances)} utterances without speaker")
-    return Corpus(utterances, has_speakers)
+    return Corpus(data, utterances, files, has_speakers)
 
 
 def _manifest_of(data: str) -> str:

@@ -33,6 +33,7 @@ class Fault(enum.Enum):
     EMPTY_SOUND = (Severity.ERROR, "empty sound", "at least one sample")
     BAD_SEGMENT = (Severity.ERROR, "wrong segment", "start and end within the recording")
     MOSTLY_UNKNOWN = (Severity.ERROR, "mostly unknown words", "transcripts in the lexicon's words")
+    BAD_ARPA = (Severity.ERROR, "no language model", "a model in ARPA form")
     NO_UTTERANCES = (Severity.ERROR, "no utterances", "at least one that can be used")
     EMPTY_TRANSCRIPT = (Severity.LEFT_OUT, "empty transcript", "at least one word")
     NO_TRANSCRIPT = (Severity.LEFT_OUT, "sound without transcript", "a line in text")
@@ -46,6 +47,11 @@ class Fault(enum.Enum):
     RATES_DIFFER = (Severity.NOTE, "sampling rates differ", "all sound is resampled")
     CHANNELS = (Severity.NOTE, "several channels", "the first one is used, as nnet3-decode does")
     SPEAKERS_UNKNOWN = (Severity.NOTE, "speakers unknown", "each utterance counts as a speaker")
+    LM_WORDS = (
+        Severity.NOTE,
+        "words of only one of lexicon and language model",
+        "they cannot be recognized",
+    )
     PUNCTUATION = (Severity.NOTE, "punctuation removed", "")
     COLUMNS = (Severity.NOTE, "columns used", "")
 

@@ -10,7 +10,10 @@ from nnet3tools.errors import DataError, quoted
 from nnet3tools.features.segments import parse_segment
 from nnet3tools.io.files import split_offset
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
+from nnet3tools.recipe.own_data.text_files import read_text
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
+
+KALDI_FILES = ("wav.scp", "segments", "text", "utt2spk")
 
 
 def read_kaldi_data(folder: str, faults: FaultList, base: str) -> list[Utterance]:
@@ -25,14 +28,13 @@ def read_kaldi_data(folder: str, faults: FaultList, base: str) -> list[Utterance
     }
     sounds = _segments(folder, recordings, faults)
     speakers = {}
-    if os.path.exists(os.path.join(folder, "utt2spk")):
-        for key, rest, place in _lines(folder, "utt2spk", faults):
-            if len(rest.split()) != 1:
-                faults.add(Fault.MALFORMED, place, f"{quoted(rest, 40) or 'nothing'} as a speaker")
-            else:
-                speakers[key] = rest
+    for key, rest, place in _lines(folder, "utt2spk", faults, is_optional=True):
+        if len(rest.split()) == 1:
+            speakers[key] = rest
+        else:
+            faults.add(Fault.MALFORMED, place, f"{quoted(rest, 40)} as a speaker")
     utterances = []
-    for key, text, place in _lines(folder, "text", faults, may_be_empty=True):
+    for key, text, place in _lines(folder, "text", faults, has_values=False):
         if (sound := sounds.pop(key, None)) is None:
             faults.add(Fault.NO_SOUND, place, f"'{key}'")
             continue
@@ -56,9 +58,8 @@ def _segments(
             faults.add(Fault.MALFORMED, place, str(error))
             continue
         if (recording := recordings.get(segment.recording)) is None:
-            faults.add(
-                Fault.BAD_SEGMENT, place, f"recording '{segment.recording}' is not in wav.scp"
-            )
+            found = f"recording '{segment.recording}' is not in wav.scp"
+            faults.add(Fault.BAD_SEGMENT, place, found)
             continue
         channel = max(segment.channel, 0)
         sounds[key] = SoundSource(recording.name, True, segment.start, segment.end, channel)
@@ -66,32 +67,25 @@ def _segments(
 
 
 def _lines(
-    folder: str, name: str, faults: FaultList, may_be_empty: bool = False
+    folder: str, name: str, faults: FaultList, is_optional: bool = False, has_values: bool = True
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield key, rest of the line, and place of each line; keys are different words."""
+    """Yield key, rest of the line, and place of each line; the keys differ."""
     path = os.path.join(folder, name)
-    try:
-        with open(path, "rb") as file:
-            lines = (
-                file.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff").split("\n")
-            )
-    except OSError as error:
-        raise DataError(f"cannot read '{path}': {error.strerror}") from None
+    if is_optional and not os.path.exists(path):
+        return
     seen: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, faults), start=1):
         place = f"{path}:{number}"
-        key, *rest = line.split(maxsplit=1)[:2] or [""]
+        key, _, rest = line.strip().replace("\t", " ").partition(" ")
         if not key:
             continue
-        if any("\ud800" <= char <= "\udfff" for char in line):
-            faults.add(Fault.NOT_UTF8, place, quoted(line.encode("utf-8", "replace").decode()))
-        elif "\0" in line or not (rest or may_be_empty):
-            faults.add(Fault.MALFORMED, place, quoted(line.strip(), 40))
+        if has_values and not rest:
+            faults.add(Fault.MALFORMED, place, f"{quoted(key, 40)} and nothing else")
         elif key in seen:
             faults.add(Fault.DUPLICATE, place, f"'{key}', as in line {seen[key]}")
         else:
             seen[key] = number
-            yield key, "".join(rest).strip(), place
+            yield key, rest.strip(), place
 
 
 def _resolved(name: str, base: str, folder: str) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance, as_key, short_names
+from nnet3tools.recipe.own_data.text_files import read_text
+from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 
 MANIFEST_KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")
 COLUMN_NAMES = {
@@ -30,16 +32,13 @@ COLUMN_NAMES = {
 }
 """Names of columns for each field, the preferred ones first: Common Voice's, Hugging Face's, NeMo's
 and other usual ones. Capital letters do not matter."""
+_LONGEST_SPEAKER = 32
 _FOLDERS = ("", "clips", "wavs", "audio")
 """Subfolders of the manifest's folder in which sound files are looked for."""
 
 
-@dataclass(frozen=True)
-class _Row:
-    """The fields of a line, as text, with the keys of `COLUMN_NAMES`; absent fields are missing."""
-
-    number: int
-    fields: dict[str, str]
+Fields = dict[str, str]
+"""The fields of a line as text, with the keys of `COLUMN_NAMES`; absent ones are missing."""
 
 
 class _BadLineError(Exception):
@@ -58,20 +57,22 @@ def read_manifest(path: str, faults: FaultList) -> list[Utterance]:
     if not path.lower().endswith(MANIFEST_KINDS):
         kinds = ", ".join(MANIFEST_KINDS)
         raise DataError(f"'{path}': expected a Kaldi data directory or a manifest ({kinds})")
-    try:
-        with open(path, "rb") as file:
-            text = file.read().decode("utf-8-sig", "surrogateescape")
-    except OSError as error:
-        raise DataError(f"cannot read '{path}': {error.strerror}") from None
-    if text[:2] in ("\udcff\udcfe", "\udcfe\udcff") or "\0" in text[:4]:
-        raise DataError(f"'{path}' is UTF-16 or binary: expected UTF-8 (convert it with iconv)")
-    columns: dict[str, str] = {}
+    lines = read_text(path, faults)
     is_table = path.lower().endswith((".tsv", ".csv"))
-    read_rows = _table_rows if is_table else _json_rows
-    rows = list(read_rows(path, text, columns, faults))
-    if rows:
-        used = ", ".join(f"{field}: '{name}'" for field, name in columns.items())
-        faults.add(Fault.COLUMNS, path, used)
+    rows: list[tuple[int, Fields]] = []
+    used: dict[str, str] = {}
+    for number, values in (_table if is_table else _objects)(path, lines, faults):
+        columns = _columns(values)
+        try:
+            fields = {field: _as_text(name, values[name]) for field, name in columns.items()}
+        except _BadLineError as bad:
+            faults.add(bad.fault, f"{path}:{number}", bad.found)
+            continue
+        rows.append((number, fields))
+        used = columns | used
+    if used:
+        shown = ", ".join(f"{field}: '{used[field]}'" for field in COLUMN_NAMES if field in used)
+        faults.add(Fault.COLUMNS, path, shown)
     return _utterances(path, rows, faults)
 
 
@@ -83,94 +84,89 @@ def _columns(names: Container[str]) -> dict[str, str]:
     return {field: name for field, name in found.items() if name}
 
 
-def _table_rows(path: str, text: str, columns: dict[str, str], faults: FaultList) -> Iterator[_Row]:
-    """Yield the rows of a TSV file, or of a CSV file with commas, semicolons or tabs.
-
-    The columns that are used are added to `columns`.
-    """
-    head = text.split("\n", 1)[0]
+def _table(path: str, lines: list[str], faults: FaultList) -> Iterator[tuple[int, Fields]]:
+    """Yield number and values of each row of a TSV file, or of a CSV file with , or ; or tabs."""
     is_tsv = path.lower().endswith(".tsv")
-    delimiter = "\t" if is_tsv else max(",;\t", key=head.count)
     # Common Voice's TSV files have quotation marks as they are.
-    lines = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=delimiter,
+    rows = csv.reader(
+        (f"{line}\n" for line in lines),
+        delimiter="\t" if is_tsv else max(",;\t", key=lines[0].count),
         quoting=csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL,
         strict=True,
     )
-    header = [name.strip().lower() for name in next(lines, [])]
-    columns |= _columns(header)
+    header = [name.strip().lower() for name in next(rows, [])]
+    columns = _columns(header)
     for field in ("sound", "text"):
         if field not in columns:
             names = ", ".join(COLUMN_NAMES[field])
             raise DataError(
                 f"{path}:1: expected a header with a column for the {field} ({names}), found "
-                f"{quoted(head.strip(), 100) or 'nothing'}"
+                f"{quoted(lines[0].strip(), 100) or 'nothing'}"
             )
     if twice := [name for name, count in Counter(header).items() if name and count > 1]:
         raise DataError(f"{path}:1: expected different columns, found '{twice[0]}' twice")
-    places = {field: header.index(name) for field, name in columns.items()}
     while True:
-        number = lines.line_num + 1
+        number = rows.line_num + 1
         try:
-            values = next(lines)
+            values = next(rows)
         except StopIteration:
             return
         except csv.Error as error:
             faults.add(Fault.MALFORMED, f"{path}:{number}", str(error))
             continue
         if len(values) == len(header):
-            yield _Row(number, {f: values[place] for f, place in places.items()})
+            yield number, dict(zip(header, values, strict=True))
         elif values:
             found = f"{len(values)} fields, the header has {len(header)}"
             faults.add(Fault.MALFORMED, f"{path}:{number}", found)
 
 
-def _json_rows(path: str, text: str, columns: dict[str, str], faults: FaultList) -> Iterator[_Row]:
-    """Yield the objects of a file with one JSON object in each line; adds to `columns`."""
-    for number, line in enumerate(text.split("\n"), start=1):
+def _objects(
+    path: str, lines: list[str], faults: FaultList
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield number and values of each line of a file with one JSON object in each line."""
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             values = json.loads(line)
-            if not isinstance(values, dict):
-                raise _BadLineError(
-                    Fault.MALFORMED, f"{quoted(line.strip(), 40)}, not an object {{...}}"
-                )
-            values = {key.lower(): value for key, value in values.items()}
-            used = _columns(values)
-            yield _Row(
-                number, {field: _as_text(name, values[name]) for field, name in used.items()}
-            )
-            columns |= {field: name for field, name in used.items() if field not in columns}
-        except _BadLineError as bad:
-            faults.add(bad.fault, f"{path}:{number}", bad.found)
         except (ValueError, RecursionError) as error:
             faults.add(Fault.MALFORMED, f"{path}:{number}", f"no JSON: {str(error)[:80]}")
+            continue
+        if isinstance(values, dict):
+            yield number, {key.lower(): value for key, value in values.items()}
+        else:
+            found = f"{quoted(line.strip(), 40)}, not an object {{...}}"
+            faults.add(Fault.MALFORMED, f"{path}:{number}", found)
 
 
 def _as_text(key: str, value: Any) -> str:
-    """A JSON value as text; Hugging Face's {"path": ...} is its path."""
+    """A value as text; Hugging Face's {"path": ...} is its path."""
     if isinstance(value, dict):
         value = value.get("path")
+    text = "" if value is None else str(value)
     if isinstance(value, list | bool):
-        raise _BadLineError(Fault.MALFORMED, f"{value!r:.40} as '{key}'")
-    return "" if value is None else str(value)
+        raise _BadLineError(Fault.MALFORMED, f"{text:.40} as '{key}'")
+    if "\0" in text:
+        raise _BadLineError(Fault.MALFORMED, "a zero byte")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise _BadLineError(Fault.NOT_UTF8, quoted(text.encode("utf-8", "replace").decode()))
+    return text
 
 
-def _utterances(path: str, rows: list[_Row], faults: FaultList) -> list[Utterance]:
+def _utterances(path: str, rows: list[tuple[int, Fields]], faults: FaultList) -> list[Utterance]:
     """The utterances of rows; each needs an id of its own, or a sound or part of its own."""
-    stems = _stems([row.fields.get("sound", "") for row in rows])
-    speakers = short_names(row.fields.get("speaker", "") for row in rows)
+    stems = _stems([fields.get("sound", "") for _, fields in rows])
+    speakers = _short_names(fields.get("speaker", "") for _, fields in rows)
     found: dict[str, Utterance] = {}
     lines: dict[tuple[str, SoundSource | str], int] = {}
     numbers: Counter[str] = Counter()
-    for row, stem in zip(rows, stems, strict=True):
-        place = f"{path}:{row.number}"
+    for (number, fields), stem in zip(rows, stems, strict=True):
+        place = f"{path}:{number}"
         try:
-            utterance = _utterance(row, stem, speakers, os.path.dirname(path), place)
-            identity = utterance.speaker, row.fields.get("id", "").strip() or utterance.sound
-            if (line := lines.setdefault(identity, row.number)) != row.number:
+            utterance = _utterance(fields, stem, speakers, place)
+            identity = utterance.speaker, fields.get("id", "").strip() or utterance.sound
+            if (line := lines.setdefault(identity, number)) != number:
                 raise _BadLineError(Fault.DUPLICATE, f"'{utterance.name}', as in line {line}")
             name = utterance.name
             while utterance.name in found:  # other characters of the ids have become the same ones
@@ -182,16 +178,9 @@ def _utterances(path: str, rows: list[_Row], faults: FaultList) -> list[Utteranc
     return list(found.values())
 
 
-def _utterance(
-    row: _Row, stem: str, speakers: Mapping[str, str], folder: str, place: str
-) -> Utterance:
-    """The utterance of a row; `stem` is the name of its sound, `folder` that of the manifest."""
-    fields = {field: row.fields.get(field, "") for field in COLUMN_NAMES}
-    for value in fields.values():
-        if "\0" in value:
-            raise _BadLineError(Fault.MALFORMED, "a zero byte")
-        if any("\ud800" <= char <= "\udfff" for char in value):
-            raise _BadLineError(Fault.NOT_UTF8, quoted(value.encode("utf-8", "replace").decode()))
+def _utterance(fields: Fields, stem: str, speakers: Mapping[str, str], place: str) -> Utterance:
+    """The utterance of a line; `stem` is the name of its sound, `place` that of file and line."""
+    fields = dict.fromkeys(COLUMN_NAMES, "") | fields
     if not fields["sound"].strip():
         raise _BadLineError(Fault.MALFORMED, "no sound file")
     start, end = _seconds(fields["start"], 0.0), _seconds(fields["end"], -1.0)
@@ -201,10 +190,11 @@ def _utterance(
         raise _BadLineError(Fault.BAD_SEGMENT, f"from {start:g} s to {end:g} s")
     is_part = start > 0.0 or end >= 0.0
     times = f"-{round(start * 100):06}-{round(max(end, 0) * 100):06}" if is_part else ""
-    name = as_key(fields["id"]) if fields["id"].strip() else stem + times
+    name = _as_key(fields["id"]) if fields["id"].strip() else stem + times
     speaker = speakers[fields["speaker"]] if fields["speaker"].strip() else name
     if not name.startswith(speaker):
         name = f"{speaker}-{name}"  # as Kaldi wants it: sorted by utterance is sorted by speaker
+    folder = os.path.dirname(place.rpartition(":")[0])
     sound = SoundSource(_resolved(fields["sound"], folder), False, start, end)
     return Utterance(name, speaker, tuple(fields["text"].split()), sound, place)
 
@@ -233,4 +223,23 @@ def _stems(sounds: list[str]) -> list[str]:
     paths = {name: sound for name, sound in zip(names, sounds, strict=True)}
     if any(paths[name] != sound for name, sound in zip(names, sounds, strict=True)):
         names = [os.path.splitext(os.path.normpath(sound))[0].lstrip("/.") for sound in sounds]
-    return [as_key(name) for name in names]
+    return [_as_key(name) for name in names]
+
+
+def _as_key(text: str) -> str:
+    """The text as a key of Kaldi's tables: other characters than letters and digits become _."""
+    return re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", text)).lstrip("-") or "_"
+
+
+def _short_names(names: Iterable[str]) -> dict[str, str]:
+    """Keys of Kaldi's tables by name, all different; those of long names are their beginnings."""
+    found: dict[str, str] = {}
+    taken: Counter[str] = Counter()
+    for name in sorted(set(names)):
+        short = key = _as_key(name)[:_LONGEST_SPEAKER]
+        while key in taken:
+            taken[short] += 1
+            key = f"{short}-{taken[short]}"
+        taken[key] = 1
+        found[name] = key
+    return found

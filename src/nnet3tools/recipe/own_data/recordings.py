@@ -1,4 +1,4 @@
-"""The sound of utterances, read recording by recording."""
+"""The sound of utterances: read from users' files, and written as a Kaldi data directory."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from nnet3tools.cli.progress import Progress
-from nnet3tools.errors import DataError, UserError
+from nnet3tools.errors import DataError, UserError, naming
+from nnet3tools.features.resample import resample
 from nnet3tools.features.segments import Segment, cut_segment
 from nnet3tools.features.sound_files import OutsideError, Sound, read_sound
 from nnet3tools.io.files import FileKind, classify_input, open_input
-from nnet3tools.io.wave import Wave, read_wave
+from nnet3tools.io.wave import Wave, read_wave, write_wave
+from nnet3tools.io.whole_file import whole_file
+from nnet3tools.io.writer import Writer
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
+from nnet3tools.recipe.plan import write_lines
 
 T = TypeVar("T")
 _SECONDS_OVER = 0.5
 """A segment may end this much after its recording, as in Kaldi's extract-segments."""
+_MIN_ARCHIVE, _MAX_ARCHIVE = 20, 500
+"""Utterances in an archive. A thread writes an archive."""
 
 
 def by_recording(utterances: Sequence[Utterance]) -> list[list[Utterance]]:
@@ -63,8 +70,7 @@ def _read_wave(rxfilename: str) -> Wave:
 def _part(wave: Wave, source: SoundSource) -> Sound:
     """The part of a recording that a source names."""
     clipped = float(np.mean(np.abs(wave.samples.astype(np.int32)) >= 32735))
-    end = source.end if source.end >= 0.0 else -1.0
-    segment = Segment("", "", source.start, end, source.channel)
+    segment = Segment("", "", source.start, max(source.end, -1.0), source.channel)
     try:
         samples = cut_segment(wave, segment, 0.0, _SECONDS_OVER).samples[0]
     except DataError as error:
@@ -72,13 +78,68 @@ def _part(wave: Wave, source: SoundSource) -> Sound:
     return Sound(wave.rate, samples.astype(np.float32) / 32768.0, len(wave.samples), clipped)
 
 
-def in_threads(what: str, work: Callable[[T], None], items: Sequence[T], num_threads: int) -> None:
-    """Call `work` for all items and show the progress of `what`.
+def in_threads(what: str, work: Callable[[T], None], items: Sequence[T]) -> None:
+    """Call `work` for all items in threads, and show the progress of `what`.
 
-    `num_threads` up to 0 means the number of processors. Threads help because libsndfile and NumPy
-    release Python's lock.
+    Threads help because libsndfile and NumPy release Python's lock.
     """
-    threads = ThreadPoolExecutor(num_threads if num_threads > 0 else os.cpu_count())
-    with Progress(what, len(items)) as progress, threads as pool:
+    with Progress(what, len(items)) as progress, ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(work, items):
             progress.step()
+
+
+def write_data_dir(folder: Path, utterances: Sequence[Utterance], rate: int) -> None:
+    """Write wav.scp, text, utt2spk, spk2utt and utt2dur, and the sound as archives wav.N.ark.
+
+    Sound becomes one channel of 16-bit numbers at `rate` Hz, resampled as nnet3-decode does it.
+    Each file appears whole or not at all. DataError if sound cannot be read, or if the folder's
+    name does not fit into wav.scp.
+    """
+    if any(char in str(folder.absolute()) for char in "|\n"):
+        raise DataError(f"'{folder}': a folder with '|' or a line end in its name fits no wav.scp")
+    folder.mkdir(parents=True, exist_ok=True)
+    size = min(max(len(utterances) // 32, _MIN_ARCHIVE), _MAX_ARCHIVE)
+    parts: list[list[list[Utterance]]] = [[]]
+    for recording in by_recording(utterances):
+        if sum(map(len, parts[-1])) >= size:
+            parts.append([])
+        parts[-1].append(recording)
+    places: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+
+    def write_part(number: int) -> None:
+        path = str(folder.absolute() / f"wav.{number + 1}.ark")
+        with whole_file(path) as file:
+            writer = Writer(file, True, path)
+            for utterance, sound in _resampled(parts[number], rate):
+                writer.write_text(f"{utterance.name} ")
+                places[utterance.name] = f"{path}:{writer.offset}"
+                seconds[utterance.name] = sound.seconds
+                write_wave(writer, Wave(rate, sound.as_int16()[None]))
+
+    in_threads("archives of sound written", write_part, range(len(parts)))
+    speakers: dict[str, list[str]] = {}
+    for utterance in utterances:
+        speakers.setdefault(utterance.speaker, []).append(utterance.name)
+    for name, values in {
+        "text": {u.name: " ".join(u.words) for u in utterances},
+        "utt2spk": {u.name: u.speaker for u in utterances},
+        "spk2utt": {name: " ".join(names) for name, names in speakers.items()},
+        "utt2dur": {name: f"{length:.3f}" for name, length in seconds.items()},
+        "wav.scp": places,
+    }.items():
+        write_lines(folder / name, (f"{key} {value}" for key, value in sorted(values.items())))
+
+
+def _resampled(
+    recordings: Sequence[Sequence[Utterance]], rate: int
+) -> Iterator[tuple[Utterance, Sound]]:
+    """Yield the utterances of recordings, each with its sound at `rate` Hz."""
+    for recording in recordings:
+        for utterance, sound in zip(recording, read_sounds(recording), strict=True):
+            if isinstance(sound, UserError):
+                with naming(f"{utterance.place}: '{utterance.sound.name}'"):
+                    raise sound
+            if sound.rate != rate:
+                sound = Sound(rate, resample(sound.samples, sound.rate, rate))
+            yield utterance, sound

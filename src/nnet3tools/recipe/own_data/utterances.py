@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
-
-_LONGEST_SPEAKER = 32
 
 
 @dataclass(frozen=True)
@@ -35,22 +29,3 @@ class Utterance:
     words: tuple[str, ...]
     sound: SoundSource
     place: str
-
-
-def as_key(text: str) -> str:
-    """The text as a key of Kaldi's tables: other characters than letters and digits become _."""
-    return re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", text)).lstrip("-") or "_"
-
-
-def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Keys of Kaldi's tables by name, all different; those of long names are their beginnings."""
-    found: dict[str, str] = {}
-    taken: Counter[str] = Counter()
-    for name in sorted(set(names)):
-        short = key = as_key(name)[:_LONGEST_SPEAKER]
-        while key in taken:
-            taken[short] += 1
-            key = f"{short}-{taken[short]}"
-        taken[key] = 1
-        found[name] = key
-    return found

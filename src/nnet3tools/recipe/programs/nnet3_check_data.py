@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import option_group, program
 from nnet3tools.io import log
 from nnet3tools.recipe.own_data.check_options import CheckOptions
 
 USAGE = """Checks recordings, transcripts and dictionary as nnet3-train-recognizer does before its
-training, and lists all faults (docs/own-data.md has the kinds).  Status 1 if there are errors.
+training, and lists all faults (docs/own-data.md has the kinds).  The status is 0 if there are no
+errors.
 
 Usage:  nnet3-check-data [options] <data> [<lexicon>]
 
@@ -28,7 +29,6 @@ class Options:
     """Options of nnet3-check-data."""
 
     check: CheckOptions = option_group("", CheckOptions)
-    num_shown: int = option(10, "Most faults of each kind that are listed")
 
 
 @program("nnet3-check-data", USAGE, Options, num_args=(1, 2))
@@ -40,8 +40,8 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.recipe.own_data.pronunciations import read_word_list
 
     data, lexicon = [*args, "none"][:2]
-    faults = FaultList(options.num_shown)
-    words = read_word_list("" if lexicon == "none" else lexicon, faults)
+    faults = FaultList()
+    words = read_word_list(lexicon, faults)
     checked = check_data(read_corpus(data, faults), words, faults, options.check)
     faults.report()
     log.log(str(checked))

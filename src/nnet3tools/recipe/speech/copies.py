@@ -7,9 +7,9 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.features.perturbation import allowed_lengths, lengths_of_copies
-from nnet3tools.recipe.data_dir import read_lines, read_map
+from nnet3tools.recipe.data_dir import filter_lines, read_lines, read_map
 from nnet3tools.recipe.jobs import Job
-from nnet3tools.recipe.plan import Concatenate, Jobs, Step
+from nnet3tools.recipe.plan import Jobs, Step, write_lines
 from nnet3tools.recipe.speech.setup import (
     COPIES,
     SPEEDS,
@@ -18,9 +18,9 @@ from nnet3tools.recipe.speech.setup import (
     action,
     by_bytes,
     job,
+    part_file,
     read_table,
     step,
-    write_lines,
 )
 
 CopySizes = Callable[[int], list[tuple[str, int]]]
@@ -51,60 +51,43 @@ def copies_at_speeds(setup: Setup) -> list[Step]:
     return _copies(setup, SPEEDS, sizes)
 
 
-def part_file(folder: Path, name: str, part: int) -> Path:
-    """The path of a file of one part of a data directory."""
-    return folder / "parts" / f"{name}.{part}"
-
-
-def part_numbers(setup: Setup) -> range:
-    """The numbers of the parts, from 1."""
-    return range(1, setup.num_parts + 1)
-
-
 def _copies(setup: Setup, folder: Path, sizes: CopySizes) -> list[Step]:
-    jobs = [_features_job(folder, part) for part in part_numbers(setup)]
-    scripts = tuple(part_file(folder, "feats.scp", part) for part in part_numbers(setup))
+    jobs = tuple(_features_job(folder, part) for part in setup.parts)
+    scripts = tuple(part_file(folder, "feats.scp", part) for part in setup.parts)
     stats = f"ark,scp:{folder}/cmvn.ark,{folder}/cmvn.scp"
     cmvn = ("compute-cmvn-stats", f"scp:{folder}/feats.scp", stats)
     return [
         action(lambda: _write_data(setup, folder, sizes)),
-        Jobs(tuple(jobs), scripts),
-        Concatenate(folder / "feats.unsorted", scripts, "no features could be computed"),
-        action(lambda: _sort(folder / "feats.unsorted", folder / "feats.scp")),
+        Jobs(jobs, scripts),
+        action(lambda: _collect(setup, folder)),
         step(f"cmvn.{folder.name}", cmvn, out=folder / "cmvn.scp"),
     ]
 
 
 def _features_job(folder: Path, part: int) -> Job:
-    perturb = (
-        "wav-perturb-speed",
-        str(part_file(folder, "copies", part)),
-        f"scp:{part_file(folder, 'wav.scp', part)}",
-        "ark:-",
-    )
+    copies, sound = (part_file(folder, name, part) for name in ("copies", "wav.scp"))
+    perturb = ("wav-perturb-speed", str(copies), f"scp:{sound}", "ark:-")
     mfcc = ("compute-mfcc-feats", "--config=mfcc.conf", "ark:-", "ark:-")
-    ark, scp = folder / f"feats.{part}.ark", part_file(folder, "feats.scp", part)
-    copy = ("copy-feats", "--compress=true", "ark:-", f"ark,scp:{ark},{scp}")
+    out = f"ark,scp:{folder}/feats.{part}.ark,{part_file(folder, 'feats.scp', part)}"
+    copy = ("copy-feats", "--compress=true", "ark:-", out)
     return job(f"mfcc.{folder.name}.{part}", perturb, mfcc, copy, home=f"egs.{part}")
 
 
 def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
     """Write the text files of a data directory of copies, and the parts of its sound."""
-    scripts = dict(line.split(None, 1) for line in read_lines(TRAIN / "wav.scp"))
     words, durations = read_table(TRAIN / "text"), read_map(TRAIN / "utt2dur")
-    if missing := sorted(set(words) - set(durations)):
-        raise DataError(f"{TRAIN}/utt2dur: there is no line for '{missing[0]}'")
-    rows: list[tuple[str, str, int]] = []
-    for key in sorted(words, key=by_bytes):
+    keys = sorted(words, key=by_bytes)
+    copies: dict[str, list[tuple[str, int]]] = {}
+    for key in keys:
         num_samples = round(float(durations[key]) * setup.facts.rate)
-        rows += [(key + suffix, key, size) for suffix, size in sizes(num_samples)]
-    for part in part_numbers(setup):
-        first, last = (len(words) * n // setup.num_parts for n in (part - 1, part))
-        keys = sorted(words, key=by_bytes)[first:last]
-        wanted = set(keys)
-        write_lines(part_file(folder, "wav.scp", part), (f"{k} {scripts[k]}" for k in keys))
-        of_part = (f"{copy} {key} {size}" for copy, key, size in rows if key in wanted)
-        write_lines(part_file(folder, "copies", part), of_part)
+        copies[key] = [(key + suffix, size) for suffix, size in sizes(num_samples)]
+    scripts = read_lines(TRAIN / "wav.scp")
+    for part in setup.parts:
+        chosen = _part_of(setup, keys, part)
+        write_lines(part_file(folder, "wav.scp", part), filter_lines(scripts, chosen))
+        lines = (f"{copy} {key} {size}" for key in chosen for copy, size in copies[key])
+        write_lines(part_file(folder, "copies", part), lines)
+    rows = [(copy, key, size) for key in keys for copy, size in copies[key]]
     rows.sort(key=lambda row: by_bytes(row[0]))
     write_lines(folder / "text", (" ".join([copy, *words[key]]) for copy, key, _ in rows))
     write_lines(folder / "utt2spk", (f"{copy} {copy}" for copy, _, _ in rows))
@@ -113,13 +96,24 @@ def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
     write_lines(folder / "utt2num_frames", frames)
 
 
-def _sort(source: Path, target: Path) -> None:
-    write_lines(target, sorted(read_lines(source), key=by_bytes))
+def _part_of(setup: Setup, items: list[str], part: int) -> list[str]:
+    """The items of one part, from 1, out of all items in order."""
+    first, last = (len(items) * number // setup.num_parts for number in (part - 1, part))
+    return items[first:last]
 
 
-def features_of(folder: Path) -> list[Step]:
-    """Steps that compute the features of a data directory without copies."""
-    mfcc = ("compute-mfcc-feats", "--config=mfcc.conf", f"scp:{folder}/wav.scp", "ark:-")
-    out = f"ark,scp:{folder}/feats.ark,{folder}/feats.scp"
-    copy = ("copy-feats", "--compress=true", "ark:-", out)
-    return [step(f"mfcc.{folder.name}", mfcc, copy, out=folder / "feats.scp")]
+def _collect(setup: Setup, folder: Path) -> None:
+    """Write feats.scp, and transcripts and features by part, all sorted by key."""
+    scripts = [
+        line for part in setup.parts for line in read_lines(part_file(folder, "feats.scp", part))
+    ]
+    if not scripts:
+        raise DataError(f"{folder}: no features could be computed")
+    scripts.sort(key=by_bytes)
+    write_lines(folder / "feats.scp", scripts)
+    text = read_lines(folder / "text")
+    for part in setup.parts:
+        lines = _part_of(setup, text, part)
+        write_lines(part_file(folder, "text", part), lines)
+        keys = (line.split(None, 1)[0] for line in lines)
+        write_lines(part_file(folder, "sorted.scp", part), filter_lines(scripts, keys))

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from nnet3tools.io import log
 from nnet3tools.lang.symbols import SymbolTable
-from nnet3tools.recipe.plan import CopyFile, Step
-from nnet3tools.recipe.speech.alignments import FINAL_LANG
-from nnet3tools.recipe.speech.copies import features_of
+from nnet3tools.recipe.plan import CopyFile, Remove, Step
 from nnet3tools.recipe.speech.page import write_page
 from nnet3tools.recipe.speech.scoring import Scores
 from nnet3tools.recipe.speech.setup import (
@@ -16,6 +14,8 @@ from nnet3tools.recipe.speech.setup import (
     CMVN_OPTIONS,
     COPIES,
     DECODE,
+    FINAL_LANG,
+    GRAPH,
     HELD_OUT,
     SPEEDS,
     SUBSAMPLING,
@@ -24,16 +24,12 @@ from nnet3tools.recipe.speech.setup import (
     Setup,
     action,
     features,
-    make_folder,
     read_table,
     step,
-    write_lines,
 )
 from nnet3tools.recognizer.directory import ModelFacts, write_directory
 
-GRAPH = Path("graph")
-LM_SCALES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
-_SEARCH = ("--beam=15.0", "--max-active=7000", "--lattice-beam=8.0")
+LM_SCALES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4)
 
 
 def graph_steps(setup: Setup) -> list[Step]:
@@ -49,33 +45,28 @@ def graph_steps(setup: Setup) -> list[Step]:
 
 def scale_steps(setup: Setup) -> list[Step]:
     """Steps that decode the held-out part and write the model directory with the best scale."""
+    mfcc = ("compute-mfcc-feats", "--config=mfcc.conf", f"scp:{HELD_OUT}/wav.scp", "ark:-")
+    script = HELD_OUT / "feats.scp"
+    copy = ("copy-feats", "--compress=true", "ark:-", f"ark,scp:{HELD_OUT}/feats.ark,{script}")
     latgen = (
         "nnet3-latgen-faster",
         f"--frame-subsampling-factor={SUBSAMPLING}",
         "--frames-per-chunk=150",
-        "--acoustic-scale=1.0",
-        *_SEARCH,
+        *("--acoustic-scale=1.0", "--beam=15.0", "--max-active=7000", "--lattice-beam=8.0"),
         "final.mdl",
         f"{GRAPH}/HCLG.fst",
-        features(HELD_OUT, stats=CHAIN / "global_cmvn.stats"),
+        features(script, CHAIN),
         f"ark:{DECODE}/lat.ark",
     )
-    best = [
-        step(
-            f"best.{scale:g}",
-            ("lattice-best-path", f"--lm-scale={scale:g}", f"ark:{DECODE}/lat.ark",
-             f"ark,t:{DECODE}/words.{scale:g}"),
-            out=DECODE / f"words.{scale:g}",
-        )
-        for scale in LM_SCALES
-    ]  # fmt: skip
-    return [
-        make_folder(DECODE),
-        *features_of(HELD_OUT),
+    steps: list[Step] = [
+        step("mfcc.held_out", mfcc, copy, out=script),
         step("decode.held_out", latgen, out=DECODE / "lat.ark"),
-        *best,
-        action(_write_directory),
     ]
+    for scale in LM_SCALES:
+        out = DECODE / f"words.{scale:g}"
+        options = (f"--lm-scale={scale:g}", f"ark:{DECODE}/lat.ark", f"ark,t:{out}")
+        steps.append(step(f"best.{scale:g}", ("lattice-best-path", *options), out=out))
+    return [*steps, action(_write_directory)]
 
 
 def best_scale(errors: dict[float, int]) -> float:
@@ -87,27 +78,24 @@ def best_scale(errors: dict[float, int]) -> float:
 
 def _write_directory() -> None:
     """Choose the language model's scale, and write the files that decoding needs."""
-    names = SymbolTable.load(str(GRAPH / "words.txt"))
+    numbers = SymbolTable.load(str(GRAPH / "words.txt")).numbers
+    names = {str(number): name for name, number in numbers.items()}
     said = read_table(HELD_OUT / "text")
-    word_of = {str(number): name for name, number in names.numbers.items()}
     errors = {}
     for scale in LM_SCALES:
         found = read_table(DECODE / f"words.{scale:g}")
-        text = {key: [word_of[number] for number in row] for key, row in found.items()}
-        scores = Scores.of(said, text)
-        errors[scale] = scores.num_errors
+        text = {key: [names[number] for number in row] for key, row in found.items()}
+        errors[scale] = Scores.of(said, text).num_errors
     chosen = best_scale(errors)
     shown = ", ".join(f"{scale:g}: {count}" for scale, count in errors.items())
     log.log(
         f"Errors of the held-out part by scale of the language model: {shown}; taken: {chosen:g}"
     )
-    write_lines(DECODE / "scales", (f"{scale:g} {count}" for scale, count in errors.items()))
-    silence = (GRAPH / "phones" / "silence.csl").read_text().strip()
     decoding = {
         "acoustic-scale": 1.0,
         "lm-scale": chosen,
         "allow-downsample": "true",
-        "endpoint.silence-phones": silence,
+        "endpoint.silence-phones": (GRAPH / "phones" / "silence.csl").read_text().strip(),
     }
     facts = ModelFacts(
         SUBSAMPLING,
@@ -120,18 +108,18 @@ def _write_directory() -> None:
 
 
 def scoring_steps(setup: Setup) -> list[Step]:
-    """Steps that decode the held-out part and --test as a user would, and write the report."""
+    """Steps that decode the held-out part and --test as a user would, and write the report.
+
+    The sound and features of the training data, which need most of the disk, are removed.
+    """
     steps: list[Step] = []
     for data in (HELD_OUT, TEST):
         if (data / "wav.scp").exists():
             out = DECODE / f"{data.name}.txt"
             words = ("nnet3-decode", f"--output={out}", ".", f"scp:{data}/wav.scp")
             steps.append(step(f"recognize.{data.name}", words, out=out))
-    return [*steps, action(lambda: write_page(setup)), action(_remove_archives)]
+    archives = (f"{folder}/{name}" for folder in (TRAIN, COPIES, SPEEDS) for name in _LARGE)
+    return [*steps, action(lambda: write_page(setup)), Remove(tuple(archives))]
 
 
-def _remove_archives() -> None:
-    """Remove the sound and features of the training data, which need most of the disk."""
-    for folder in (TRAIN, COPIES, SPEEDS):
-        for path in (*folder.glob("*.ark"), *folder.glob("parts/*")):
-            path.unlink()
+_LARGE = ("*.ark", "parts/*")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnet3tools.recipe.data_dir import filter_lines, read_lines
 from nnet3tools.recipe.plan import CopyFile, Jobs, Step, WriteText
-from nnet3tools.recipe.speech.copies import part_file, part_numbers
 from nnet3tools.recipe.speech.setup import (
     COPIES,
     DICT,
@@ -17,51 +15,49 @@ from nnet3tools.recipe.speech.setup import (
     LM,
     TRAIN,
     Setup,
-    action,
     job,
-    make_folder,
+    part_file,
     step,
-    write_lines,
 )
 from nnet3tools.recipe.speech.training import training
 
 
 def lang_steps(setup: Setup) -> list[Step]:
-    """Steps that make the lang folder and the language model as an FST."""
-    return [prepare_lang(setup, DICT, LANG), *_language_model(setup), grammar(LANG)]
+    """Steps that make the lang folder and the language model."""
+    table = f"--read-symbol-table={LANG}/words.txt"
+    grammar = ("arpa2fst", "--disambig-symbol=#0", table, f"{LM}/lm.arpa", f"{LANG}/G.fst")
+    return [
+        *prepare_lang(setup, DICT, LANG),
+        *_language_model(setup),
+        step("grammar", grammar, out=LANG / "G.fst"),
+    ]
 
 
-def prepare_lang(setup: Setup, dictionary: Path, lang: Path) -> Jobs:
+def prepare_lang(setup: Setup, dictionary: Path, lang: Path) -> list[Step]:
     """The step that makes a lang folder of a dictionary folder."""
     options = ("--position-dependent-phones=false", "--chain-topology=true")
     words = ("nnet3-prepare-lang", *options, str(dictionary), setup.facts.unknown_word, str(lang))
-    return step(f"prepare_{lang.name}", words, out=lang / "L_disambig.fst")
-
-
-def grammar(lang: Path) -> Jobs:
-    """The step that makes G.fst of a lang folder and the language model."""
-    table = f"--read-symbol-table={lang}/words.txt"
-    words = ("arpa2fst", "--disambig-symbol=#0", table, f"{LM}/lm.arpa", f"{lang}/G.fst")
-    return step(f"grammar_{lang.name}", words, out=lang / "G.fst")
+    return [step(f"prepare_{lang.name}", words, out=lang / "L_disambig.fst")]
 
 
 def _language_model(setup: Setup) -> list[Step]:
-    """Steps that copy --arpa, or estimate a language model of transcripts and --extra-text."""
-    options = setup.options
-    if options.arpa:
-        return [make_folder(LM), CopyFile(Path(options.arpa), LM / "lm.arpa")]
+    """The step that estimates a language model of transcripts and --extra-text.
 
+    With --arpa, the first stage has written the model.
+    """
+    if setup.options.arpa:
+        return []
     words = (
         "nnet3-make-lm",
-        f"--order={options.lm_order}",
+        f"--order={setup.options.lm_order}",
         f"--vocab={LANG}/words.txt",
         f"--unk={setup.facts.unknown_word}",
         f"--transcripts={TRAIN}/text",
         f"--heldout-transcripts={HELD_OUT}/text",
-        *([options.extra_text] if options.extra_text else []),
+        *([f"{LM}/extra.txt"] if setup.options.extra_text else []),
         f"{LM}/lm.arpa",
     )
-    return [make_folder(LM), step("make_lm", words, out=LM / "lm.arpa")]
+    return [step("make_lm", words, out=LM / "lm.arpa")]
 
 
 def preparation_steps(setup: Setup) -> list[Step]:
@@ -73,24 +69,24 @@ def preparation_steps(setup: Setup) -> list[Step]:
     mono = ("gmm-init-mono", shared, f"{LANG}/topo", "10", f"{tree}/final.mdl", f"{tree}/tree")
     transitions = ("copy-transition-model", f"{tree}/final.mdl", f"{tree}/0.trans_mdl")
     return [
-        make_folder(tree),
         step("phone_lm", phones, estimate, out=tree / "phone_lm.fst"),
         step("flat_tree", mono, out=tree / "tree"),
         step("flat_transitions", transitions, out=tree / "0.trans_mdl"),
-        CopyFile(LANG / "phones.txt", tree / "phones.txt"),
-        WriteText(tree / "num_jobs", f"{setup.num_parts}\n"),
-        *training_graphs(setup, COPIES),
+        *tree_files(setup, tree),
+        training_graphs(setup, COPIES, tree),
     ]
 
 
-def training_graphs(setup: Setup, data: Path) -> list[Step]:
-    """Steps that compile the graphs of a data directory's transcripts, in parts.
+def tree_files(setup: Setup, tree: Path) -> list[Step]:
+    """Steps that write phones.txt and num_jobs, which training looks for beside a tree."""
+    num_jobs = WriteText(tree / "num_jobs", f"{setup.num_parts}\n")
+    return [CopyFile(LANG / "phones.txt", tree / "phones.txt"), num_jobs]
 
-    Graphs of the flat start's copies are written where its training program looks for them.
-    """
-    folder = FLAT_TREE if data == COPIES else data
+
+def training_graphs(setup: Setup, data: Path, out: Path) -> Jobs:
+    """The step that compiles the graphs of a data directory's transcripts, in parts."""
     jobs = []
-    for part in part_numbers(setup):
+    for part in setup.parts:
         words = (
             "compile-train-graphs",
             f"--read-disambig-syms={LANG}/phones/disambig.int",
@@ -100,21 +96,10 @@ def training_graphs(setup: Setup, data: Path) -> list[Step]:
             f"{FLAT_TREE}/final.mdl",
             f"{LANG}/L.fst",
             f"ark:{part_file(data, 'text', part)}",
-            f"ark,scp:{folder}/fst.{part}.ark,{folder}/fst.{part}.scp",
+            f"ark,scp:{out}/fst.{part}.ark,{out}/fst.{part}.scp",
         )
         jobs.append(job(f"graphs.{data.name}.{part}", words, home=f"egs.{part}"))
-    scripts = tuple(folder / f"fst.{part}.scp" for part in part_numbers(setup))
-    return [action(lambda: _split_text(setup, data)), Jobs(tuple(jobs), scripts)]
-
-
-def _split_text(setup: Setup, data: Path) -> None:
-    """Write the transcripts and feature scripts of a data directory's parts, sorted by key."""
-    text, scripts = read_lines(data / "text"), read_lines(data / "feats.scp")
-    for part in part_numbers(setup):
-        first, last = (len(text) * n // setup.num_parts for n in (part - 1, part))
-        keys = [line.split(None, 1)[0] for line in text[first:last]]
-        write_lines(part_file(data, "text", part), text[first:last])
-        write_lines(part_file(data, "sorted.scp", part), filter_lines(scripts, keys))
+    return Jobs(tuple(jobs), tuple(out / f"fst.{part}.scp" for part in setup.parts))
 
 
 def flat_training(setup: Setup) -> list[Step]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnet3tools.recipe.speech.sizes import Size
-
-NUM_CEPSTRA = 40
+from nnet3tools.recipe.speech.sizes import NUM_CEPSTRA, Size
 
 
 def xconfig(size: Size, num_pdfs: int, is_second: bool, configs: Path) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.recipe.options import JobOptions
+from nnet3tools.recipe.own_data.check_options import CheckOptions
 
 RUN_NAMES = tuple(field.name.replace("_", "-") for field in fields(JobOptions))
 """The names of options that change no result; a second call may give other values."""
@@ -19,12 +20,14 @@ class RecognizerTrainingOptions:
     size: str = option(
         "auto", "Row of the table of sizes: tiny, small, medium, large, huge; auto: by the data"
     )
-    arpa: str = option("", "Language model in ARPA form (default: estimated from transcripts)")
+    arpa: str = option(
+        "", "Language model in ARPA form, perhaps .gz (default: estimated from transcripts)"
+    )
     extra_text: str = option("", "File of sentences for the language model, beside transcripts")
     lm_order: int = option(3, "Order of the language model that is estimated, 1 to 4")
     held_out_share: float = option(
         0.1, "Share of the sound, of whole speakers, that is kept out of training to choose scales"
     )
     test: str = option("", "Data that is decoded at the end; its word errors go into the report")
-    max_seconds: float = option(30.0, "Utterances longer than this are left out")
+    check: CheckOptions = option_group("", CheckOptions)
     seed: int = option(0, "Seed of the networks' first values and of the order of examples")

@@ -12,6 +12,7 @@ from nnet3tools.io.table import RandomAccessTableReader
 from nnet3tools.io.wave import WAVE, write_wave
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.io.writer import Writer
+from nnet3tools.recipe.plan import WriteText, write_lines
 from nnet3tools.recipe.progress import duration
 from nnet3tools.recipe.report.charts import Line, line_chart, text_of
 from nnet3tools.recipe.report.history import read_history
@@ -22,11 +23,11 @@ from nnet3tools.recipe.speech.setup import (
     DECODE,
     FLAT,
     HELD_OUT,
+    STAGE_TIMES,
     TEST,
     WORK,
     Setup,
     read_table,
-    write_lines,
 )
 
 _NUM_CONFUSIONS, _NUM_WORST = 20, 10
@@ -36,74 +37,65 @@ _MODELS = {
     FLAT: "First model: monophones, end-to-end LF-MMI from a flat start",
     CHAIN: "Second model: left biphones, trained on alignments of the first",
 }
-_STAGES = {
-    "data": "checks",
-    "features": "features",
-    "lang": "dictionary, language model",
-    "graphs": "graphs of transcripts",
-    "flat": "first model",
-    "align": "alignments",
-    "said": "pronunciations",
-    "chain": "second model",
-    "graph": "decoding graph",
-    "scales": "scales",
-    "scores": "word errors",
-}
 
 
 def write_page(setup: Setup) -> None:
-    """Score what has been decoded, write RESULTS and report.html, and log the word errors."""
-    found = {data: scores for data in _TITLES if (scores := scores_of(data)) is not None}
-    for data, scores in found.items():
-        log.log(f"Word errors of the {_TITLES[data]}: {scores.percent:.2f} % "
-                f"({scores.num_errors} of {scores.num_words} words)")  # fmt: skip
-    write_lines(WORK / "results", (f"{data.name} {s.text}" for data, s in found.items()))
-    parts = [_summary(setup, found), _section("Training", f'<div class="wide">{_curves()}</div>')]
-    parts += [_scores_section(data, scores) for data, scores in found.items()]
-    parts.append(_section("Time by stage", _times()))
+    """Score what has been decoded, write work/results and report.html, and log the word errors."""
+    found = {}
+    for data, title in _TITLES.items():
+        if (text := DECODE / f"{data.name}.txt").exists():
+            scores = found[data] = Scores.of(read_table(data / "text"), read_table(text))
+            log.log(f"Word errors of the {title}: {scores.percent:.2f} % "
+                    f"({scores.num_errors} of {scores.num_words} words)")  # fmt: skip
+    results = (f"{d.name} {s.percent:.2f} {s.num_errors} {s.num_words}" for d, s in found.items())
+    write_lines(WORK / "results", results)
+    sections = {
+        "": _summary(setup, found),
+        "Training": f'<div class="wide">{_curves()}</div>',
+        **{f"Errors of the {_TITLES[d]}": _errors(d, scores) for d, scores in found.items()},
+        "Time by stage": _times(),
+    }
+    body = [
+        f"<section><h2>{title}</h2>{text}</section>"
+        if title
+        else f'<section class="figures">{text}</section>'
+        for title, text in sections.items()
+    ]
     style = (resources.files("nnet3tools.recipe.report") / "page" / "words.css").read_text("utf-8")
     name = text_of(Path.cwd().name)
-    text = html_page(f"{name}: recognizer", name, "\n".join(parts), style, "'self' file:")
-    with whole_file("report.html") as file:
-        file.write(text.encode("utf-8"))
-
-
-def scores_of(data: Path) -> Scores | None:
-    """The scores of a decoded data directory; None if it has not been decoded."""
-    text = DECODE / f"{data.name}.txt"
-    return Scores.of(read_table(data / "text"), read_table(text)) if text.exists() else None
-
-
-def _section(title: str, text: str) -> str:
-    return f"<section><h2>{title}</h2>{text}</section>"
+    page = html_page(f"{name}: recognizer", name, "\n".join(body), style, "'self' file:")
+    WriteText(Path("report.html"), page).do()
 
 
 def _row(cells: Iterable[object], tag: str = "td") -> str:
-    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+    return "".join(f"<{tag}>{cell}</{tag}>" for cell in cells)
+
+
+def _table(kind: str, rows: Iterable[str]) -> str:
+    return f'<table class="{kind}"><tr>{"</tr><tr>".join(rows)}</tr></table>'
+
+
+def _bar(part: float, whole: float) -> str:
+    """A cell with a bar whose length is the share of `part` in `whole`."""
+    return f'<td class="bar"><i style="width:{100 * part / max(whole, 1e-9):.1f}%"></i></td>'
 
 
 def _summary(setup: Setup, found: dict[Path, Scores]) -> str:
     heads = ("", "word errors", "errors", "wrong word", "missed", "too many", "utterances right")
-    rows = []
+    rows = [_row(heads, "th")]
     for data, scores in found.items():
         missed = sum(n for (_, heard), n in scores.confusions.items() if not heard)
         added = sum(n for (said, _), n in scores.confusions.items() if not said)
-        total = scores.num_errors
+        wrong = scores.num_errors - missed - added
         right = f"{sum(n == 0 for n in scores.errors.values())} of {len(scores.errors)}"
         rate = f"{scores.percent:.2f} %"
-        rows.append(
-            _row((_TITLES[data], rate, total, total - missed - added, missed, added, right))
-        )
-    table = f'<table class="kinds">{_row(heads, "th")}{"".join(rows)}</table>'
+        rows.append(_row((_TITLES[data], rate, scores.num_errors, wrong, missed, added, right)))
     facts = setup.facts
-    note = (
-        f"Trained on {facts.num_utterances} utterances ({duration(facts.num_seconds)} of sound, "
-        f"{facts.rate} Hz), size {setup.size.name}, seed {setup.options.seed}. The held-out part "
-        "was kept out of training and chose the scale of the language model."
-    )
     return (
-        f'<section class="figures"><div class="scrolling" tabindex="0">{table}</div>'
-        f"<p>{note}</p></section>"
+        f'<div class="scrolling" tabindex="0">{_table("kinds", rows)}</div>'
+        f"<p>Trained on {facts.num_utterances} utterances ({duration(facts.num_seconds)} of "
+        f"sound, {facts.rate} Hz), size {setup.size.name}, seed {setup.options.seed}. The held-out "
+        "part was kept out of training and chose the scale of the language model.</p>"
     )
 
 
@@ -124,32 +116,26 @@ def _curves() -> str:
     return "".join(charts)
 
 
-def _scores_section(data: Path, scores: Scores) -> str:
-    parts = [_confusions(scores)] if scores.confusions else ["<p>No errors.</p>"]
-    if worst := scores.worst(_NUM_WORST):
-        parts.append("<h3>Most errors: said above, heard below</h3>")
-        sounds = _copy_sounds(data, worst)
-        for key in worst:
-            count = scores.errors[key]
-            parts.append(
-                f'<div class="key">{text_of(key)}, {count} error{"s" * (count != 1)}</div>'
-            )
-            if key in sounds:
-                place = text_of(sounds[key].as_posix())
-                parts.append(f'<audio controls preload="none" src="{place}"></audio>')
-            parts.append(f'<div class="words">{_words(scores.pairs[key])}</div>')
-    return _section(f"Errors of the {_TITLES[data]}", "".join(parts))
-
-
-def _confusions(scores: Scores) -> str:
+def _errors(data: Path, scores: Scores) -> str:
+    """What was taken for what, and the worst utterances with their sound."""
     found = scores.confusions.most_common(_NUM_CONFUSIONS)
-    most = found[0][1]
-    rows = [
-        f"<tr><td>{n}</td><td>{_shown(said)} &rarr; {_shown(heard)}</td>"
-        f'<td class="bar"><i style="width:{100 * n / most:.0f}%"></i></td></tr>'
+    if not found:
+        return "<p>No errors.</p>"
+    rows = (
+        _row((n, f"{_shown(said)} &rarr; {_shown(heard)}")) + _bar(n, found[0][1])
         for (said, heard), n in found
-    ]
-    return f'<h3>Said &rarr; heard</h3><table class="confusions">{"".join(rows)}</table>'
+    )
+    parts = ["<h3>Said &rarr; heard</h3>", _table("confusions", rows)]
+    parts.append("<h3>Most errors: said above, heard below</h3>")
+    worst = scores.worst(_NUM_WORST)
+    sounds = _copy_sounds(data, worst)
+    for key in worst:
+        count = scores.errors[key]
+        parts.append(f'<div class="key">{text_of(key)}, {count} error{"s" * (count != 1)}</div>')
+        if key in sounds:
+            parts.append(f'<audio controls preload="none" src="{sounds[key]}"></audio>')
+        parts.append(f'<div class="words">{_words(scores.pairs[key])}</div>')
+    return "".join(parts)
 
 
 def _shown(word: str) -> str:
@@ -178,11 +164,8 @@ def _copy_sounds(data: Path, keys: list[str]) -> dict[str, Path]:
 
 
 def _times() -> str:
-    times = json.loads((WORK / "stages.json").read_text())
+    times: dict[str, float] = json.loads(STAGE_TIMES.read_text())
     most = max(times.values(), default=1.0)
-    rows = [
-        f"<tr><th>{_STAGES.get(name, text_of(name))}</th><td>{duration(seconds)}</td>"
-        f'<td class="bar"><i style="width:{100 * seconds / most:.1f}%"></i></td></tr>'
-        for name, seconds in times.items()
-    ]
-    return f'<table class="stages">{"".join(rows)}</table>'
+    return _table(
+        "stages", (_row((title, duration(s))) + _bar(s, most) for title, s in times.items())
+    )

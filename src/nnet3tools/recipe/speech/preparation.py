@@ -1,70 +1,120 @@
-"""The first stage: checks of the data, the held-out part, and Kaldi data directories."""
+"""The first stage: checks of all input, the held-out part, and files for the other stages."""
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Iterator
 from pathlib import Path
 
-from nnet3tools.errors import DataError
-from nnet3tools.recipe.own_data.checks import CheckedData, CheckOptions, check_data
+from nnet3tools.errors import DataError, quoted
+from nnet3tools.recipe.own_data.checks import CheckedData, check_data
 from nnet3tools.recipe.own_data.corpus import read_corpus
-from nnet3tools.recipe.own_data.data_writer import write_data_dir
-from nnet3tools.recipe.own_data.faults import FaultList
+from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.held_out import split_held_out
-from nnet3tools.recipe.own_data.pronunciations import WordList, all_words, read_word_list
-from nnet3tools.recipe.speech.networks import NUM_CEPSTRA
+from nnet3tools.recipe.own_data.pronunciations import WordList, read_word_list, write_dictionary
+from nnet3tools.recipe.own_data.recordings import write_data_dir
+from nnet3tools.recipe.own_data.text_files import read_text
+from nnet3tools.recipe.plan import write_lines
+from nnet3tools.recipe.speech.inputs import record_inputs
 from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
-from nnet3tools.recipe.speech.setup import DICT, HELD_OUT, TEST, TRAIN, Facts, write_lines
-from nnet3tools.recipe.speech.sizes import size_for
+from nnet3tools.recipe.speech.setup import DICT, HELD_OUT, LM, TEST, TRAIN, Facts
+from nnet3tools.recipe.speech.sizes import NUM_CEPSTRA, size_for
 
 _FEWEST_UTTERANCES = 4
 
 
 def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Facts:
-    """Check all data, and write data directories, dictionary and mfcc.conf.
+    """Check all input; write data directories, dictionary, text or language model, and mfcc.conf.
 
     Relative names in a data directory's wav.scp start from the folder `base`. DataError, after a
-    list of all faults, if the data cannot be used.
+    list of all faults, if the input cannot be used.
     """
     faults = FaultList()
-    words = read_word_list("" if lexicon == "none" else lexicon, faults)
-    checked = _checked(options, data, words, faults, base)
-    tested = None
-    if options.test:
-        tested = _checked(options, options.test, words, FaultList(), base)
+    words = read_word_list(lexicon, faults)
+    parts = [read_corpus(path, faults, base) for path in (data, options.test) if path]
+    checked, *tested = (check_data(corpus, words, faults, options.check) for corpus in parts)
+    lm_words = _language_words(options, words, checked, faults)
+    faults.report()
     train, held_out = split_held_out(checked, options.held_out_share)
     if min(len(train), _FEWEST_UTTERANCES * len(held_out)) < _FEWEST_UTTERANCES:
         raise DataError(
             f"{data}: expected at least {_FEWEST_UTTERANCES} utterances for training and one to "
             f"hold out, found {len(train)} and {len(held_out)}"
         )
-    words.write(DICT, all_words(u.words for u in checked.utterances))
+    write_dictionary(DICT, words.dictionary({*checked.words, *lm_words}))
     write_data_dir(TRAIN, train, checked.rate)
     write_data_dir(HELD_OUT, held_out, checked.rate)
-    if tested is not None:
-        write_data_dir(TEST, tested.utterances, checked.rate)
+    for test in tested:
+        write_data_dir(TEST, test.utterances, checked.rate)
     _write_mfcc_conf(checked.rate)
+    texts = [*_files(lexicon), options.arpa, options.extra_text]
+    texts += [name for corpus in parts for name in corpus.files]
+    sounds = (u.sound.name for corpus in parts for u in corpus.utterances)
+    record_inputs(filter(None, texts), sounds)
     seconds = [checked.facts[utterance.name].seconds for utterance in train]
-    size = size_for(options.size, sum(seconds) / 3600)
-    return Facts(
-        checked.rate,
-        len(train),
-        sum(seconds),
-        min(seconds),
-        max(seconds),
-        words.unknown_word,
-        size.name,
-    )
+    size = size_for(options.size, sum(seconds) / 3600).name
+    ends = min(seconds), max(seconds)
+    return Facts(checked.rate, len(train), sum(seconds), *ends, words.unknown_word, size)
 
 
-def _checked(
-    options: RecognizerTrainingOptions, data: str, words: WordList, faults: FaultList, base: str
-) -> CheckedData:
-    """The utterances of `data` that can be used; DataError, after a list, for errors."""
-    corpus = read_corpus(data, faults, base)
-    limits = CheckOptions(max_seconds=options.max_seconds, num_threads=options.run.num_jobs)
-    checked = check_data(corpus, words, faults, limits)
-    faults.report()
-    return checked
+def _files(lexicon: str) -> list[str]:
+    """The files of a lexicon: itself, or those of a dictionary folder."""
+    path = Path(lexicon)
+    return [str(name) for name in (sorted(path.iterdir()) if path.is_dir() else [path])]
+
+
+def _language_words(
+    options: RecognizerTrainingOptions, words: WordList, data: CheckedData, faults: FaultList
+) -> set[str]:
+    """The words of --arpa or --extra-text, which are written to work/lm.
+
+    Faults: text that cannot be used, and words that only one of lexicon and model has.
+    """
+    found: set[str] = set()
+    if options.arpa:
+        lines = _arpa_lines(options.arpa, faults)
+        write_lines(LM / "lm.arpa", lines)
+        found = set(_unigrams(lines))
+        if not found:
+            faults.add(Fault.BAD_ARPA, options.arpa, f"{quoted(' '.join(lines[:1]), 40)}")
+        _note_words(faults, options.arpa, "the model lacks", data.words - found)
+    elif options.extra_text:
+        sentences = [
+            [form for word in line.split() if (form := words.normalized(word))]
+            for line in read_text(options.extra_text, faults)
+        ]
+        write_lines(LM / "extra.txt", (" ".join(sentence) for sentence in sentences if sentence))
+        found = {word for sentence in sentences for word in sentence}
+    unknown = {word for word in found if not words.num_phones(word)}
+    _note_words(faults, options.arpa or options.extra_text, "the lexicon lacks", unknown)
+    return found - unknown
+
+
+def _note_words(faults: FaultList, path: str, what: str, words: set[str]) -> None:
+    if words:
+        examples = ", ".join(quoted(word) for word in sorted(words)[:5])
+        faults.add(Fault.LM_WORDS, path, f"{what} {len(words)} words, such as {examples}")
+
+
+def _arpa_lines(path: str, faults: FaultList) -> list[str]:
+    """The lines of an ARPA file, which may be compressed (.gz)."""
+    if not path.endswith(".gz"):
+        return read_text(path, faults)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            return file.read().splitlines()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read '{path}': {error}") from None
+
+
+def _unigrams(lines: list[str]) -> Iterator[str]:
+    """Yield the words of an ARPA model, without <s> and </s>."""
+    is_unigram = False
+    for line in lines:
+        if line.startswith("\\"):
+            is_unigram = line.strip() == "\\1-grams:"
+        elif is_unigram and len(fields := line.split()) >= 2 and fields[1] not in ("<s>", "</s>"):
+            yield fields[1]
 
 
 def _write_mfcc_conf(rate: int) -> None:

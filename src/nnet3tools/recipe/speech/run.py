@@ -19,14 +19,15 @@ from nnet3tools.recipe.progress import duration
 from nnet3tools.recipe.record import check_recorded, locked, option_values, write_recorded
 from nnet3tools.recipe.speech import alignments, copies, finishing, flat_start
 from nnet3tools.recipe.speech.estimates import bytes_needed, stage_seconds
+from nnet3tools.recipe.speech.inputs import check_unchanged
 from nnet3tools.recipe.speech.options import RUN_NAMES, RecognizerTrainingOptions
 from nnet3tools.recipe.speech.preparation import prepare_data
-from nnet3tools.recipe.speech.setup import WORK, Facts, Setup
+from nnet3tools.recipe.speech.setup import FOLDERS, STAGE_TIMES, WORK, Facts, Setup
 from nnet3tools.recipe.speech.sizes import size_for
 from nnet3tools.recipe.train import make_runner
 
 PROGRAM = "nnet3-train-recognizer"
-TIMES = WORK / "stages.json"
+CHECKS = "checks of the data"
 _FACTS, _RECORD = WORK / "facts.json", WORK / "experiment.json"
 _HINT = "expected the same, or another output directory"
 
@@ -38,6 +39,11 @@ class _Part:
     name: str
     title: str
     steps: Callable[[Setup], list[Step]]
+
+    @property
+    def mark(self) -> Path:
+        """The file that says that the stage has ended."""
+        return WORK / "done" / self.name
 
 
 STAGES = (
@@ -69,7 +75,9 @@ def train_recognizer(options: RecognizerTrainingOptions, data: str, lexicon: str
     with locked(Path(out)), interruption_noted():
         base = os.getcwd()
         os.chdir(out)
-        _Run(options, data, lexicon, base).run()
+        setup = _prepared(options, data, lexicon, base)
+        _run_stages(setup)
+        log.log(f"Wrote {Path.cwd()}: nnet3-decode {Path.cwd()} FILE.wav; see report.html there")
 
 
 def _check(options: RecognizerTrainingOptions) -> None:
@@ -78,8 +86,10 @@ def _check(options: RecognizerTrainingOptions) -> None:
         raise OptionError(f"--lm-order={options.lm_order}: expected 1 to 4")
     if not 0.0 < options.held_out_share <= 0.5:
         raise OptionError(f"--held-out-share={options.held_out_share:g}: expected up to 0.5")
-    if options.max_seconds <= 0.0:
-        raise OptionError(f"--max-seconds={options.max_seconds:g}: expected a positive number")
+    if options.check.max_seconds <= 0.0:
+        raise OptionError(
+            f"--max-seconds={options.check.max_seconds:g}: expected a positive number"
+        )
     for name, path in (("arpa", options.arpa), ("extra-text", options.extra_text)):
         if path and not Path(path).is_file():
             raise OptionError(f"--{name}={path}: there is no such file")
@@ -96,85 +106,78 @@ def _absolute_command(command: str) -> str:
     return _absolute(first) + blank + rest if os.path.isfile(first) else command
 
 
-class _Run:
-    """One call of the program, which goes on after the last finished stage."""
+def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Setup:
+    """The setup after the first stage, which is run unless an earlier call has done so.
 
-    def __init__(
-        self, options: RecognizerTrainingOptions, data: str, lexicon: str, base: str
-    ) -> None:
-        self._options, self._data, self._lexicon, self._base = options, data, lexicon, base
-        self._times: dict[str, float] = json.loads(TIMES.read_text()) if TIMES.exists() else {}
+    DataError if an earlier call had other options, or if its input has changed.
+    """
+    values = {"DATA": data, "LEXICON": lexicon, **option_values(options, (*RUN_NAMES, "num-shown"))}
+    record = {"program": PROGRAM, "options": values, "network": []}
+    check_recorded(_RECORD, record, _HINT)
+    if _FACTS.exists():
+        check_unchanged(_HINT)
+    else:
+        log.log(f"Stage 1 of {len(STAGES) + 1}: {CHECKS}")
+        began = time.monotonic()
+        facts = prepare_data(options, data, lexicon, base)
+        write_recorded(_RECORD, record)
+        facts.save(_FACTS)
+        _add_time(CHECKS, time.monotonic() - began)
+    facts = Facts.load(_FACTS)
+    return Setup(options, facts, size_for(facts.size, 0.0))
 
-    def run(self) -> None:
-        """Run all stages that have not ended."""
-        values = option_values(self._options, RUN_NAMES)
-        options = {"DATA": self._data, "LEXICON": self._lexicon, **values}
-        record = {"program": PROGRAM, "options": options, "network": []}
-        check_recorded(_RECORD, record, _HINT)
-        total = len(STAGES) + 1
-        if not _FACTS.exists():
-            log.log(f"Stage 1 of {total}: checks of the data")
-            began = time.monotonic()
-            facts = prepare_data(self._options, self._data, self._lexicon, self._base)
-            write_recorded(_RECORD, record)
-            facts.save(_FACTS)
-            self._took("data", time.monotonic() - began)
-        facts = Facts.load(_FACTS)
-        setup = Setup(self._options, facts, size_for(facts.size, 0.0))
-        left = [part for part in STAGES if not _done(part).exists()]
-        if left:
-            self._announce(setup)
-        expected = stage_seconds(setup)
-        for part in left:
-            number = STAGES.index(part) + 2
-            after = left[left.index(part) :]
-            self._run_stage(setup, part, number, f"{number} of {total}", expected, after)
-        log.log(f"Wrote {Path.cwd()}: nnet3-decode {Path.cwd()} FILE.wav; see report.html there")
 
-    def _announce(self, setup: Setup) -> None:
-        need, free = bytes_needed(setup), shutil.disk_usage(".").free
-        facts = setup.facts
+def _run_stages(setup: Setup) -> None:
+    """Run the stages that have not ended, each with estimates of its time and of all that follow.
+
+    The estimates are scaled by the time that the finished stages took.
+    """
+    left = [part for part in STAGES if not part.mark.exists()]
+    if left:
+        _announce(setup)
+    for folder in FOLDERS:
+        folder.mkdir(parents=True, exist_ok=True)
+    expected = stage_seconds(setup)
+    for place, part in enumerate(left):
+        times = _stage_times()
+        known = [other for other in STAGES if other.title in times]
+        factor = sum(times[other.title] for other in known) + 1.0
+        factor /= sum(expected[other.name] for other in known) + 1.0
+        total = factor * sum(expected[other.name] for other in left[place:])
+        number = STAGES.index(part) + 2
         log.log(
-            f"Training on {facts.num_utterances} utterances, {duration(facts.num_seconds)} of "
-            f"sound: size {setup.size.name}. Needs about {need / 1e6:.0f} MB of disk, "
-            f"{free / 1e6:.0f} MB are free. Paths in messages are in {Path.cwd()}"
-        )
-        if free < need:
-            log.warning(f"the disk of {Path.cwd()} may be too small")
-
-    def _run_stage(
-        self,
-        setup: Setup,
-        part: _Part,
-        number: int,
-        shown: str,
-        expected: dict[str, float],
-        left: list[_Part],
-    ) -> None:
-        """Run a stage; log its name, and estimates of its time and of the time of all left."""
-        known = [name for name in expected if name in self._times]
-        factor = sum(self._times[name] for name in known) + 1.0
-        factor /= sum(expected[name] for name in known) + 1.0
-        total = factor * sum(expected[other.name] for other in left)
-        log.log(
-            f"Stage {shown}: {part.title} (about {duration(factor * expected[part.name])}; "
-            f"all that is left: {duration(total)})"
+            f"Stage {number} of {len(STAGES) + 1}: {part.title} (about "
+            f"{duration(factor * expected[part.name])}; all that is left: {duration(total)})"
         )
         began = time.monotonic()
-        steps = (*part.steps(setup), WriteText(_done(part), ""))
+        stage = Stage(number, part.title, (*part.steps(setup), WriteText(part.mark, "")))
         runner = make_runner(setup.options.run, setup.num_parts, setup.wants_gpu)
         try:
-            Driver(runner, lambda stage: None, again=False).run(Stage(number, part.title, steps))
+            Driver(runner, lambda stage: None, again=False).run(stage)
         finally:
             runner.close()
-            self._took(part.name, time.monotonic() - began)
-
-    def _took(self, name: str, seconds: float) -> None:
-        """Add to the time of a stage, and record it."""
-        self._times[name] = self._times.get(name, 0.0) + seconds
-        WriteText(TIMES, json.dumps(self._times, indent=1) + "\n").do()
+            _add_time(part.title, time.monotonic() - began)
 
 
-def _done(part: _Part) -> Path:
-    """The file that says that a stage has ended."""
-    return WORK / "done" / part.name
+def _announce(setup: Setup) -> None:
+    need, free = bytes_needed(setup), shutil.disk_usage(".").free
+    facts = setup.facts
+    log.log(
+        f"Training on {facts.num_utterances} utterances, {duration(facts.num_seconds)} of "
+        f"sound: size {setup.size.name}. Needs about {need / 1e6:.0f} MB of disk, "
+        f"{free / 1e6:.0f} MB are free. Paths in messages are in {Path.cwd()}"
+    )
+    if free < need:
+        log.warning(f"the disk of {Path.cwd()} may be too small")
+
+
+def _stage_times() -> dict[str, float]:
+    """The seconds that stages have taken so far, by title."""
+    return json.loads(STAGE_TIMES.read_text()) if STAGE_TIMES.exists() else {}
+
+
+def _add_time(title: str, seconds: float) -> None:
+    """Add to the recorded time of a stage."""
+    times = _stage_times()
+    times[title] = times.get(title, 0.0) + seconds
+    WriteText(STAGE_TIMES, json.dumps(times, indent=1) + "\n").do()

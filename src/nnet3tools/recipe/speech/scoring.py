@@ -53,16 +53,14 @@ class Scores:
     @cached_property
     def confusions(self) -> Counter[WordPair]:
         """How often each wrong pair occurs."""
-        return Counter(
-            pair for pairs in self.pairs.values() for pair in pairs if pair[0] != pair[1]
-        )
+        return Counter(p for pairs in self.pairs.values() for p in pairs if p[0] != p[1])
 
-    @property
+    @cached_property
     def num_errors(self) -> int:
         """The number of all errors."""
         return sum(self.errors.values())
 
-    @property
+    @cached_property
     def num_words(self) -> int:
         """The number of words that were said."""
         return sum(bool(said) for pairs in self.pairs.values() for said, _ in pairs)
@@ -71,11 +69,6 @@ class Scores:
     def percent(self) -> float:
         """The word error rate in percent."""
         return 100.0 * self.num_errors / max(self.num_words, 1)
-
-    @property
-    def text(self) -> str:
-        """The word error rate in percent, the errors and the words, as on RESULT lines."""
-        return f"{self.percent:.2f} {self.num_errors} {self.num_words}"
 
     def worst(self, count: int) -> list[str]:
         """The utterances with most errors, at most `count`; none without errors."""

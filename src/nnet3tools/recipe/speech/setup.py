@@ -1,4 +1,4 @@
-"""What all stages of training a recognizer share: options, facts about the data, paths, jobs.
+"""Options, facts about the data, paths and jobs that the stages of a training share.
 
 All paths are relative to the recognizer's directory, in which the program works.
 """
@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.jobs import Job
-from nnet3tools.recipe.plan import Jobs, Later, WriteText
+from nnet3tools.recipe.plan import Jobs, Later, Step, WriteText
 from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
-from nnet3tools.recipe.speech.sizes import FRAMES_PER_HOUR, Size
+from nnet3tools.recipe.speech.sizes import Size
 
 WORK = Path("work")
 TRAIN, HELD_OUT, TEST = (WORK / "data" / name for name in ("train", "held_out", "test"))
 COPIES, SPEEDS = WORK / "data" / "copies", WORK / "data" / "speeds"
-DICT, LANG, LM = WORK / "dict", WORK / "lang", WORK / "lm"
+DICT, SAID, LANG, LM = (WORK / name for name in ("dict", "dict_said", "lang", "lm"))
 FLAT_TREE, FLAT, TREE, CHAIN = (WORK / name for name in ("flat_tree", "flat", "tree", "chain"))
-DECODE = WORK / "decode"
+DECODE, FINAL_LANG, GRAPH = WORK / "decode", Path("lang"), Path("graph")
+STAGE_TIMES = WORK / "stages.json"
+FOLDERS = (COPIES / "parts", SPEEDS / "parts", LM, FLAT_TREE, TREE, DECODE)
+"""Folders that the steps of stages expect."""
 SUBSAMPLING = 3
+CMVN_OPTIONS = "--norm-vars=false"
 _FRAMES_PER_PART = 150_000
 
 
@@ -62,33 +66,25 @@ class Setup:
     size: Size
 
     def num_frames(self, num_samples: int) -> int:
-        """The frames of a sound, as --snip-edges=true counts them."""
-        return max(0, 1 + (num_samples - self.window) // self.shift)
+        """The frames (25 ms, every 10 ms) of a sound, as --snip-edges=true counts them."""
+        rate = self.facts.rate
+        return max(0, 1 + (num_samples - rate // 40) // (rate // 100))
 
     def num_samples(self, num_frames: int) -> int:
         """The least samples of a sound with `num_frames` frames."""
-        return (num_frames - 1) * self.shift + self.window
-
-    @property
-    def shift(self) -> int:
-        """Samples from a frame to the next one, 10 ms."""
-        return self.facts.rate // 100
-
-    @property
-    def window(self) -> int:
-        """Samples of a frame, 25 ms."""
-        return self.facts.rate // 40
-
-    @property
-    def train_frames(self) -> int:
-        """About the number of frames of the training utterances, without copies."""
-        return round(self.facts.num_seconds * FRAMES_PER_HOUR / 3600)
+        rate = self.facts.rate
+        return (num_frames - 1) * (rate // 100) + rate // 40
 
     @property
     def num_parts(self) -> int:
         """The number of parts that features, graphs and alignments are made in."""
-        frames = self.train_frames * self.size.num_copies
+        frames = self.size.copied_frames(self.facts.num_seconds)[0]
         return max(1, min(64, self.facts.num_utterances, math.ceil(frames / _FRAMES_PER_PART)))
+
+    @property
+    def parts(self) -> range:
+        """The numbers of the parts, from 1."""
+        return range(1, self.num_parts + 1)
 
     @property
     def second_data(self) -> Path:
@@ -99,9 +95,6 @@ class Setup:
     def wants_gpu(self) -> bool:
         """Whether a GPU was asked for; alignment jobs do not share one unasked."""
         return self.options.run.use_gpu in ("yes", "true", "wait")
-
-
-# -- steps
 
 
 def job(log: str, *programs: tuple[str, ...], home: str = "egs.1", wants_gpu: bool = False) -> Job:
@@ -117,21 +110,16 @@ def step(log: str, *programs: tuple[str, ...], out: Path) -> Jobs:
 def action(function: Callable[[], object]) -> Later:
     """A step that calls a function."""
 
-    def steps() -> list:
+    def steps() -> list[Step]:
         function()
         return []
 
     return Later(steps)
 
 
-def make_folder(path: Path) -> Later:
-    """A step that makes a folder."""
-    return action(lambda: path.mkdir(parents=True, exist_ok=True))
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file of lines; the file appears whole or not at all."""
-    WriteText(path, "".join(f"{line}\n" for line in lines)).do()
+def part_file(folder: Path, name: str, part: int) -> Path:
+    """The path of a file of one part of a data directory."""
+    return folder / "parts" / f"{name}.{part}"
 
 
 def read_table(path: Path) -> dict[str, list[str]]:
@@ -145,11 +133,7 @@ def by_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def features(folder: Path, script: Path | str = "", stats: Path | None = None) -> str:
-    """The rspecifier of the normalized features of a data directory, each utterance for itself."""
-    source = script or folder / "feats.scp"
-    normalize = f"apply-cmvn-online {CMVN_OPTIONS} {stats or FLAT / 'global_cmvn.stats'}"
-    return f"ark,s,cs:{normalize} scp:{source} ark:- |"
-
-
-CMVN_OPTIONS = "--norm-vars=false"
+def features(script: Path, stats: Path) -> str:
+    """The rspecifier of the normalized features of a script file, each utterance for itself."""
+    normalize = f"apply-cmvn-online {CMVN_OPTIONS} {stats / 'global_cmvn.stats'}"
+    return f"ark,s,cs:{normalize} scp:{script} ark:- |"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nnet3tools.errors import OptionError
 
 FRAMES_PER_HOUR = 360_000
+NUM_CEPSTRA = 40
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,18 @@ class Size:
     """Training jobs at the beginning and at the end."""
     frames_per_iter: int
     """Frames in an archive of examples."""
+
+    @property
+    def num_parameters(self) -> int:
+        """About the number of parameters of a network."""
+        layer = 5 * self.dim * self.bottleneck_dim
+        return len(self.strides) * layer + (3 * NUM_CEPSTRA + 1000) * self.dim
+
+    def copied_frames(self, num_seconds: float) -> tuple[int, int]:
+        """The frames of both models' data with all copies, for so much training sound."""
+        frames = round(num_seconds * FRAMES_PER_HOUR / 3600)
+        first = frames * self.num_copies
+        return first, frames * len(self.speeds) if self.speeds else first
 
     def num_passes(self, model: int, num_frames: int) -> int:
         """Passes of model 0 or 1 over `num_frames` frames, so that small data are seen enough."""

@@ -87,15 +87,13 @@ def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
     if not is_e2e:  # it counts copies, not recordings
         kept_out *= num_copies
     egs = f"--num-utts-subset {kept_out} --online-cmvn true"
-    if is_e2e:
-        egs += f" --nj {setup.num_parts}"
     words = {
         "dir": folder,
         "feat-dir": data,
         "tree-dir": tree,
         "feat.cmvn-opts": CMVN_OPTIONS,
         "feat.mfcc-config": "mfcc.conf",
-        "egs.opts": egs,
+        "egs.opts": f"{egs} --nj {setup.num_parts}" if is_e2e else egs,
         "chain.frame-subsampling-factor": SUBSAMPLING,
         "chain.l2-regularize": 0.00005,
         "chain.leaky-hmm-coefficient": 0.1,
