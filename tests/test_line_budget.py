@@ -30,7 +30,7 @@ BUDGET = {
     "nnet": 12948,
     "optimizer": 3453,
     "program": 3779,
-    "recipe": 9559,
+    "recipe": 9513,
     "recognizer": 3081,
     "tensor": 17198,
     "training": 4773,
