@@ -189,7 +189,7 @@ def test_what_is_not_sound_is_refused_and_the_stream_goes_on(recognizer):
 
 def test_an_utterance_whose_paths_have_all_died_ends_without_words(recognizer):
     stream = recognizer.stream(16000)
-    stream.search(np.full((3, 4), -np.inf, np.float32))
+    stream._search_rows(np.full((3, 4), -np.inf, np.float32))
     assert stream.num_waiting
     assert stream.result().words == ()
     assert any(result.words for result in results(stream, [sound(1.0)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from nnet3tools.cli.options import CommandLine
@@ -29,7 +30,7 @@ def directory_words(arguments: Sequence[str]) -> list[str]:
 
     They stand before the words of the user, which override them.
     """
-    from nnet3tools.recognizer.directory import option_files
+    from nnet3tools.recognizer.directory_reader import option_files
 
     return [f"--config={path}" for path in option_files(arguments[0])] if arguments else []
 
@@ -37,3 +38,17 @@ def directory_words(arguments: Sequence[str]) -> list[str]:
 def options_of_directory(folder: str, kind: type[T], words: Sequence[str] = ()) -> T:
     """The options in a model directory's option files, overridden by those in `words`."""
     return read_options([*directory_words([folder]), *words], folder, kind)
+
+
+def is_graph(argument: str) -> bool:
+    """Whether a command-line argument is a decoding graph, not sound.
+
+    Graphs are folders, files whose names end in .fst, and files that begin as OpenFst's.
+    """
+    path = Path(argument)
+    if path.is_dir() or path.suffix == ".fst":
+        return True
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == b"\xd6\xfd\xb2\x7e"

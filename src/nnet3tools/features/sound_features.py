@@ -36,6 +36,9 @@ _OWN_FIELDS = (
     "use_log_fbank", "use_power",
 )  # fmt: skip
 
+RATES = 1000, 400_000
+"""The lowest and highest sampling rate that is resampled: others need filters of gigabytes."""
+
 
 class SoundFeatures:
     """Computes features of sound: MFCC for MfccOptions, filter-bank energies for FbankOptions."""
@@ -127,6 +130,10 @@ class SoundFeatures:
         return self._frame.frame_shift / 1000.0
 
     def _check_rates(self, rate: float, wanted: float) -> None:
+        if not RATES[0] <= rate <= RATES[1]:
+            raise DataError(
+                f"cannot resample from {rate:g} Hz: expected from {RATES[0]} to {RATES[1]} Hz"
+            )
         down = wanted < rate
         if self._frame.allow_downsample if down else self._frame.allow_upsample:
             return

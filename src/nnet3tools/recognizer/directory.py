@@ -1,8 +1,4 @@
-"""Model directories: reading, and writing of what is read.
-
-`read_directory` knows Kaldi's exp/chain/tdnn, the directory that prepare_online_decoding.sh makes,
-and Vosk's layout; `write_directory` writes the files that `read_directory` reads.
-"""
+"""Writing of the files that make a trained model's folder a model directory."""
 
 from __future__ import annotations
 
@@ -11,59 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nnet3tools.errors import DataError
 from nnet3tools.recognizer import parts
-from nnet3tools.recognizer.directory_reader import (
-    CmvnSettings,
-    DirectoryReader,
-    ModelDirectory,
-    ReadOptions,
-    option_files,
-)
-from nnet3tools.recognizer.options import RecognizerOptions
-
-__all__ = [
-    "CmvnSettings",
-    "ModelDirectory",
-    "ModelFacts",
-    "ReadOptions",
-    "directory_files",
-    "is_graph",
-    "option_files",
-    "read_directory",
-    "write_directory",
-]
 
 NO_CMVN = "--norm-means=false --norm-vars=false"
 """cmvn_opts of features that are not normalized."""
-
-
-def is_graph(argument: str) -> bool:
-    """Whether a command-line argument is a decoding graph, not sound.
-
-    Graphs are folders, files whose names end in .fst, and files that begin as OpenFst's.
-    """
-    path = Path(argument)
-    if path.is_dir() or path.suffix == ".fst":
-        return True
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(4) == b"\xd6\xfd\xb2\x7e"
-
-
-def read_directory(
-    folder: str, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
-) -> ModelDirectory:
-    """The description of a model directory; files that are missing are among its values.
-
-    `graph` is an FST or a folder with HCLG.fst, in place of the directory's. `options` are those
-    of the directory's option files and of the user. DataError for a folder that does not exist, for
-    a malformed file, and for features that are not supported.
-    """
-    if not Path(folder).is_dir():
-        raise DataError(f"expected a model directory, found no folder {folder}")
-    return DirectoryReader(Path(folder), graph, options, read_options).result()
 
 
 @dataclass(frozen=True)

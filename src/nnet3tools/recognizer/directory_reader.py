@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -71,7 +71,21 @@ def option_files(folder: str) -> tuple[Path, ...]:
     return (online, *found) if online.is_file() else tuple(found)
 
 
-class DirectoryReader:
+def read_directory(
+    folder: str, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
+) -> ModelDirectory:
+    """The description of a model directory; files that are missing are among its values.
+
+    `graph` is an FST or a folder with HCLG.fst, in place of the directory's. `options` are those
+    of the directory's option files and of the user. DataError for a folder that does not exist, for
+    a malformed file, and for features that are not supported.
+    """
+    if not Path(folder).is_dir():
+        raise DataError(f"expected a model directory, found no folder {folder}")
+    return _Reader(Path(folder), graph, options, read_options).result()
+
+
+class _Reader:
     """Finds the files of one directory and collects what is missing."""
 
     def __init__(
@@ -84,57 +98,68 @@ class DirectoryReader:
         self._configured = read_options(words, str(folder), type(options)).files
         self._is_online = (folder / parts.ONLINE_CONF).is_file()
         self._is_vosk = (folder / "am").is_dir() and not (folder / "final.mdl").is_file()
-        self._given_graph = graph
+        self._has_own_graph = graph is None
+        self._graph = folder / parts.GRAPH.name
+        if graph is not None:
+            self._graph = Path(graph, "HCLG.fst") if Path(graph).is_dir() else Path(graph)
         self._missing: list[str] = []
 
     def result(self) -> ModelDirectory:
         """The description of the directory."""
         refuse_unsupported(self._folder, self._options)
-        model = self._need(parts.MODEL, self._options.model)
-        scale = self._scale()
-        factor = self._factor()
+        name = self._options.model
+        model = self._need(replace(parts.MODEL, places=(name, f"am/{name}")))
+        scale = self._options.acoustic_scale
+        if self._has_own_graph and not self._is_online and scale is None:
+            self._need(parts.MODEL_CONF)
+        factor = self._options.frame_subsampling_factor or None
+        if factor is None and (path := self._need(parts.SUBSAMPLING)):
+            factor = number_in(path)
         features, feature_options = self._features()
         cmvn = self._cmvn()
-        graph, words = self._graph_files()
-        graph_dir = self._folder / "graph" if graph is None else graph.parent
-        lexicon, silence = self._phone_files(graph_dir)
+        graph = self._graph_file()
+        words = self._need(parts.WORDS, "word_symbol_table")
+        needs_phones = self._has_own_graph and not self._is_vosk
+        find = self._need if needs_phones else self._find
         return ModelDirectory(
-            self._folder, model, graph, words, lexicon, silence, features, feature_options, cmvn,
-            factor, scale, self._conf, tuple(self._missing),
+            self._folder, model, graph, words, find(parts.LEXICON), find(parts.SILENCE), features,
+            feature_options, cmvn, factor, scale, self._conf, tuple(self._missing),
         )  # fmt: skip
 
     # -- finding files
 
-    def _find(self, part: Part, name: str = "") -> Path | None:
-        """The file of a part in one of its places; `name` replaces the file's usual name."""
-        for place in part.places:
-            path = self._folder / place
-            path = path.with_name(name) if name else path
-            if path.is_file():
-                return path
-        return None
+    def _places(self, part: Part) -> list[Path]:
+        """The paths at which a file may be; files of graph/ are beside a graph that is given."""
+        if part.name.startswith("graph/"):
+            return [self._graph.parent / part.name.removeprefix("graph/")]
+        return [self._folder / place for place in part.places]
 
-    def _need(self, part: Part, name: str = "") -> Path | None:
-        """The file of a part; a missing one is noted."""
-        path = self._find(part, name)
+    def _find(self, part: Part) -> Path | None:
+        return next((path for path in self._places(part) if path.is_file()), None)
+
+    def _need(self, part: Part, attribute: str = "") -> Path | None:
+        """The file that the option `attribute` names, or that of the directory.
+
+        A missing file is noted.
+        """
+        if attribute and getattr(self._files, attribute):
+            return self._named(attribute)
+        path = self._find(part)
         if path is None:
-            self._missing.append(self._absent(part).replace(part.name, name or part.name, 1))
+            self._missing.append(self._absent(part))
         return path
 
     def _absent(self, part: Part) -> str:
-        return part.absent(self._folder, self._is_vosk)
+        return part.absent(self._places(part)[-1 if self._is_vosk else 0], self._folder)
 
     def _named(self, attribute: str) -> Path | None:
-        """The file that an option names; None if the option is not given or there is no such file.
+        """The file that an option names; a missing one is noted.
 
         Kaldi's online.conf has absolute paths. If the directory has been moved, the file of the
         same name in the directory is used.
         """
         value = getattr(self._files, attribute)
-        if not value:
-            return None
-        path = Path(value)
-        if path.is_file():
+        if (path := Path(value)).is_file():
             return path
         option = f"--{attribute.replace('_', '-')}={value}"
         if value != getattr(self._configured, attribute):
@@ -152,12 +177,6 @@ class DirectoryReader:
         return next((path for path in found if path.is_file()), None)
 
     # -- what the files say
-
-    def _factor(self) -> int | None:
-        if self._options.frame_subsampling_factor:
-            return self._options.frame_subsampling_factor
-        path = self._need(parts.SUBSAMPLING)
-        return None if path is None else number_in(path)
 
     def _features(self) -> tuple[Path | None, MfccOptions | FbankOptions | None]:
         """The file of the features' options, and its contents."""
@@ -192,7 +211,7 @@ class DirectoryReader:
             return {kind: path for kind, path in found.items() if path}
         near = self._recipe_configs()
         near = [path for path in near if path.name == "mfcc_hires.conf"] or near
-        if self._given_graph is None or self._conf or len(near) != 1:
+        if self._has_own_graph or self._conf or len(near) != 1:
             return {}
         log.log(f"{self._folder} has no options of features: {near[0]} of its recipe is used")
         return {"fbank" if near[0].name.startswith("fbank") else "mfcc": near[0]}
@@ -235,10 +254,7 @@ class DirectoryReader:
             options = self._checked([f"--config={path}"], path, OnlineCmvnOptions)
         elif opts is not None:
             options = self._cmvn_options(opts, OnlineCmvnOptions)
-        if self._files.global_cmvn_stats:
-            stats = self._named("global_cmvn_stats")
-        else:
-            stats = self._need(parts.GLOBAL_STATS)
+        stats = self._need(parts.GLOBAL_STATS, "global_cmvn_stats")
         return None if stats is None else CmvnSettings("online", stats, options)
 
     def _cmvn_options(self, path: Path, kind: type) -> Any:
@@ -261,60 +277,26 @@ class DirectoryReader:
             options.check()
         return options
 
-    def _scale(self) -> float | None:
-        """The acoustic scale; model.conf is needed unless the scale or a graph is given."""
-        scale = self._options.acoustic_scale
-        needs_conf = self._given_graph is None and not self._is_online and scale is None
-        if needs_conf:
-            self._need(parts.MODEL_CONF)
-        return scale
+    def _graph_file(self) -> Path | None:
+        """The decoding graph; a missing one is noted, and one of other phones than the model's."""
+        self._check_phones()
+        if self._graph.is_file():
+            return self._graph
+        lookahead = self._graph.with_name("HCLr.fst").is_file()
+        problem = " (HCLr.fst and Gr.fst, graphs for look-ahead, are not supported)" * lookahead
+        text = f"expected {self._graph}: a graph"
+        self._missing.append((self._absent(parts.GRAPH) if self._has_own_graph else text) + problem)
+        return None
 
-    def _graph_files(self) -> tuple[Path | None, Path | None]:
-        """The decoding graph and its symbol table of words."""
-        given = self._given_graph
-        if given is None:
-            graph = self._folder / parts.GRAPH.places[0]
-        else:
-            graph = Path(given) / "HCLG.fst" if Path(given).is_dir() else Path(given)
-        if not graph.is_file():
-            lookahead = graph.with_name("HCLr.fst").is_file()
-            problem = " (HCLr.fst and Gr.fst, graphs for look-ahead, are not supported)"
-            text = f"expected {graph}: a graph" if given else self._absent(parts.GRAPH)
-            self._missing.append(text + problem * lookahead)
-        self._check_phones(graph)
-        words: Path | None = graph.with_name("words.txt")
-        if self._files.word_symbol_table:
-            words = self._named("word_symbol_table")
-        elif not (words and words.is_file()):
-            text = self._absent(parts.WORDS)
-            self._missing.append(
-                text.replace(f"{self._folder}/graph/words.txt", str(graph.with_name("words.txt")))
-            )
-            words = None
-        return (graph if graph.is_file() else None), words
-
-    def _check_phones(self, graph: Path) -> None:
+    def _check_phones(self) -> None:
         """Note phones of the graph that are not the model's, as check_phones_compatible.sh does."""
-        paths = (self._folder / "phones.txt", graph.with_name("phones.txt"))
+        paths = (self._folder / "phones.txt", self._graph.with_name("phones.txt"))
         if all(path.is_file() for path in paths):
             lines = ([x for x in read_text_lines(str(p)) if x[:1] != "#"] for p in paths)
             if next(lines) != next(lines):
                 self._missing.append(
                     f"{paths[0]} and {paths[1]} differ: the graph was made for another model"
                 )
-
-    def _phone_files(self, graph_dir: Path) -> tuple[Path | None, Path | None]:
-        """align_lexicon.int and silence.csl.
-
-        They are optional beside a graph that the user gives, and in Vosk's layout.
-        """
-        found: list[Path | None] = []
-        for part in (parts.LEXICON, parts.SILENCE):
-            path = graph_dir / "phones" / Path(part.name).name
-            found.append(path if path.is_file() else None)
-            if not path.is_file() and self._given_graph is None and not self._is_vosk:
-                self._missing.append(self._absent(part))
-        return found[0], found[1]
 
 
 def refuse_unsupported(folder: Path, options: RecognizerOptions) -> None:

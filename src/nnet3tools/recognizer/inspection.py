@@ -8,7 +8,7 @@ from nnet3tools.errors import UserError
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.lang.symbols import SymbolTable
-from nnet3tools.recognizer.directory import ModelDirectory, ReadOptions, read_directory
+from nnet3tools.recognizer.directory_reader import ModelDirectory, ReadOptions, read_directory
 from nnet3tools.recognizer.loading import load_recognizer
 from nnet3tools.recognizer.models import read_acoustic_model
 from nnet3tools.recognizer.options import RecognizerOptions

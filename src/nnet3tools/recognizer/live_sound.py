@@ -57,7 +57,7 @@ def _raw_pieces(reader: Reader, sample_format: SampleFormat) -> Iterator[bytes]:
     for piece in _pieces(reader, None):
         count += len(piece)
         yield piece
-    if rest := count % sample_format.num_bytes:
+    if rest := count % sample_format.dtype.itemsize:
         log.warning(f"{reader.name}: {rest} bytes at the end are not a whole sample")
 
 

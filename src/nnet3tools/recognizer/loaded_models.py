@@ -17,6 +17,7 @@ from nnet3tools.fst.lattice_conversion import expanded
 from nnet3tools.fst.shortest_paths import best_paths
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import Transitions
+from nnet3tools.recognizer.batched_streams import BatchedNetwork
 from nnet3tools.recognizer.network import AcousticNetwork
 from nnet3tools.recognizer.normalization import Normalization
 from nnet3tools.recognizer.results import Alternative, Result, Word
@@ -38,6 +39,20 @@ class LoadedModels:
     """Seconds from one output of the network to the next."""
     endpoint: EndpointOptions
     """When utterances of streams end."""
+
+    @property
+    def sample_rate(self) -> float:
+        """The sampling rate that the features are made for."""
+        return self.features.sample_rate
+
+    def check_rate(self, rate: float) -> None:
+        """DataError for a sampling rate that streams cannot have."""
+        self.features.check_rate(rate)
+
+    @property
+    def batches(self) -> BatchedNetwork | None:
+        """What computes the network for all streams; None if each stream computes it alone."""
+        return self.network.batches
 
     def new_search(self) -> Search:
         """A new search over the recognizer's graph."""

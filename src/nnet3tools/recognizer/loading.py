@@ -14,7 +14,6 @@ from nnet3tools.decoding.word_times import Lexicon
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
@@ -26,8 +25,12 @@ from nnet3tools.io.table_reader import read_object
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.recognizer.directory import ModelDirectory, ReadOptions, read_directory
-from nnet3tools.recognizer.directory_reader import number_in
+from nnet3tools.recognizer.directory_reader import (
+    ModelDirectory,
+    ReadOptions,
+    number_in,
+    read_directory,
+)
 from nnet3tools.recognizer.models import read_acoustic_model
 from nnet3tools.recognizer.network import AcousticNetwork
 from nnet3tools.recognizer.normalization import Normalization
@@ -45,21 +48,15 @@ def load_recognizer(
 
     DataError for a file that is missing, malformed, or does not fit the others.
     """
-    directory = read_directory(model_dir, graph, options, read_options)
-    directory.check()
-    return recognizer_of(directory, options)
-
-
-def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Recognizer:
-    """The recognizer of a directory of which no file is missing; DataError if the files misfit."""
-    d = directory
+    d = read_directory(model_dir, graph, options, read_options)
+    d.check()
     assert d.model is not None
     assert d.graph is not None
     assert d.feature_options is not None
     assert d.frame_subsampling_factor is not None
     model, nnet, priors = read_acoustic_model(str(d.model))
-    check_inputs(nnet, d.path)
-    scale = acoustic_scale(directory, model)
+    _check_inputs(nnet, d.path)
+    scale = _acoustic_scale(d, model)
     features = SoundFeatures(_allowing(d.feature_options, options))
     words = SymbolTable.load(str(d.words))
     simple = SimpleComputationOptions(
@@ -68,9 +65,8 @@ def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Reco
         acoustic_scale=scale,
     )
     stream_frames = options.frames_per_chunk or _STREAM_FRAMES_PER_CHUNK
-    decoding = UtteranceDecoder(model, options.decoder, scale, True)
     with naming(str(d.path)):
-        normalization = _load_normalization(directory, features.dim, options.stream)
+        normalization = _load_normalization(d, features.dim, options.stream)
         if (input_dim := SimpleNetwork(nnet).input_dim) != features.dim:
             raise DataError(
                 f"the network expects {input_dim} features, those of {d.features} have dimension "
@@ -80,7 +76,7 @@ def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Reco
         features,
         normalization,
         AcousticNetwork(nnet, priors, simple, stream_frames),
-        decoding,
+        UtteranceDecoder(model, options.decoder, scale, True),
         _load_graph(d.graph, words, model, options.lm_scale),
         model.transitions(),
         words,
@@ -90,29 +86,26 @@ def recognizer_of(directory: ModelDirectory, options: RecognizerOptions) -> Reco
     )
 
 
-def check_inputs(nnet: Nnet, folder: Path) -> None:
+def _check_inputs(nnet: Nnet, folder: Path) -> None:
     """DataError if a network has another input than features, such as i-vectors."""
-    for node in nnet.input_nodes():
-        if nnet.node_names[node] == "ivector":
-            raise DataError(
-                f"{folder} needs i-vectors (the network has an input 'ivector'): there is no "
-                "extractor of them here yet"
-            )
+    if any(nnet.node_names[node] == "ivector" for node in nnet.input_nodes()):
+        raise DataError(
+            f"{folder} needs i-vectors (the network has an input 'ivector'): there is no "
+            "extractor of them here yet"
+        )
 
 
-def acoustic_scale(directory: ModelDirectory, model: TransitionModel) -> float:
+def _acoustic_scale(d: ModelDirectory, model: TransitionModel) -> float:
     """The scale of a directory's acoustic log-likelihoods: 1.0 for chain models if none is given.
 
     DataError for another model without a scale.
     """
-    if directory.acoustic_scale is not None:
-        return directory.acoustic_scale
-    if model.topology.is_hmm:
+    if d.acoustic_scale is None and model.topology.is_hmm:
         raise DataError(
-            f"{MODEL_CONF.absent(directory.path)} (Kaldi's steps/nnet3/decode.sh has 0.1): this "
-            "is not a chain model, for which the scale is 1.0"
+            f"{MODEL_CONF.absent(d.path / MODEL_CONF.name, d.path)} (Kaldi's steps/nnet3/decode.sh "
+            "has 0.1): this is not a chain model, for which the scale is 1.0"
         )
-    return 1.0
+    return 1.0 if d.acoustic_scale is None else d.acoustic_scale
 
 
 def _allowing(
@@ -128,27 +121,24 @@ def _allowing(
     return replace(features, frame=frame)
 
 
-def _load_normalization(directory: ModelDirectory, dim: int, is_stream: bool) -> Normalization:
-    settings = directory.cmvn
+def _load_normalization(d: ModelDirectory, dim: int, is_stream: bool) -> Normalization:
+    """The directory's normalization; DataError if it is not that of a stream, or of `dim`."""
+    settings = d.cmvn
     assert settings is not None
     if settings.kind == "utterance" and is_stream:
-        needed = GLOBAL_STATS.absent(directory.path).removeprefix("expected ")
+        needed = GLOBAL_STATS.absent(d.path / GLOBAL_STATS.name, d.path).removeprefix("expected ")
         raise DataError(
             "by cmvn_opts and without online_cmvn, means of speakers or utterances were taken out "
             "of the training features, which a stream does not know: give --cmvn=online, which "
             f"needs {needed}"
         )
-    if settings.kind == "online":
-        assert isinstance(settings.options, OnlineCmvnOptions)
+    if isinstance(settings.options, OnlineCmvnOptions):
         stats = read_object(str(settings.stats), DOUBLE_MATRIX)
         normalization = Normalization("online", stats, settings.options)
         with naming(str(settings.stats)):
             normalization.check(dim)
         return normalization
-    if settings.kind == "utterance":
-        assert isinstance(settings.options, CmvnOptions)
-        return Normalization("utterance", whole_options=settings.options)
-    return Normalization("none")
+    return Normalization(settings.kind, whole_options=settings.options)
 
 
 def _load_graph(

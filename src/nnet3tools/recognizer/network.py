@@ -6,13 +6,26 @@ import threading
 import weakref
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from nnet3tools.executor.looped_computer import LoopedComputer, LoopedStream
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
+from nnet3tools.graph.time_reach import is_local_in_time
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.recognizer.batched_streams import BatchedNetwork
+
+
+class StreamNetwork(Protocol):
+    """Computes the network's outputs for one stream of features."""
+
+    def accept(self, features: np.ndarray) -> np.ndarray:
+        """Take features (frames, dim); return the output rows that can be computed now."""
+
+    def finish(self) -> np.ndarray:
+        """The output rows of the remaining frames; the next frame begins a new stream."""
 
 
 @dataclass
@@ -26,6 +39,8 @@ class AcousticNetwork:
     priors: np.ndarray
     options: SimpleComputationOptions
     stream_frames: int
+    batches: BatchedNetwork | None = None
+    """Computes chunks of several streams as one minibatch, after `batch_streams`."""
     _free: list[LoopedComputer] = field(default_factory=list)
     """Computers that no stream uses."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -36,22 +51,32 @@ class AcousticNetwork:
         return computer_together(self.nnet, self.options, self.priors)
 
     @property
-    def stream_options(self) -> SimpleComputationOptions:
-        """The options for streams."""
+    def _stream_options(self) -> SimpleComputationOptions:
         return replace(self.options, frames_per_chunk=self.stream_frames)
 
     @cached_property
     def _first_looped(self) -> LoopedComputer:
-        computer = LoopedComputer(self.nnet, self.stream_options, self.priors)
+        computer = LoopedComputer(self.nnet, self._stream_options, self.priors)
         computer.warm_up()
         return computer
 
-    def new_stream(self) -> LoopedStream:
-        """A computer for one more live stream; it is used again once its stream is deleted.
+    def batch_streams(self) -> None:
+        """Compute chunks of several streams as one minibatch from now on, if the network allows it.
 
-        The first call compiles the program, some 0.7 s for a TDNN-F. UserError for a network that
-        cannot be computed in a loop.
+        Streams of a network with recurrences keep a looped computation each.
         """
+        if is_local_in_time(self.nnet):
+            self.batches = BatchedNetwork(self.nnet, self._stream_options, self.priors)
+            self.batches.warm_up()
+
+    def new_stream(self) -> StreamNetwork:
+        """A computer for one more live stream.
+
+        The first looped one compiles the program, some 0.7 s for a TDNN-F; it is used again once
+        its stream is deleted. UserError for a network that cannot be computed in a loop.
+        """
+        if self.batches is not None:
+            return self.batches.stream()
         with self._lock:
             computer = self._free.pop() if self._free else self._first_looped.another()
         stream = LoopedStream(computer)

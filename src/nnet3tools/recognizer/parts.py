@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,10 @@ class Part:
     option: str = ""
     """The option of nnet3-decode that can stand for the file."""
 
-    def absent(self, folder: object, is_vosk: bool = False) -> str:
-        """The message for a directory `folder`, perhaps in Vosk's layout, that lacks this file."""
+    def absent(self, path: Path, folder: Path) -> str:
+        """The message for a directory `folder` that lacks this file, which belongs at `path`."""
         hint = f", or give {self.option}" if self.option else ""
-        place = self.places[-1 if is_vosk else 0]
-        return f"expected {folder}/{place}: {self.remedy.format(folder=folder)}{hint}"
+        return f"expected {path}: {self.remedy.format(folder=folder)}{hint}"
 
 
 MODEL = Part(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from nnet3tools.errors import DataError
 from nnet3tools.recognizer.loaded_models import LoadedModels
-from nnet3tools.recognizer.stream import SampleFormat, Stream, StreamNetwork
+from nnet3tools.recognizer.stream import SampleFormat, Stream
 
 
 @dataclass
@@ -20,14 +22,12 @@ class Recognizer(LoadedModels):
         endpointing: bool = True,
         nbest: int = 0,
         sample_format: SampleFormat = SampleFormat.INT16,
-        network: StreamNetwork | None = None,
         name: str = "stream",
     ) -> Stream:
         """A new live stream of sound with this sampling rate.
 
         With `endpointing`, utterances end by the rules of `endpoint`. `nbest` is the number of
-        alternatives in results. `network`, if given, computes the outputs instead of the
-        recognizer's looped program. `name` is used in warnings. DataError if the sampling rate does
+        alternatives in results. `name` is used in warnings. DataError if the sampling rate does
         not fit, or if endpointing needs silence phones that are not known.
         """
         if endpointing and not self.endpoint.silence_phones:
@@ -36,5 +36,16 @@ class Recognizer(LoadedModels):
                 "the graph's folder, or --endpoint.silence-phones"
             )
         endpoint = self.endpoint if endpointing else None
-        network = network or self.network.new_stream()
-        return Stream(self, sample_rate, network, endpoint, nbest, sample_format, name)
+        return Stream(self, sample_rate, endpoint, nbest, sample_format, name)
+
+    def prepare_for_many_streams(self) -> None:
+        """Compile all that the first streams would wait for; compute chunks of streams together.
+
+        DataError if the recognizer cannot be used for streams.
+        """
+        self.network.batch_streams()
+        stream = self.stream(self.sample_rate)
+        stream.accept(np.zeros(int(self.sample_rate), np.int16))
+        stream.final()
+        if self.batches is not None:
+            self.batches.num_chunks = self.batches.num_minibatches = 0

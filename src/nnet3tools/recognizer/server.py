@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
     from websockets.http11 import Request, Response
 
-    from nnet3tools.recognizer.live_recognizer import LiveRecognizer
+    from nnet3tools.recognizer.recognizer import Recognizer
 
 _MAX_QUEUE = 4
 """Frames of a client that are read before the frames that wait have been worked on."""
@@ -42,7 +42,7 @@ _PAGES = {"/": ("index.html", "text/html"), "/recorder.js": ("recorder.js", "tex
 class Server:
     """Serves a recognizer to WebSocket clients until it is stopped."""
 
-    def __init__(self, recognizer: LiveRecognizer, options: ServerOptions) -> None:
+    def __init__(self, recognizer: Recognizer, options: ServerOptions) -> None:
         """DataError if the package websockets is not installed, or for TLS files."""
         try:
             from websockets.asyncio import server as websockets_server
@@ -175,7 +175,7 @@ class Server:
         return _response(socket, HTTPStatus.NOT_FOUND, "text/plain", "not found\n")
 
 
-def serve(recognizer: LiveRecognizer, options: ServerOptions) -> None:
+def serve(recognizer: Recognizer, options: ServerOptions) -> None:
     """Serve until SIGTERM or SIGINT. DataError if the server cannot start."""
 
     async def run() -> None:

@@ -9,12 +9,11 @@ from enum import Enum
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.features.sound_features import RATES
 
 MAX_ALTERNATIVES = 100
 _MAX_TEXT = 1 << 16
 """Characters of a text message; a list of phrases is the longest that clients send."""
-_RATES = 1000.0, 400_000.0
-"""The lowest and highest sampling rate."""
 
 
 class Command(Enum):
@@ -66,9 +65,9 @@ def _changed(config: StreamConfig, settings: dict[str, Any]) -> StreamConfig:
         config = replace(config, has_phrase_list=True)
     if "sample_rate" in settings:
         rate = _number("sample_rate", settings["sample_rate"])
-        if not _RATES[0] <= rate <= _RATES[1]:
+        if not RATES[0] <= rate <= RATES[1]:
             raise DataError(
-                f"config: sample_rate must be from {_RATES[0]:g} to {_RATES[1]:g}, found {rate:g}"
+                f"config: sample_rate must be from {RATES[0]} to {RATES[1]}, found {rate:g}"
             )
         config = replace(config, sample_rate=rate)
     if "words" in settings:

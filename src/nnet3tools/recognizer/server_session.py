@@ -21,7 +21,7 @@ from nnet3tools.recognizer.server_protocol import Command, StreamConfig, parse_t
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
 
-    from nnet3tools.recognizer.live_recognizer import LiveRecognizer
+    from nnet3tools.recognizer.recognizer import Recognizer
     from nnet3tools.recognizer.stream import Stream
 
 INVALID_DATA, POLICY, INTERNAL_ERROR, GOING_AWAY, TRY_AGAIN = 1007, 1008, 1011, 1001, 1013
@@ -55,7 +55,7 @@ class Session:
     def __init__(
         self,
         socket: ServerConnection,
-        recognizer: LiveRecognizer,
+        recognizer: Recognizer,
         options: ServerOptions,
         pool: Executor,
         counters: Counters,
@@ -164,7 +164,7 @@ class Session:
         if self._stream is None:
             config = self._config
             self._stream = self._recognizer.stream(
-                config.sample_rate, config.max_alternatives, self.name
+                config.sample_rate, nbest=config.max_alternatives, name=self.name
             )
         self._utterance_seconds += self._seconds(data)
         is_long = self._utterance_seconds > self._options.max_utterance_seconds

@@ -9,9 +9,7 @@
     print(stream.final().text)             # the sound has ended
 
 Results do not depend on how the sound is cut: chunks of the network and the places where ends of
-utterances are looked for are counted from the start of the stream. `accept` does three steps that a
-server may call one by one, to compute the network for several streams together: `frames_of`
-(samples to features), a `StreamNetwork` (features to log-likelihoods), `search`.
+utterances are looked for are counted from the start of the stream.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 from itertools import takewhile
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,19 +39,9 @@ class SampleFormat(Enum):
     """Samples from -1 to 1."""
 
     @property
-    def num_bytes(self) -> int:
-        """Bytes of a sample."""
-        return 2 if self is SampleFormat.INT16 else 4
-
-
-class StreamNetwork(Protocol):
-    """Computes the network's outputs for one stream of features."""
-
-    def accept(self, features: np.ndarray) -> np.ndarray:
-        """Take features (frames, dim); return the output rows that can be computed now."""
-
-    def finish(self) -> np.ndarray:
-        """The output rows of the remaining frames; the next frame begins a new stream."""
+    def dtype(self) -> np.dtype:
+        """The type of arrays of such samples."""
+        return np.dtype("<i2" if self is SampleFormat.INT16 else "<f4")
 
 
 class Stream:
@@ -64,22 +51,22 @@ class Stream:
         self,
         models: LoadedModels,
         sample_rate: float,
-        network: StreamNetwork,
         endpoint: EndpointOptions | None = None,
         nbest: int = 0,
         sample_format: SampleFormat = SampleFormat.INT16,
         name: str = "stream",
     ) -> None:
-        """Use `Recognizer.stream`, which supplies the network and the endpoint rules.
+        """Use `Recognizer.stream`, which supplies the endpoint rules.
 
         Without `endpoint`, utterances end only by `result` and `final`. `nbest` is the number of
         alternatives in results. `name` is used in warnings. DataError for a sampling rate that the
         features cannot be computed of.
         """
-        self._models, self._rate, self._network = models, sample_rate, network
+        self._models, self._rate = models, sample_rate
+        self._network = models.network.new_stream()
         self._endpoint, self._nbest, self._name = endpoint, nbest, name
         self._silence = endpoint.phones() if endpoint else frozenset()
-        self._type = np.dtype("<i2" if sample_format is SampleFormat.INT16 else "<f4")
+        self._type = sample_format.dtype
         self._check_interval = max(1, round(_SECONDS_BETWEEN_CHECKS / models.output_seconds))
         self._search = models.new_search()
         self._finished: deque[Result] = deque()
@@ -109,7 +96,8 @@ class Stream:
         has values from -1 to 1, one of int16 the range of 16-bit samples. After `final` a new part
         of the stream begins, whose times go on.
         """
-        return self.search(self._network.accept(self.frames_of(samples)))
+        self._search_rows(self._network.accept(self._frames_of(samples)))
+        return bool(self._finished)
 
     def partial(self, with_words: bool = False) -> Partial:
         """The present utterance so far; `with_words` adds the words' times."""
@@ -140,14 +128,15 @@ class Stream:
 
         Utterances that wait for `result` are not included: take them first.
         """
-        features = self.last_frames()
+        features = self._normalized(self._features.finish())
         rows = [self._network.accept(features), self._network.finish()]
-        self.search(np.concatenate(rows), is_last=True)
-        return self.finish_last()
+        self._search_rows(np.concatenate(rows), is_last=True)
+        self._end_utterance()
+        self._offset = self.duration
+        self._begin()
+        return self._finished.pop()
 
-    # -- the steps of `accept` and `final`
-
-    def frames_of(self, samples: np.ndarray | bytes) -> np.ndarray:
+    def _frames_of(self, samples: np.ndarray | bytes) -> np.ndarray:
         """Normalized features, (frames, dim), that further sound completes; see `accept`.
 
         DataError for samples that are not finite or of an unknown type.
@@ -160,12 +149,8 @@ class Stream:
         self._num_samples += len(samples)
         return self._normalized(self._features.accept(in_16_bits(samples)))
 
-    def last_frames(self) -> np.ndarray:
-        """Normalized features, (frames, dim), that only the end of the input completes."""
-        return self._normalized(self._features.finish())
-
-    def search(self, loglikes: np.ndarray, is_last: bool = False) -> bool:
-        """Search outputs of the network; return whether an utterance waits for `result`.
+    def _search_rows(self, loglikes: np.ndarray, is_last: bool = False) -> None:
+        """Search outputs of the network, and end utterances where a rule holds.
 
         With `is_last` no end of an utterance is looked for: the end of the input ends it.
         """
@@ -178,14 +163,6 @@ class Stream:
             if len(rows) == size and not is_last and self._has_ended():
                 self._end_utterance()
             begin += size
-        return bool(self._finished)
-
-    def finish_last(self) -> Result:
-        """End the present utterance and the part of the stream; return the utterance's result."""
-        self._end_utterance()
-        self._offset = self.duration
-        self._begin()
-        return self._finished.pop()
 
     # -- utterances
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
 from nnet3tools.cli.options import option, program
-from nnet3tools.cli.recognizing import directory_words, read_options
+from nnet3tools.cli.recognizing import directory_words, is_graph, read_options
 from nnet3tools.cli.sound_files import skipping, waves
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
@@ -65,7 +65,6 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.cli.live_decoding import decode_streams
     from nnet3tools.cli.recognized_output import Output
     from nnet3tools.io.files import open_output
-    from nnet3tools.recognizer.directory import is_graph
     from nnet3tools.recognizer.loading import load_recognizer
 
     options.check()

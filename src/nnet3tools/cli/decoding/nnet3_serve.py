@@ -51,13 +51,11 @@ class Options(RecognizerOptions):
 @program("nnet3-serve", USAGE, Options, num_args=(1, 2), words_before=directory_words)
 def main(options: Options, args: list[str]) -> None:
     """Load a recognizer and serve it until a signal ends the process."""
-    from nnet3tools.recognizer.live_recognizer import LiveRecognizer
     from nnet3tools.recognizer.loading import load_recognizer
     from nnet3tools.recognizer.server import serve
 
     options.check()
     choose_cpu_kernels(options.cpu_kernels)
     recognizer = load_recognizer(options, args[0], args[1] if args[1:] else None, read_options)
-    live = LiveRecognizer(recognizer)
-    live.warm_up()
-    serve(live, options.server)
+    recognizer.prepare_for_many_streams()
+    serve(recognizer, options.server)
