@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.features.segments import parse_segment
 from nnet3tools.io.files import split_offset
-from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from nnet3tools.recipe.own_data.text_files import read_text
+from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 
 KALDI_FILES = ("wav.scp", "segments", "text", "utt2spk")

@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
-from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from nnet3tools.recipe.own_data.text_files import read_text
+from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 
 MANIFEST_KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")

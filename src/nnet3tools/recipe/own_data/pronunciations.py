@@ -12,8 +12,7 @@ from nnet3tools.errors import DataError, quoted
 from nnet3tools.lang.dictionary import Dictionary
 from nnet3tools.lang.lexicon import Pronunciation
 from nnet3tools.nnet.config import nearest_hint
-from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from nnet3tools.recipe.own_data.text_files import read_text
+from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.plan import write_lines
 
 SILENCE, SPOKEN_NOISE = "SIL", "SPN"

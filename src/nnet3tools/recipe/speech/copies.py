@@ -29,8 +29,8 @@ CopySizes = Callable[[int], list[tuple[str, int]]]
 
 def copies_at_allowed_lengths(setup: Setup) -> list[Step]:
     """Steps that make the flat start's data: several utterances of each allowed length."""
-    rate = setup.facts.rate
-    ends = [setup.num_frames(int(s * rate)) for s in (setup.facts.shortest, setup.facts.longest)]
+    seconds = [float(duration) for duration in read_map(TRAIN / "utt2dur").values()]
+    ends = (setup.num_frames(int(s * setup.facts.rate)) for s in (min(seconds), max(seconds)))
     lengths = allowed_lengths(*ends)
 
     def sizes(num_samples: int) -> list[tuple[str, int]]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nnet3tools.errors import DataError, quoted
-from nnet3tools.recipe.own_data.checks import CheckedData, check_data
+from nnet3tools.recipe.own_data.checks import CheckedData, check_data, split_held_out
 from nnet3tools.recipe.own_data.corpus import read_corpus
-from nnet3tools.recipe.own_data.faults import Fault, FaultList
-from nnet3tools.recipe.own_data.held_out import split_held_out
+from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.own_data.pronunciations import WordList, read_word_list, write_dictionary
 from nnet3tools.recipe.own_data.recordings import write_data_dir
-from nnet3tools.recipe.own_data.text_files import read_text
-from nnet3tools.recipe.plan import write_lines
-from nnet3tools.recipe.speech.inputs import record_inputs
+from nnet3tools.recipe.plan import WriteText, write_lines
 from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
-from nnet3tools.recipe.speech.setup import DICT, HELD_OUT, LM, TEST, TRAIN, Facts
+from nnet3tools.recipe.speech.setup import DICT, HELD_OUT, LM, TEST, TRAIN, WORK, Facts
 from nnet3tools.recipe.speech.sizes import NUM_CEPSTRA, size_for
 
+_INPUTS = WORK / "inputs.json"
 _FEWEST_UTTERANCES = 4
 
 
@@ -50,11 +51,10 @@ def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str, ba
     texts = [*_files(lexicon), options.arpa, options.extra_text]
     texts += [name for corpus in parts for name in corpus.files]
     sounds = (u.sound.name for corpus in parts for u in corpus.utterances)
-    record_inputs(filter(None, texts), sounds)
+    _record_inputs(filter(None, texts), sounds)
     seconds = [checked.facts[utterance.name].seconds for utterance in train]
     size = size_for(options.size, sum(seconds) / 3600).name
-    ends = min(seconds), max(seconds)
-    return Facts(checked.rate, len(train), sum(seconds), *ends, words.unknown_word, size)
+    return Facts(checked.rate, len(train), sum(seconds), words.unknown_word, size)
 
 
 def _files(lexicon: str) -> list[str]:
@@ -128,3 +128,41 @@ def _write_mfcc_conf(rate: int) -> None:
         f"--sample-frequency={rate}",
     )
     write_lines(Path("mfcc.conf"), lines)
+
+
+# -- changes between calls
+
+
+def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
+    """Record the contents of text files, and the sizes and times of change of sound files.
+
+    A text file that does not exist is recorded as such. Sound that is no file, such as a pipe, is
+    left out.
+    """
+    found: dict[str, object] = {name: _digest(name) for name in texts}
+    found |= {name: _stamp(name) for name in sounds if os.path.isfile(name)}
+    WriteText(_INPUTS, json.dumps(found, indent=0, sort_keys=True) + "\n").do()
+
+
+def check_unchanged(hint: str) -> None:
+    """DataError, ending in `hint`, if a recorded file has changed; files may be missing now.
+
+    Sound that is missing has been copied by the first stage.
+    """
+    for name, before in json.loads(_INPUTS.read_text()).items():
+        if os.path.isfile(name):
+            now = _stamp(name) if isinstance(before, list) else _digest(name)
+            if now != before:
+                raise DataError(f"'{name}' has changed since this training began: {hint}")
+
+
+def _digest(name: str) -> str:
+    if not os.path.isfile(name):
+        return "missing"
+    with open(name, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp(name: str) -> list[int]:
+    status = os.stat(name)
+    return [status.st_size, status.st_mtime_ns]

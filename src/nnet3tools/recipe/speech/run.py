@@ -18,10 +18,8 @@ from nnet3tools.recipe.plan import Stage, Step, WriteText
 from nnet3tools.recipe.progress import duration
 from nnet3tools.recipe.record import check_recorded, locked, option_values, write_recorded
 from nnet3tools.recipe.speech import alignments, copies, finishing, flat_start
-from nnet3tools.recipe.speech.estimates import bytes_needed, stage_seconds
-from nnet3tools.recipe.speech.inputs import check_unchanged
 from nnet3tools.recipe.speech.options import RUN_NAMES, RecognizerTrainingOptions
-from nnet3tools.recipe.speech.preparation import prepare_data
+from nnet3tools.recipe.speech.preparation import check_unchanged, prepare_data
 from nnet3tools.recipe.speech.setup import FOLDERS, STAGE_TIMES, WORK, Facts, Setup
 from nnet3tools.recipe.speech.sizes import size_for
 from nnet3tools.recipe.train import make_runner
@@ -29,6 +27,8 @@ from nnet3tools.recipe.train import make_runner
 PROGRAM = "nnet3-train-recognizer"
 CHECKS = "checks of the data"
 _FACTS, _RECORD = WORK / "facts.json", WORK / "experiment.json"
+_PRIOR_SECONDS = 30.0
+"""Weight of the estimates against the time that the finished stages took."""
 _HINT = "expected the same, or another output directory"
 
 
@@ -137,12 +137,12 @@ def _run_stages(setup: Setup) -> None:
         _announce(setup)
     for folder in FOLDERS:
         folder.mkdir(parents=True, exist_ok=True)
-    expected = stage_seconds(setup)
+    expected = setup.size.stage_seconds(setup.facts.num_seconds)
     for place, part in enumerate(left):
         times = _stage_times()
         known = [other for other in STAGES if other.title in times]
-        factor = sum(times[other.title] for other in known) + 1.0
-        factor /= sum(expected[other.name] for other in known) + 1.0
+        factor = sum(times[other.title] for other in known) + _PRIOR_SECONDS
+        factor /= sum(expected[other.name] for other in known) + _PRIOR_SECONDS
         total = factor * sum(expected[other.name] for other in left[place:])
         number = STAGES.index(part) + 2
         log.log(
@@ -160,8 +160,8 @@ def _run_stages(setup: Setup) -> None:
 
 
 def _announce(setup: Setup) -> None:
-    need, free = bytes_needed(setup), shutil.disk_usage(".").free
-    facts = setup.facts
+    facts, free = setup.facts, shutil.disk_usage(".").free
+    need = setup.size.bytes_needed(facts.num_seconds, facts.rate)
     log.log(
         f"Training on {facts.num_utterances} utterances, {duration(facts.num_seconds)} of "
         f"sound: size {setup.size.name}. Needs about {need / 1e6:.0f} MB of disk, "

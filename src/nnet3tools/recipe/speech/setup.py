@@ -40,9 +40,6 @@ class Facts:
     """Utterances of the training part."""
     num_seconds: float
     """Seconds of sound of the training part."""
-    shortest: float
-    longest: float
-    """Seconds of the shortest and the longest training utterance."""
     unknown_word: str
     size: str
     """The row of the table of sizes."""

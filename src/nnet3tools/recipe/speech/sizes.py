@@ -1,4 +1,4 @@
-"""The table of sizes: network, passes and copies that suit an amount of training sound."""
+"""The table of sizes: what suits an amount of training sound, and the time and disk it needs."""
 
 from __future__ import annotations
 
@@ -60,6 +60,41 @@ class Size:
         for_small_data = min(_MOST_PASSES, math.ceil(_LEAST_FRAMES / max(num_frames, 1)))
         return max(self.passes[model], for_small_data)
 
+    def stage_seconds(self, num_seconds: float) -> dict[str, float]:
+        """The expected seconds of each stage for so much training sound, on one machine."""
+        frames = self.copied_frames(num_seconds)
+        trained = []
+        for model in (0, 1):
+            passes = self.num_passes(model, frames[model])
+            computed = frames[model] * passes * self.num_parameters * _FRAME_AND_PARAMETER
+            iterations = passes * (frames[model] // self.frames_per_iter + 1)
+            trained.append(5.0 + (computed + iterations * _ITERATION) / max(self.num_jobs))
+        features = 1.0 + frames[0] * 8e-6
+        short = dict.fromkeys(("lang", "said", "graph", "scales", "scores"), 1.0)
+        return short | {
+            "features": features,
+            "graphs": 1.0 + frames[0] * 5e-6,
+            "flat": trained[0],
+            "align": 1.0 + frames[1] * 8e-6 + (features if self.speeds else 0.0),
+            "chain": trained[1],
+        }
+
+    def bytes_needed(self, num_seconds: float, rate: int) -> int:
+        """About the largest number of bytes in the output directory during the training."""
+        first, second = self.copied_frames(num_seconds)
+        features = NUM_CEPSTRA * (first + (second if self.speeds else 0))
+        # Examples are there twice while they are shuffled; graphs and supervisions are as large.
+        examples = 4 * NUM_CEPSTRA * max(first, second)
+        models = 4 * self.num_parameters * _MODELS_KEPT * 2
+        return round(2 * rate * num_seconds + features + examples + models)
+
+
+_FRAME_AND_PARAMETER = 4.5e-11
+"""Seconds of one core for a frame and a parameter in training: AN4's 12 M frames and 0.57 M
+parameters took 337 s."""
+_ITERATION = 2.0
+"""Seconds of an iteration besides: start, diagnostics, report."""
+_MODELS_KEPT = 25
 
 _LEAST_FRAMES, _MOST_PASSES = 1_000_000, 24
 """Training goes on until it has seen so many frames, or made so many passes."""
