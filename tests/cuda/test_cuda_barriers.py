@@ -84,7 +84,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         partial(operators.test_order_and_cumulative_sums, axis=0, flag=False),
         formulas.test_long_reductions_are_cut_into_chunks,
         partial(formulas.test_reductions, reduce="sum", axis=0, layout="transposed"),
-        partial(operators.test_layer_norm, name="layer_norm"),
+        partial(operators.test_layer_norm, centred=True),
         operators.test_batch_norm,
     ),
 }  # fmt: skip

@@ -217,21 +217,21 @@ def test_row_normalisation(device, add_log_stddev):
         check(tensor.diff_normalize_per_row, [np.ones_like(x)], x, e, 0.5, add_log_stddev)
 
 
-@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
-def test_layer_norm(device, name):
-    forward, backward = getattr(tensor, name), getattr(tensor, f"{name}_backprop")
+@pytest.mark.parametrize("centred", [True, False])
+def test_layer_norm(device, centred):
+    backward = tensor.layer_norm_backprop
     scale, offset = normal(40, seed=2), normal(40, seed=3)
     for rows, of in itertools.product((0, 1, 30), LAYOUTS.values()):
         x, e = of(normal(rows, 40)), of(normal(rows, 40, seed=1))
         out = of(np.ones((rows, 40), np.float32))
         for a, b in ((None, None), (scale, None), (None, offset), (scale, offset)):
-            check(forward, [out], x, a, b, 1e-3)
+            check(tensor.layer_norm, [out], x, a, b, 1e-3, centred)
         made = [np.ones_like(x), np.ones(40, np.float32), np.ones(40, np.float32)]
         for wanted in itertools.product((False, True), repeat=3):
             outs = [d for d, w in zip(made, wanted, strict=True) if w]
             for factor in (None, scale):
-                check(OutputsLast(backward, wanted), outs, x, e, factor, 1e-3)
-        set_ = OutputsLast(backward, wanted, add=False)
+                check(OutputsLast(backward, wanted, centred=centred), outs, x, e, factor, 1e-3)
+        set_ = OutputsLast(backward, wanted, add=False, centred=centred)
         check(set_, outs, x, e, factor, 1e-3)
 
 

@@ -27,47 +27,25 @@ def log_softmax_backprop(in_deriv, out_value, out_deriv):
     in_deriv[...] = out_deriv - np.exp(np.float64(out_value)) * total
 
 
-def layer_norm(out, x, scale=None, offset=None, eps=1e-9):
-    value, _ = _normalised(x, eps, centred=True)
-    out[...] = value * (1.0 if scale is None else scale) + (0.0 if offset is None else offset)
-
-
-def rms_norm(out, x, scale=None, offset=None, eps=1e-9):
-    value, _ = _normalised(x, eps, centred=False)
+def layer_norm(out, x, scale=None, offset=None, eps=1e-9, centred=True):
+    value, _ = _normalised(x, eps, centred)
     out[...] = value * (1.0 if scale is None else scale) + (0.0 if offset is None else offset)
 
 
 def layer_norm_backprop(
-    x,
-    out_deriv,
-    scale=None,
-    eps=1e-9,
-    in_deriv=None,
-    scale_deriv=None,
-    offset_deriv=None,
-    add=True,
-):
-    value, inverse = _normalised(x, eps, centred=True)
+    x, out_deriv, scale=None, eps=1e-9, in_deriv=None, scale_deriv=None, offset_deriv=None,
+    add=True, centred=True,
+):  # fmt: skip
+    value, inverse = _normalised(x, eps, centred)
     g = np.float64(out_deriv) * (1.0 if scale is None else scale)
-    inner = np.mean(g * value, axis=1, keepdims=True)
-    slope = (g - np.mean(g, axis=1, keepdims=True) - value * inner) * inverse
-    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv, add)
-
-
-def rms_norm_backprop(
-    x,
-    out_deriv,
-    scale=None,
-    eps=1e-9,
-    in_deriv=None,
-    scale_deriv=None,
-    offset_deriv=None,
-    add=True,
-):
-    value, inverse = _normalised(x, eps, centred=False)
-    g = np.float64(out_deriv) * (1.0 if scale is None else scale)
-    slope = (g - value * np.mean(g * value, axis=1, keepdims=True)) * inverse
-    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv, add)
+    mean = np.mean(g, axis=1, keepdims=True) if centred else 0.0
+    slope = (g - mean - value * np.mean(g * value, axis=1, keepdims=True)) * inverse
+    if in_deriv is not None:
+        in_deriv[...] = in_deriv + slope if add else slope
+    if scale_deriv is not None:
+        scale_deriv += np.sum(value * out_deriv, axis=0)
+    if offset_deriv is not None:
+        offset_deriv += np.sum(np.float64(out_deriv), axis=0)
 
 
 def _normalised(x, eps, centred):
@@ -76,18 +54,6 @@ def _normalised(x, eps, centred):
         value = value - np.mean(value, axis=1, keepdims=True)
     inverse = 1.0 / np.sqrt(np.mean(value * value, axis=1, keepdims=True) + eps)
     return value * inverse, inverse
-
-
-def _add_derivs(
-    slope, value, out_deriv,
-    in_deriv, scale_deriv, offset_deriv, add,
-):  # fmt: skip
-    if in_deriv is not None:
-        in_deriv[...] = in_deriv + slope if add else slope
-    if scale_deriv is not None:
-        scale_deriv += np.sum(value * out_deriv, axis=0)
-    if offset_deriv is not None:
-        offset_deriv += np.sum(np.float64(out_deriv), axis=0)
 
 
 def normalize_per_row(out, x, target_rms, add_log_stddev):

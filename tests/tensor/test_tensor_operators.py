@@ -255,7 +255,7 @@ def test_nothing_is_missing_on_numpy():
 def test_what_networks_and_expressions_are_made_of_is_declared():
     """Element and Aggregate are formulas; every other kind of operator is one declaration."""
     kinds = (
-        "prod softmax log_softmax layer_norm rms_norm batch_norm lstm_nonlinearity "
+        "prod softmax log_softmax layer_norm batch_norm lstm_nonlinearity "
         "gru_nonlinearity copy_rows add_rows copy_rows_multi add_rows_multi copy_to_rows_multi "
         "add_to_rows_multi add_row_ranges copy_cols take gather scatter transpose "
         "concatenate split compress decompress sort_indexes cumulative_sum csr_dot"

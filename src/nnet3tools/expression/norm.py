@@ -1,6 +1,6 @@
-"""Normalization of rows (layer norm, Ba et al.
+"""Normalization of rows (layer norm and RMS norm) and of columns (batch norm).
 
-2016; RMS norm, Zhang and Sennrich 2019) and of columns (batch norm, Ioffe and Szegedy 2015).
+Ba et al. 2016; Zhang and Sennrich 2019; Ioffe and Szegedy 2015.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import rows_of
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type
-from nnet3tools.tensor.registry import Operator
 
 
 class RmsNorm(Node):
@@ -25,8 +24,7 @@ class RmsNorm(Node):
 
     type_name, overwrites = "rms_norm", True
     options = "eps", "has_scale", "has_offset"
-    operator: ClassVar[Operator] = tensor.rms_norm
-    derivatives: ClassVar[Operator] = tensor.rms_norm_backprop
+    is_centred: ClassVar[bool] = False
 
     def __init__(self, x: Node, scale: Node | None, offset: Node | None, eps: float) -> None:
         self.eps = eps
@@ -46,16 +44,16 @@ class RmsNorm(Node):
     def forward_ops(self) -> list[NodeOp]:
         rows = (None if c is None else _row(c.value) for c in (self.scale, self.offset))
         out, x = rows_of(self.value), rows_of(self.children[0].value)
-        return [self.operator.bind(out, x, *rows, self.eps)]
+        return [tensor.layer_norm.bind(out, x, *rows, self.eps, self.is_centred)]
 
     def backward_ops(self) -> list[NodeOp | None]:
         """For the first child with a gradient, one operation that computes all gradients."""
         x, scale, offset = self.children[0], self.scale, self.offset
-        step = self.derivatives.bind(
+        step = tensor.layer_norm_backprop.bind(
             rows_of(x.value), rows_of(self.grad),
             None if scale is None else _row(scale.value), self.eps,
             rows_of(x.grad) if x.trainable else None, _row_gradient(scale), _row_gradient(offset),
-            0 not in self.children_to_set,
+            0 not in self.children_to_set, self.is_centred,
         )  # fmt: skip
         first = next(i for i, child in enumerate(self.children) if child.trainable)
         if first in self.children_to_set and first > 0:
@@ -70,8 +68,7 @@ class LayerNorm(RmsNorm):
     """A node with each row normalized to mean 0 and variance 1, times `scale`, plus `offset`."""
 
     type_name = "layer_norm"
-    operator = tensor.layer_norm
-    derivatives = tensor.layer_norm_backprop
+    is_centred = True
 
 
 class BatchNorm(Node):

@@ -16,23 +16,6 @@ from nnet3tools.nnet.indexes import (
     sorted_unique,
 )
 
-__all__ = [
-    "COMPUTABLE",
-    "NOT_COMPUTABLE",
-    "UNKNOWN",
-    "CindexStore",
-    "DependencyRows",
-    "KeyTable",
-    "add_counts",
-    "all_true",
-    "as_slice",
-    "concatenated_ranges",
-    "is_increasing",
-    "join_rows",
-    "present_ids",
-    "sorted_unique",
-]
-
 UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2
 """Status of a cindex while the graph is built. (Kaldi's fourth, "will not compute", is a cindex
 that is unknown and not usable when building ends.)"""

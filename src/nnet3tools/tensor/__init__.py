@@ -68,9 +68,9 @@ strided copies.
 `split(src, parts, axis)`, `add_split`; for any number of axes. A view (`x.T`, `x[:, a:b]`) is
 cheaper where an operator can read it.
 
-**Special operators**, each with its derivative: softmax, log_softmax, layer_norm and rms_norm
-(scale and offset included) and normalize_per_row, which are formulas; batch_norm, lstm_nonlinearity
-and gru_nonlinearity, where fusing more pays; and what other modules of this package declare.
+**Special operators**, each with its derivative: softmax, log_softmax, layer_norm (also as RMS norm;
+scale and offset included), normalize_per_row, batch_norm, lstm_nonlinearity and gru_nonlinearity,
+which are formulas; and what other modules of this package declare.
 
 **Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
 `to_host` at the borders; `constant` for host arrays that never change (index arrays need nothing:
@@ -103,12 +103,7 @@ from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
 from nnet3tools.tensor.batch_norm import batch_norm, batch_norm_backprop
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.gru import gru_nonlinearity, gru_nonlinearity_backprop
-from nnet3tools.tensor.layer_norm import (
-    layer_norm,
-    layer_norm_backprop,
-    rms_norm,
-    rms_norm_backprop,
-)
+from nnet3tools.tensor.layer_norm import layer_norm, layer_norm_backprop
 from nnet3tools.tensor.lstm import lstm_nonlinearity, lstm_nonlinearity_backprop
 from nnet3tools.tensor.normalize import diff_normalize_per_row, normalize_per_row
 from nnet3tools.tensor.operators import random
@@ -132,59 +127,3 @@ from nnet3tools.tensor.softmax import (
     softmax,
     softmax_backprop,
 )
-
-__all__ = [
-    "Aggregate",
-    "Array",
-    "Element",
-    "UnsupportedOperator",
-    "add",
-    "add_row_ranges",
-    "add_rows",
-    "add_rows_multi",
-    "add_split",
-    "add_to_rows_multi",
-    "add_transposed",
-    "aggregate",
-    "asarray",
-    "batch_norm",
-    "batch_norm_backprop",
-    "concatenate",
-    "constant",
-    "copy",
-    "copy_cols",
-    "copy_rows",
-    "copy_rows_multi",
-    "copy_to_rows_multi",
-    "diff_normalize_per_row",
-    "dot",
-    "element",
-    "empty",
-    "fill",
-    "formulas",
-    "gaps",
-    "gru_nonlinearity",
-    "gru_nonlinearity_backprop",
-    "layer_norm",
-    "layer_norm_backprop",
-    "log_softmax",
-    "log_softmax_backprop",
-    "lstm_nonlinearity",
-    "lstm_nonlinearity_backprop",
-    "normalize_per_row",
-    "padded_scratch",
-    "persistent_array",
-    "precise_products",
-    "prod",
-    "random",
-    "rms_norm",
-    "rms_norm_backprop",
-    "scale",
-    "scratch",
-    "softmax",
-    "softmax_backprop",
-    "split",
-    "to_host",
-    "transpose",
-    "zeros",
-]

@@ -20,7 +20,6 @@ from nnet3tools.tensor.registry import operator_of_formulas
 
 Step = Callable[[], None]
 
-_DERIVS = ("in_deriv", "scale_deriv", "offset_deriv")
 _MEAN = {True: "mean = row_mean(x); c = x - mean; ", False: "c = x; "}
 _INVERSE = "inverse = 1 / sqrt(row_mean(c * c) + eps); "
 _column_sums = aggregate("_1", "sum", axis=0)
@@ -28,7 +27,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 @functools.cache
 def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
-    """The formula of layer_norm or, if not `centred`, of rms_norm.
+    """The formula of layer_norm.
 
     Its operands are out, x, eps, then scale if `scaled`, then offset if `shifted`.
     """
@@ -39,7 +38,7 @@ def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
 
 @functools.cache
 def _backward(centred: bool, scaled: bool, add: bool, wanted: tuple[bool, bool]) -> Element:
-    """The formula of layer_norm_backprop or, if not `centred`, of rms_norm_backprop.
+    """The formula of layer_norm_backprop.
 
     Its operands are in_deriv, the product e n, x, e, eps, then scale if `scaled`. `wanted` says
     which of in_deriv and the product are computed; the other results are no operands.
@@ -59,18 +58,44 @@ def _backward(centred: bool, scaled: bool, add: bool, wanted: tuple[bool, bool])
     )
 
 
-def _bind_forward(
-    centred: bool, out: Array, x: Array, scale: Array | None, offset: Array | None, eps: float
+@operator_of_formulas()
+def layer_norm(
+    out: Array,
+    x: Array,
+    scale: Array | None = None,
+    offset: Array | None = None,
+    eps: float = 1e-9,
+    centred: bool = True,
 ) -> Step:
+    """A step that normalizes each row of x (N, D) to mean 0 and variance 1: layer norm.
+
+    If not `centred`, it scales each row to mean square 1: RMS norm. The row times scale, plus
+    offset, goes to out, which may be x.
+    """
     given = [row for row in (scale, offset) if row is not None]
     formula = _forward(centred, scale is not None, offset is not None)
     return formula.bind(out, x, float(eps), *given)
 
 
-def _bind_backward(
-    centred: bool, x: Array, out_deriv: Array, scale: Array | None, eps: float,
-    in_deriv: Array | None, scale_deriv: Array | None, offset_deriv: Array | None, add: bool,
-) -> Step:  # fmt: skip
+@operator_of_formulas(writes=("in_deriv", "scale_deriv", "offset_deriv"))
+def layer_norm_backprop(
+    x: Array,
+    out_deriv: Array,
+    scale: Array | None = None,
+    eps: float = 1e-9,
+    in_deriv: Array | None = None,
+    scale_deriv: Array | None = None,
+    offset_deriv: Array | None = None,
+    add: bool = True,
+    centred: bool = True,
+) -> Step:
+    """A step that adds the derivatives of `layer_norm` by x, scale and offset to the given arrays.
+
+    With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
+    for x (without the mean of g if not `centred`), the column sums of e n for scale, the column
+    sums of e for offset. Without `add`, in_deriv is set. The outputs must not overlap the other
+    operands.
+    """
     steps: list[Callable[[], Any]] = []
     product = None if scale_deriv is None else empty(x.shape, like=x)
     results = [out for out in (in_deriv, product) if out is not None]
@@ -84,65 +109,3 @@ def _bind_backward(
     if offset_deriv is not None:
         steps.append(_column_sums.bind(offset_deriv, out_deriv, beta=1.0))
     return in_turn(steps)
-
-
-@operator_of_formulas()
-def layer_norm(
-    out: Array, x: Array, scale: Array | None = None, offset: Array | None = None, eps: float = 1e-9
-) -> Step:
-    """A step that normalizes each row of x (N, D) to mean 0 and variance 1.
-
-    The row times scale, plus offset, goes to out, which may be x.
-    """
-    return _bind_forward(True, out, x, scale, offset, eps)
-
-
-@operator_of_formulas()
-def rms_norm(
-    out: Array, x: Array, scale: Array | None = None, offset: Array | None = None, eps: float = 1e-9
-) -> Step:
-    """A step that scales each row of x (N, D) to mean square 1.
-
-    The row times scale, plus offset, goes to out, which may be x.
-    """
-    return _bind_forward(False, out, x, scale, offset, eps)
-
-
-@operator_of_formulas(writes=_DERIVS)
-def layer_norm_backprop(
-    x: Array,
-    out_deriv: Array,
-    scale: Array | None = None,
-    eps: float = 1e-9,
-    in_deriv: Array | None = None,
-    scale_deriv: Array | None = None,
-    offset_deriv: Array | None = None,
-    add: bool = True,
-) -> Step:
-    """A step that adds the derivatives of `layer_norm` by x, scale and offset to the given arrays.
-
-    With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
-    for x, the column sums of e n for scale, the column sums of e for offset. Without `add`,
-    in_deriv is set. The outputs must not overlap the other operands.
-    """
-    derivs = in_deriv, scale_deriv, offset_deriv
-    return _bind_backward(True, x, out_deriv, scale, eps, *derivs, add)
-
-
-@operator_of_formulas(writes=_DERIVS)
-def rms_norm_backprop(
-    x: Array,
-    out_deriv: Array,
-    scale: Array | None = None,
-    eps: float = 1e-9,
-    in_deriv: Array | None = None,
-    scale_deriv: Array | None = None,
-    offset_deriv: Array | None = None,
-    add: bool = True,
-) -> Step:
-    """A step that adds the derivatives of `rms_norm` by x, scale and offset to the given arrays.
-
-    They are those of `layer_norm_backprop` without the mean of g.
-    """
-    derivs = in_deriv, scale_deriv, offset_deriv
-    return _bind_backward(False, x, out_deriv, scale, eps, *derivs, add)

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = [
-    "Count",
-    "Derived",
-    "Matrix",
-    "Preconditioner",
-    "Side",
-    "Statistic",
-    "Vector",
-    "rounded_average",
-]
-
 Array = Any
 Shape = tuple[int, ...]
 

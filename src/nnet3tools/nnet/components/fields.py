@@ -12,18 +12,6 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = [
-    "Flag",
-    "Float",
-    "Int",
-    "IntPairs",
-    "IntVector",
-    "Mark",
-    "NotNegative",
-    "Obsolete",
-    "Proportion",
-]
-
 T = TypeVar("T")
 
 

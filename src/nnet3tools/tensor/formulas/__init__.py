@@ -17,32 +17,6 @@ from nnet3tools.tensor.formulas.simplify import simplify
 from nnet3tools.tensor.formulas.statements import Assignments, assign
 from nnet3tools.tensor.formulas.types import Rule, Type, dtype_of, promote, type_of_dtype
 
-__all__ = [
-    "CASTS",
-    "FUNCTIONS",
-    "Apply",
-    "Assignments",
-    "Cast",
-    "Constant",
-    "Expr",
-    "FormulaError",
-    "Function",
-    "Placeholder",
-    "Rule",
-    "Type",
-    "as_expr",
-    "assign",
-    "cast",
-    "derivative",
-    "derivatives",
-    "dtype_of",
-    "parse",
-    "parse_statements",
-    "promote",
-    "simplify",
-    "type_of_dtype",
-]
-
 for _function in FUNCTIONS.values():
     # names that Python keeps for itself get a trailing underscore: and_, or_, not_, max_ ...
     globals()[_function.name] = _function

@@ -24,8 +24,6 @@ from nnet3tools.tensor.formulas.expr import (
 )
 from nnet3tools.tensor.formulas.types import Rule, Type
 
-__all__ = ["ALIASES", "CASTS", "COLUMN_REDUCTIONS", "FUNCTIONS", "ROW_REDUCTIONS", "Function"]
-
 Partials = Sequence[Expr]
 
 ALIASES = {

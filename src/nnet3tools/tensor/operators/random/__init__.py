@@ -20,19 +20,6 @@ from nnet3tools.draws import (
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = [
-    "get_state",
-    "last_seeding",
-    "normal",
-    "rand",
-    "rand_int",
-    "rand_uniform",
-    "seed",
-    "set_state",
-    "uniform",
-    "with_prob",
-]
-
 
 def rand_uniform() -> np.float32:
     """A number uniform in (0, 1), Kaldi's RandUniform."""
