@@ -42,9 +42,9 @@ class RmsNorm(Node):
         return self.children[-1] if self.has_offset else None
 
     def forward_ops(self) -> list[NodeOp]:
-        rows = (None if c is None else _row(c.value) for c in (self.scale, self.offset))
+        scale, offset = (None if c is None else _row(c.value) for c in (self.scale, self.offset))
         out, x = rows_of(self.value), rows_of(self.children[0].value)
-        return [tensor.layer_norm.bind(out, x, *rows, self.eps, self.is_centred)]
+        return [tensor.layer_norm.bind(out, x, scale, offset, self.eps, self.is_centred)]
 
     def backward_ops(self) -> list[NodeOp | None]:
         """For the first child with a gradient, one operation that computes all gradients."""
