@@ -49,7 +49,7 @@ class RmsNorm(Node):
     def backward_ops(self) -> list[NodeOp | None]:
         """For the first child with a gradient, one operation that computes all gradients."""
         x, scale, offset = self.children[0], self.scale, self.offset
-        step = tensor.layer_norm_backprop.bind(
+        step: NodeOp = tensor.layer_norm_backprop.bind(
             rows_of(x.value), rows_of(self.grad),
             None if scale is None else _row(scale.value), self.eps,
             rows_of(x.grad) if x.trainable else None, _row_gradient(scale), _row_gradient(offset),
