@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nnet3tools
+from nnet3tools.errors import DataError
 from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.fst.files import save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
@@ -45,9 +47,9 @@ def folder(
     return Path(shutil.copytree(complete, "dir"))
 
 
-def refusal(capfd: pytest.CaptureFixture, *words: object) -> str:
-    """The error line of nnet3-decode, which has to refuse."""
-    assert run("nnet3-decode", *map(str, words)) == 255
+def refusal(capfd: pytest.CaptureFixture, *words: object, program: str = "nnet3-decode") -> str:
+    """The error line of a program, which has to refuse."""
+    assert run(program, *map(str, words)) == 255
     out, err = capfd.readouterr()
     assert not out
     assert "Traceback" not in err
@@ -88,11 +90,35 @@ def test_the_complete_directory_has_no_other_files(folder: Path) -> None:
     assert found == set(COMPLETE)
 
 
-@pytest.mark.parametrize("stream", ["--stream=true", "--stream=false"])
+@pytest.mark.parametrize("way", ["whole", "streamed", "served", "Python"])
 @pytest.mark.parametrize("name", COMPLETE)
-def test_a_missing_file_is_refused_by_name(folder: Path, capfd, name: str, stream: str) -> None:
+def test_a_missing_file_is_refused_by_name(folder: Path, capfd, name: str, way: str) -> None:
     (folder / name).unlink()
-    assert f"dir/{name}" in refusal(capfd, stream, folder, "one.wav")
+    if way == "Python":
+        with pytest.raises(DataError, match=f"dir/{re.escape(name)}"):
+            nnet3tools.Recognizer.load(folder)
+        return
+    words = {
+        "whole": ("nnet3-decode", "dir", "one.wav"),
+        "streamed": ("nnet3-decode", "--stream=true", "dir", "one.wav"),
+        "served": ("nnet3-serve", "--port=0", "dir"),
+    }[way]
+    assert f"dir/{name}" in refusal(capfd, *words[1:], program=words[0])
+
+
+@pytest.mark.parametrize("name", ["graph/num_pdfs", "graph/phones.txt", "tree", "lang/"])
+def test_info_names_files_that_only_checks_and_other_graphs_read(
+    folder: Path, capfd, name: str
+) -> None:
+    for present in ("graph/num_pdfs", "graph/phones.txt", "tree"):
+        (folder / present).write_text("4\n")
+    (folder / "lang").mkdir()
+    assert not [line for line in info(capfd, folder)[1] if "missing" in line]
+    path = folder / name
+    path.rmdir() if path.is_dir() else path.unlink()
+    status, lines = info(capfd, folder)
+    assert status == 0
+    assert [line for line in lines if "missing" in line and name.rpartition("h/")[2] in line]
 
 
 @pytest.mark.parametrize(

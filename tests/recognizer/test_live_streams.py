@@ -178,6 +178,9 @@ def test_what_is_not_sound_is_refused_and_the_stream_goes_on(recognizer):
             stream.accept(wrong)
     with pytest.raises(NotFiniteError):
         stream.accept(np.array([0.0, np.nan]))
+    for wrong in (sound(0.5).astype(np.float32), np.array([0.0, 7e28])):
+        with pytest.raises(DataError, match="expected floats from -1 to 1"):
+            stream.accept(wrong)
     stream.accept(sound(0.5, seed=2))
     assert stream.final().words
     with pytest.raises(DataError, match=r"8000 \.vs 16000"):

@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -72,11 +74,22 @@ class Outcome:
 
 
 def run(name: str, *args: str) -> Outcome:
-    """Run a program in this process; a Python exception that gets out of it is its crash."""
+    """Run a program in this process; a Python exception that gets out of it is its crash.
+
+    A last argument "<FILE" is the program's standard input, "-".
+    """
     log, crash, status = io.StringIO(), None, -1
     out = io.TextIOWrapper(io.BytesIO())
-    main = main_of(name)
-    with contextlib.redirect_stderr(log), contextlib.redirect_stdout(out):
+    main, stdin = main_of(name), sys.stdin
+    if args and str(args[-1]).startswith("<"):
+        *args, source = args
+        args = (*args, "-")
+        stdin = io.TextIOWrapper(io.BytesIO(Path(source[1:]).read_bytes()))
+    with (
+        contextlib.redirect_stderr(log),
+        contextlib.redirect_stdout(out),
+        mock.patch.object(sys, "stdin", stdin),
+    ):
         try:
             status = main([*map(str, args)])
         except Exception as error:  # whatever it is, it is what the tests look for

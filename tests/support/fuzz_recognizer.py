@@ -1,4 +1,4 @@
-"""What nnet3-decode reads: a model's folder that is the graph's folder, too, and sound."""
+"""What nnet3-decode reads: a model's folder that is the graph's, sound, standard input."""
 
 import shutil
 from collections.abc import Iterator
@@ -23,6 +23,12 @@ _TEXTS = {
     "phones/silence.csl": "3:4\n",
 }
 _MODEL_FILES = ("final.mdl", "global_cmvn.stats", "HCLG.fst")
+_LIVE = {
+    "one.wav": "--format=json",
+    "one.pcm": "--format=vosk",
+    "one.float": "--sample-format=float32",
+}
+"""Sound for standard input, and an option with which it is read."""
 _WAYS = (
     ("--format=ctm",),
     ("--format=json", "--stream=true", "--piece-seconds=0.1"),
@@ -44,6 +50,8 @@ def make_recognizer_samples() -> None:
     samples = np.random.default_rng(8).normal(0, 2000, (1, 2000)).astype(np.int16)
     with open(folder / "one.wav", "wb") as file:
         WAVE.write(Writer(file), Wave(8000, samples))
+    (folder / "one.pcm").write_bytes(samples.tobytes())
+    (folder / "one.float").write_bytes((samples / 32768).astype("<f4").tobytes())
     damage_each(_FOLDER, (*_TEXTS, *_MODEL_FILES))
 
 
@@ -56,3 +64,7 @@ def recognizer_targets() -> Iterator[tuple[str, tuple[str, ...]]]:
             bad = f"{_FOLDER}.{Path(name).name}"
             yield f"{_FOLDER}/{name}", (*program, bad, f"{bad}/HCLG.fst", sound)
         yield sound, (*program, _FOLDER, f"{_FOLDER}/HCLG.fst", "BAD")
+    live = ("nnet3-decode", "--stream=true", "--allow-downsample=true", "--allow-upsample=true")
+    for name, option in _LIVE.items():
+        words = (option, "--output=out", _FOLDER, f"{_FOLDER}/HCLG.fst", "<BAD")
+        yield f"{_FOLDER}/{name}", (*live, *words)

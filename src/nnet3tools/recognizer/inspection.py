@@ -38,7 +38,7 @@ def _lines(d: ModelDirectory, options: RecognizerOptions) -> list[str]:
         "frame-subsampling-factor": "unknown" if factor is None else str(factor),
         "features": _features_text(d.features, d.feature_options),
         "normalization": "unknown" if cmvn is None else cmvn.kind,
-        "graph": "missing" if d.graph is None else f"{d.graph}, {d.graph.stat().st_size} bytes",
+        "graph": _graph_text(d),
         "words": _words_text(d.words),
         "word-times": _times_text(d),
         "scales": f"acoustic {_scale_text(d)}, graph {options.lm_scale:g}",
@@ -79,6 +79,15 @@ def _features_text(path: Path | None, options: MfccOptions | FbankOptions | None
     frame = options.frame
     rate = f"{frame.sample_frequency:g} Hz, a frame every {frame.frame_shift:g} ms"
     return f"{kind} of dimension {dim} by {path}, {rate}"
+
+
+def _graph_text(d: ModelDirectory) -> str:
+    """The graph, and which of the files is missing that tell whether it is of this model."""
+    if d.graph is None:
+        return "missing"
+    absent = [x for x in ("num_pdfs", "phones.txt") if not d.graph.with_name(x).is_file()]
+    unchecked = f", not checked against the model: {' and '.join(absent)} missing" if absent else ""
+    return f"{d.graph}, {d.graph.stat().st_size} bytes{unchecked}"
 
 
 def _words_text(path: Path | None) -> str:

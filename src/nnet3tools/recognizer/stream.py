@@ -30,6 +30,9 @@ from nnet3tools.recognizer.results import Partial, Result
 _SECONDS_BETWEEN_CHECKS = 0.1
 """About the time from one look for the end of an utterance to the next."""
 
+_LARGEST_FLOAT = 100.0
+"""Larger samples are not sound that is too loud, but values of another format."""
+
 
 class SampleFormat(Enum):
     """How samples are stored in the bytes of a stream; both are little-endian."""
@@ -146,8 +149,9 @@ class Stream:
             size = len(data) // self._type.itemsize * self._type.itemsize
             self._rest = data[size:]
             samples = np.frombuffer(data[:size], self._type)
+        samples = in_16_bits(samples)
         self._num_samples += len(samples)
-        return self._normalized(self._features.accept(in_16_bits(samples)))
+        return self._normalized(self._features.accept(samples))
 
     def _search_rows(self, loglikes: np.ndarray, is_last: bool = False) -> None:
         """Search outputs of the network, and end utterances where a rule holds.
@@ -216,4 +220,6 @@ def in_16_bits(samples: np.ndarray) -> NDArray[np.float32]:
         return samples.astype(np.float32)
     if not np.isfinite(samples).all():
         raise NotFiniteError("a sample is not finite")
+    if (largest := np.abs(samples).max(initial=0.0)) > _LARGEST_FLOAT:
+        raise DataError(f"expected floats from -1 to 1, found a sample of size {largest:g}")
     return np.float32(32768.0) * samples.astype(np.float32)
