@@ -140,23 +140,6 @@ def test_sentences_have_the_probabilities_of_the_formulas(
         assert score.log10_prob == pytest.approx(wanted, abs=1e-9)
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(WORDS, min_size=1, max_size=12), st.integers(1, 4))
-def test_probabilities_after_a_history_sum_to_one(sentences: list[list[str]], order: int) -> None:
-    model = estimate(sentences, order, [*"abcdefg", "<unk>"])
-    grams = entries(model)
-
-    def log10_prob(words: tuple[str, ...]) -> float:
-        if (found := grams.get(" ".join(words))) is not None:
-            return found[0]
-        return grams.get(" ".join(words[:-1]), (0.0, 0.0))[1] + log10_prob(words[1:])
-
-    for gram in [(), ("<s>",), *(tuple(text.split())[: order - 1] for text in grams)]:
-        if gram[-1:] != ("</s>",):
-            total = sum(10 ** log10_prob((*gram, w)) for w in (*model.words[1:],))
-            assert total == pytest.approx(1, abs=1e-5), gram
-
-
 def test_words_outside_the_vocabulary_are_the_unknown_word() -> None:
     listed = estimate(sentences_of(TEXT), 2, ["one", "two", "three", "seven", "<unk>"])
     replaced = TEXT.replace("four", "<unk>").replace("five", "<unk>").replace("six", "<unk>")

@@ -37,7 +37,7 @@ def small_networks() -> Iterator[None]:
             sizes.SIZES[0], dim=16, bottleneck_dim=4, strides=(1, 3), num_copies=2, passes=(1, 1)
         )
         patch.setattr(sizes, "SIZES", (tiny, *sizes.SIZES[1:]))
-        patch.setattr(sizes, "_MOST_PASSES", 2)
+        patch.setattr(sizes, "_MOST_PASSES", (2, 2))
         yield
 
 
@@ -110,7 +110,7 @@ def test_a_second_call_only_says_where_the_recognizer_is(
     assert (trained / "the OUT" / "final.mdl").stat() == before
     log = capfd.readouterr().err
     assert "Stage" not in log
-    assert f"nnet3-decode {trained}/the OUT FILE.wav" in log
+    assert f"nnet3-decode '{trained}/the OUT' FILE.wav" in log
 
 
 @pytest.mark.parametrize(

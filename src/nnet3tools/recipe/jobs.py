@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,13 +28,12 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """The command line as run.pl takes it: words, with | and && between programs."""
-        words: list[str] = []
-        for step in self.steps:
-            words += ["&&"] if words else []
-            for i, program in enumerate(step):
-                words += [*(["|"] if i else []), *program]
-        return words
+        """The command line as run.pl takes it: words, with | and && between programs.
+
+        run.pl gives words without blanks to a shell as they are, so characters such as those of
+        <unk> are quoted here.
+        """
+        return self._joined(lambda word: shlex.quote(word) if len(word.split()) == 1 else word)
 
     @property
     def header(self) -> str:
@@ -43,7 +43,15 @@ class Job:
     @property
     def shell(self) -> str:
         """The command line for bash."""
-        return " ".join(w if w in ("|", "&&") else shlex.quote(w) for w in self.words)
+        return " ".join(self._joined(shlex.quote))
+
+    def _joined(self, quoted: Callable[[str], str]) -> list[str]:
+        words: list[str] = []
+        for step in self.steps:
+            words += ["&&"] if words else []
+            for i, program in enumerate(step):
+                words += [*(["|"] if i else []), *map(quoted, program)]
+        return words
 
 
 def _quoted_as_run_pl(word: str) -> str:

@@ -29,7 +29,7 @@ from nnet3tools.recipe.speech.setup import (
 )
 from nnet3tools.recognizer.directory import ModelFacts, write_directory
 
-LM_SCALES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4)
+LM_SCALES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
 
 
 def graph_steps(setup: Setup) -> list[Step]:

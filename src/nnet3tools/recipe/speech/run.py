@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable
@@ -77,7 +78,8 @@ def train_recognizer(options: RecognizerTrainingOptions, data: str, lexicon: str
         os.chdir(out)
         setup = _prepared(options, data, lexicon, base)
         _run_stages(setup)
-        log.log(f"Wrote {Path.cwd()}: nnet3-decode {Path.cwd()} FILE.wav; see report.html there")
+        command = f"nnet3-decode {shlex.quote(str(Path.cwd()))} FILE.wav"
+        log.log(f"Wrote {Path.cwd()}: {command}; see report.html there")
 
 
 def _check(options: RecognizerTrainingOptions) -> None:
