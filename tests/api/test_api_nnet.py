@@ -116,6 +116,8 @@ def test_features_that_do_not_fit_are_data_errors(features: np.ndarray, message:
 def test_names_that_do_not_exist_are_errors_with_names_that_do() -> None:
     with pytest.raises(nnet3tools.DataError, match="no component 'x'; it has a, r, b"):
         network().component("x")
+    with pytest.raises(nnet3tools.DataError, match="the network has 6"):
+        network().component(6)
     with pytest.raises(nnet3tools.DataError, match=r"nosuch\.raw"):
         nnet3tools.Nnet.read("nosuch.raw")
     Path("wrong.config").write_text("component name=a type=NoSuchComponent\n")

@@ -1,6 +1,7 @@
 """nnet3tools.Recognizer with a tiny model directory, against nnet3-decode."""
 
 import json
+import pickle
 import threading
 from pathlib import Path
 
@@ -35,9 +36,9 @@ def test_words_are_those_of_nnet3_decode(recognizer: Recognizer) -> None:
     array = samples()
     for result in (
         recognizer.transcribe("a.wav"),
-        recognizer.transcribe(Path("a.wav")),
+        pickle.loads(pickle.dumps(recognizer)).transcribe(Path("a.wav")),
         recognizer.transcribe(array, sample_rate=16000),
-        recognizer.transcribe(array / np.float32(32768), sample_rate=16000.0),
+        recognizer.transcribe((array / np.float32(32768)).tolist(), sample_rate=16000.0),
     ):
         found = [(w.text, round(w.start, 3), round(w.confidence, 3)) for w in result.words]
         assert found == [(w["word"], w["begin"], w["confidence"]) for w in want["words"]]
@@ -90,8 +91,9 @@ def test_options_override_the_directory(recognizer: Recognizer) -> None:
 
 
 def test_what_is_missing_or_does_not_fit_is_named(recognizer: Recognizer) -> None:
-    with pytest.raises(nnet3tools.OptionError, match="sample_rate"):
-        recognizer.transcribe(samples())
+    for rate in (None, 0, float("nan")):
+        with pytest.raises(nnet3tools.OptionError, match=f"sample_rate in Hz, not {rate}"):
+            recognizer.transcribe(samples(), sample_rate=rate)
     with pytest.raises(nnet3tools.DataError, match="one channel"):
         recognizer.transcribe(samples().reshape(2, -1), sample_rate=16000)
     with pytest.raises(nnet3tools.DataError, match="8000"):

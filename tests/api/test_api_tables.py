@@ -60,6 +60,13 @@ def test_values_come_back(kind: Any) -> None:
         ("vector", np.zeros((2, 2))),
         ("int-vector", [0.5]),
         ("int-vector", [2**40]),
+        ("int", 0.5),
+        ("float", "half"),
+        ("word", "two words"),
+        ("words", "a string"),
+        ("posterior", [[(1,)]]),
+        ("egs", np.zeros(4)),
+        ("lattice", None),
         ("wave", np.zeros(4)),
         ("wave", Wave(8000, np.zeros((1, 4)))),
     ],
@@ -77,3 +84,16 @@ def test_specifiers_and_kinds_are_checked() -> None:
         TableReader("t.ark")
     with pytest.raises(nnet3tools.DataError, match=r"nosuch\.ark"):
         list(TableReader("ark:nosuch.ark"))
+
+
+def test_each_loop_over_a_reader_reads_from_the_beginning() -> None:
+    with TableWriter("ark:t", "int") as table:
+        table.write("one", 1)
+    with TableReader("ark:t", "int") as reader:
+        assert list(reader) == list(reader) == [("one", 1)]
+    with RandomTableReader("ark:t", "int") as by_key:
+        assert "one" in by_key
+    with pytest.raises(nnet3tools.DataError, match="closed"):
+        by_key.get("one")
+    with pytest.raises(nnet3tools.DataError, match="one word"):
+        TableWriter("ark:t", "int").write(3, 1)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.text import cast
 
 
 def numbers(name: str, given: ArrayLike) -> NDArray:
@@ -24,4 +25,4 @@ def float_matrix(name: str, given: ArrayLike) -> NDArray[np.float32]:
     array = numbers(name, given)
     if array.ndim != 2 or not len(array):
         raise DataError(f"{name}: expected a matrix of shape (rows, dim), found {array.shape}")
-    return array.astype(np.float32, copy=False)
+    return cast(array, np.float32)

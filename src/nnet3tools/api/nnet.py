@@ -113,7 +113,12 @@ class Nnet(_Nnet):
                 names = ", ".join(self.component_names)
                 raise DataError(f"the network has no component '{component}'; it has {names}")
             component = self.component_names.index(component)
+        elif not 0 <= component < len(self.components):
+            raise DataError(f"no component {component}: the network has {len(self.components)}")
         return super().component(component)
+
+    def __str__(self) -> str:
+        return self.info()
 
     def parameters(self) -> dict[str, FloatArray]:
         """All trainable arrays by the name "component.array", float32, not copied.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.cli.recognizing import options_of_directory, read_options
 from nnet3tools.errors import DataError, OptionError, naming
@@ -37,6 +37,7 @@ class Recognizer:
         self._recognizer = recognizer
         self._queue = UtteranceQueue(recognizer)
         self._lock = threading.Lock()
+        self._arguments: tuple[object, ...] = ()
 
     @classmethod
     def load(
@@ -53,7 +54,12 @@ class Recognizer:
         found = options_of_directory(name, RecognizerOptions, words)
         found.check()
         chosen = None if graph is None else os.fspath(graph)
-        return cls(load_recognizer(found, name, chosen, read_options))
+        loaded = cls(load_recognizer(found, name, chosen, read_options))
+        loaded._arguments = folder, graph, options
+        return loaded
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Recognizer.load, self._arguments
 
     @property
     def sample_rate(self) -> float:
@@ -61,7 +67,7 @@ class Recognizer:
         return self._recognizer.features.sample_rate
 
     def transcribe(
-        self, sound: Path | NDArray[Any], *, sample_rate: float | None = None, nbest: int = 0
+        self, sound: Path | ArrayLike, *, sample_rate: float | None = None, nbest: int = 0
     ) -> Result:
         """The words of one utterance, with times in seconds and confidences.
 
@@ -70,15 +76,15 @@ class Recognizer:
         1, for which `sample_rate` in Hz must be given. `nbest` is the number of alternatives.
         DataError for sound that cannot be read or used.
         """
-        if isinstance(sound, np.ndarray):
-            if sample_rate is None:
-                raise OptionError("expected sample_rate for an array of samples")
-            name, samples, rate = "array of samples", in_16_bits(sound), sample_rate
-        else:
+        if isinstance(sound, (str, os.PathLike)):
             name = os.fspath(sound)
             samples, rate = _first_channel(name)
             if sample_rate not in (None, rate):
-                raise DataError(f"{name}: {rate} samples per second, not {sample_rate:g}")
+                raise DataError(f"{name}: {rate} samples per second, not {sample_rate}")
+        else:
+            if sample_rate is None or not 1 <= sample_rate < 2**31:
+                raise OptionError(f"an array of samples needs sample_rate in Hz, not {sample_rate}")
+            name, samples, rate = "array of samples", in_16_bits(np.asarray(sound)), sample_rate
         with self._lock, naming(name):
             self._queue.accept(name, samples, int(rate))
             self._queue.finish()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Literal, get_args
 
@@ -14,6 +15,7 @@ from nnet3tools.io.holder import Holder
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 from nnet3tools.io.table import TableWriter as _TableWriter
+from nnet3tools.io.text import cast, is_word
 from nnet3tools.io.wave import Wave
 
 Kind = Literal[
@@ -64,7 +66,7 @@ def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
 
     def convert(value: Any) -> np.ndarray:
         array = numbers("a value", value)
-        converted: np.ndarray = array.astype(dtype)
+        converted: np.ndarray = cast(array, dtype)
         if array.ndim != num_dims or (dtype is np.int32 and (converted != array).any()):
             raise DataError(
                 f"expected {num_dims}-dimensional {dtype.__name__}, found an array of shape "
@@ -79,18 +81,39 @@ def _posterior(value: Any) -> Posterior:
     return value if isinstance(value, Posterior) else Posterior.from_frames(value)
 
 
-def _wave(value: Any) -> Wave:
-    if not isinstance(value, Wave) or value.samples.dtype != np.int16 or value.samples.ndim != 2:
-        raise DataError("expected a Wave with int16 samples of shape (channels, samples)")
+def _instance(value: Any, *kinds: str) -> Any:
+    """The value; TypeError if its class has none of these names."""
+    if not {c.__name__ for c in type(value).__mro__} & set(kinds):
+        raise TypeError
     return value
+
+
+def _wave(value: Any) -> Wave:
+    wave: Wave = _instance(value, "Wave")
+    if wave.samples.dtype != np.int16 or wave.samples.ndim != 2:
+        raise DataError("expected a Wave with int16 samples of shape (channels, samples)")
+    return wave
+
+
+def _word(value: Any) -> str:
+    if not is_word(_instance(value, "str")):
+        raise ValueError
+    return str(value)
 
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "matrix": _array(np.float32, 2),
     "vector": _array(np.float32, 1),
-    "int-vector": _array(np.int32, 1),
-    "posterior": _posterior,
     "wave": _wave,
+    "posterior": _posterior,
+    "int-vector": _array(np.int32, 1),
+    "int": lambda value: int(_array(np.int32, 0)(value)),
+    "float": float,
+    "word": _word,
+    "words": lambda value: [_word(word) for word in _instance(value, "list", "tuple")],
+    "egs": lambda value: _instance(value, "NnetExample"),
+    "chain-egs": lambda value: _instance(value, "NnetChainExample"),
+    "lattice": lambda value: _instance(value, "Lattice", "CompactLattice"),
 }
 """What a writer does to a value of each kind before it writes the value."""
 
@@ -112,12 +135,17 @@ class TableReader(SequentialTableReader[Any]):
     with TableReader("scp:feats.scp") as table:
         for key, features in table: ...
 
+    Each `for` reads from the beginning.
     DataError for a missing or damaged table, OptionError for a malformed rspecifier.
     """
 
     def __init__(self, rspecifier: str, kind: Kind = "matrix") -> None:
         """`rspecifier`: as for Kaldi's programs, such as "ark:feats.ark"; `kind`: see `Kind`."""
         super().__init__(rspecifier, _holder(kind))
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        self.close()
+        return super().__iter__()
 
 
 class RandomTableReader(RandomAccessTableReader[Any]):
@@ -146,8 +174,13 @@ class TableWriter(_TableWriter[Any]):
     def __init__(self, wspecifier: str, kind: Kind = "matrix") -> None:
         """`wspecifier`: as for Kaldi's programs, such as "ark,t:-"; `kind`: see `Kind`."""
         super().__init__(wspecifier, _holder(kind))
-        self._convert = _CONVERSIONS.get(kind, lambda value: value)
+        self._kind = kind
 
     def write(self, key: str, value: Any) -> None:
         """Write a value under a key, which is one word."""
-        super().write(key, self._convert(value))
+        try:
+            converted = _CONVERSIONS[self._kind](value)
+        except (TypeError, ValueError):
+            found = f"found {reprlib.repr(value)}"
+            raise DataError(f"key '{key}': expected kind '{self._kind}', {found}") from None
+        super().write(key, converted)

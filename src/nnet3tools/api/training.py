@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nnet3tools.api.arrays import float_matrix
+from nnet3tools.api.arrays import float_matrix, numbers
 from nnet3tools.api.random_numbers import RandomNumbers
 from nnet3tools.errors import DataError, EmptyError
 from nnet3tools.io.posterior import Posterior
@@ -43,7 +43,7 @@ def make_examples(
     """
     matrix = float_matrix("features", features)
     if not isinstance(targets, Posterior):
-        targets = np.asarray(targets)
+        targets = numbers("targets", targets)
     found: MatrixTargets | PosteriorTargets
     if isinstance(targets, np.ndarray) and targets.ndim == 2:
         found = MatrixTargets("", float_matrix("targets", targets), num_targets)

@@ -99,14 +99,18 @@ class _Archive(Generic[T]):
         self._used_keys: set[str] = set()
         self._last_read = ""
         self._last_asked = ""
+        self._is_closed = False
 
     def close(self) -> None:
         if self._items is not None:
             self._items.close()  # type: ignore[attr-defined]
         self._items = None
         self._kept.clear()
+        self._is_closed = True
 
     def has(self, key: str) -> bool:
+        if self._is_closed:
+            raise DataError(f"table '{self._specifier.text}' is closed")
         sorted_both = self._specifier.sorted and self._specifier.called_sorted
         if sorted_both and _order(key) < _order(self._last_asked):
             raise DataError(

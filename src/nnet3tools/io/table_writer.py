@@ -78,7 +78,7 @@ class TableWriter(Generic[T]):
 
     def write(self, key: str, value: T) -> None:
         """Write an object under a key."""
-        if not is_word(key):
+        if not (isinstance(key, str) and is_word(key)):
             raise DataError(f"'{key}' cannot be the key of a table: expected one word")
         if self._handed is not None:
             self._handed.items.append((key, value))
