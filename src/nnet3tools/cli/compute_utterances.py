@@ -9,6 +9,7 @@ from nnet3tools.cli.options import option, option_group
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.outputs import computer_for_tables, outputs_in_order
 from nnet3tools.recognizer.utterances import (
     InputOptions,
@@ -19,8 +20,6 @@ from nnet3tools.recognizer.utterances import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.executor.looped_computer import LoopedComputer
     from nnet3tools.executor.utterance_computer import UtteranceComputer
     from nnet3tools.io.table import TableWriter
@@ -70,8 +69,6 @@ def compute_all(
     writer: TableWriter[np.ndarray],
 ) -> None:
     """Compute the output of each utterance in a table, write it, and count the utterances."""
-    import numpy as np
-
     pauses = InputPauses()
     given = ((*each, None) for each in utterances(features_rspecifier, options, counts, pauses))
     found = outputs_in_order(computer, given, pauses=pauses, flush=writer.flush)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.decoding.utterance import Decoded
     from nnet3tools.fst.fst import Fst
     from nnet3tools.io.holders import Holder

@@ -10,12 +10,11 @@ from nnet3tools.cli.sound_files import skipping, waves
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.files import open_input
+from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.live_sound import live_sound
 from nnet3tools.recognizer.stream import SampleFormat
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.cli.recognized_output import Output
     from nnet3tools.recognizer.options import RecognizerOptions
     from nnet3tools.recognizer.recognizer import Recognizer

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -65,8 +66,6 @@ def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
 
 def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
     """Multiply the parameters of `nnet` by --scale; an infinite scale turns zeros into NaN."""
-    import numpy as np
-
     from nnet3tools.nnet.arithmetic import scale_nnet
 
     with np.errstate(invalid="ignore", over="ignore"):

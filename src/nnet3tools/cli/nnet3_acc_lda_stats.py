@@ -28,15 +28,12 @@ See also: nnet-get-feature-transform
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-acc-lda-stats."""
-
     binary: bool = option(True, "Write output in binary mode")
     rand_prune: float = option(0.0, "Randomized pruning threshold for posteriors")
 
 
 @program("nnet3-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Accumulate LDA statistics of a network's output over examples and write them."""
     from nnet3tools.training.lda_accumulation import accumulate_examples
 
     write_stats(options, args, lambda accumulator: accumulate_examples(accumulator, args[1]))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 USAGE = """Set the priors of a nnet3 acoustic model to the posteriors that its network gives on
@@ -26,17 +26,12 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-am-adjust-priors."""
-
     binary: bool = option(True, "Write output in binary mode")
     prior_floor: float = option(1.0e-15, "Accepted for Kaldi's sake; priors are not floored")
 
 
 @program("nnet3-am-adjust-priors", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Write an acoustic model with its priors set from average posteriors."""
-    import numpy as np
-
     from nnet3tools.cli.am_models import load_am_nnet
     from nnet3tools.io.files import open_input
 
@@ -56,8 +51,6 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _log_change(old: NDArray[np.float32], new: NDArray[np.float32]) -> None:
-    import numpy as np
-
     if len(old) == 0 or len(old) != len(new):
         log.log("Model did not previously have priors attached.")
         return

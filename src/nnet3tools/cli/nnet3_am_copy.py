@@ -31,8 +31,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-am-copy."""
-
     binary: bool = option(True, "Write output in binary mode")
     raw: bool = option(
         False, "If true, write only the 'raw' network, without transition model and priors."
@@ -50,7 +48,6 @@ class Options:
 
 @program("nnet3-am-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy an acoustic model, with the changes that the options request."""
     from nnet3tools.cli.am_models import load_am_nnet, set_context
     from nnet3tools.graph.context import draw_before_statistics
     from nnet3tools.nnet.model_file import write_nnet

@@ -17,7 +17,6 @@ See also: nnet3-info
 
 @program("nnet3-am-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Print information about an acoustic model."""
     from nnet3tools.cli.am_models import load_am_nnet
     from nnet3tools.cli.network_info import network_info
 

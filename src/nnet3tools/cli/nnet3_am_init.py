@@ -21,14 +21,11 @@ See also: nnet3-init, nnet3-am-copy, nnet3-am-info, nnet3-am-adjust-priors
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-am-init."""
-
     binary: bool = option(True, "Write output in binary mode")
 
 
 @program("nnet3-am-init", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
-    """Write an acoustic model made of a transition model and a raw network."""
     from nnet3tools.cli.am_models import set_context
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.am_nnet import AmNnet
@@ -39,14 +36,12 @@ def main(options: Options, args: list[str]) -> None:
 
     *sources, nnet_in, model_out = args
     if len(sources) == 2:
-        with open_input(sources[0]) as reader:
-            tree = ContextDependency.read(reader)
+        tree = ContextDependency.load(sources[0])
         with open_input(sources[1]) as reader:
             topology = HmmTopology.read(reader)
         transition_model = TransitionModel.from_tree(tree, topology)
     else:
-        with open_input(sources[0]) as reader:
-            transition_model = TransitionModel.read(reader)
+        transition_model = TransitionModel.load(sources[0])
     model = AmNnet(transition_model, read_nnet(nnet_in))
     set_context(model)
     model.save(model_out, options.binary)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from nnet3tools.nnet.am_nnet import AmNnet
@@ -25,8 +25,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-am-train-transitions."""
-
     binary: bool = option(True, "Write output in binary mode")
     set_priors: bool = option(
         True, "If true, also set priors in neural net (we divide by these in test time)"
@@ -43,7 +41,6 @@ class Options:
 
 @program("nnet3-am-train-transitions", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Write an acoustic model with transition probabilities and priors from alignments."""
     from nnet3tools.cli.am_models import load_am_nnet
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.hmm.transition_update import update_transitions
@@ -76,8 +73,6 @@ def main(options: Options, args: list[str]) -> None:
 
 def _count(model: AmNnet, alignments: str) -> NDArray[np.float64]:
     """The count of each transition id in a table of alignments, (ids + 1,)."""
-    import numpy as np
-
     from nnet3tools.io.holders import INT32_VECTOR
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.nnet.hmm.transition_update import count_transitions
@@ -95,8 +90,6 @@ def _count(model: AmNnet, alignments: str) -> NDArray[np.float64]:
 
 def _set_priors(model: AmNnet, counts: NDArray[np.float64], floor: float) -> None:
     """Set the priors of `model` to the relative counts of pdfs, floored at about `floor`."""
-    import numpy as np
-
     transition_model = model.transition_model
     num_pdfs, dim = transition_model.num_pdfs, model.nnet.output_dim("output")
     if num_pdfs != dim:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -24,8 +25,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-average."""
-
     binary: bool = option(True, "Write output in binary mode")
     weights: str = option(
         "",
@@ -69,8 +68,6 @@ def _weights(text: str, num_models: int) -> list[float]:
 
     Without a value, all models have the same weight.
     """
-    import numpy as np
-
     from nnet3tools.nnet.config import parse_float
 
     if not text:

@@ -26,8 +26,6 @@ e.g.:
 
 @program("nnet3-combine", USAGE, CombineOptions, num_args=(3, None))
 def main(options: CombineOptions, args: list[str]) -> None:
-    """Write the average of the last n models; n is the best by the objective on examples."""
-
     def make_diagnostics(nnet: Nnet, device: Array | None) -> FrameDiagnostics:
         from nnet3tools.training.combination import FrameDiagnostics
 

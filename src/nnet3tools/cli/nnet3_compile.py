@@ -30,8 +30,6 @@ See also: nnet3-compute, nnet3-computation-info
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-compile."""
-
     binary: bool = option(True, "Write output in binary mode")
     print: bool = option(
         False,
@@ -53,7 +51,6 @@ class Options:
 
 @program("nnet3-compile", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Compile one request to a program or, with --egs, all requests of a table to a cache."""
     wanted = 2 if options.egs else 3
     if len(args) != wanted:
         mode = "with" if options.egs else "without"

@@ -30,8 +30,6 @@ See also: nnet3-compile, nnet3-compute
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-computation-info."""
-
     print: bool = option(True, "If true, print the program itself, command by command.")
     max_matrices: int = option(
         20, "Of the matrices that are alive where most memory is in use, print at most so many."
@@ -43,7 +41,6 @@ class Options:
 
 @program("nnet3-computation-info", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Print a report about a compiled program; optionally draw its pictures."""
     from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.executor.memory_plan import plan_memory
     from nnet3tools.executor.run_computation import check_fits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
@@ -12,9 +11,7 @@ from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Propagate the features through raw neural network model and write the output.
 If --apply-exp=true, apply the Exp() function to the output before writing it out.
@@ -35,8 +32,6 @@ See also: nnet3-compile, nnet3-compute-from-egs
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-compute."""
-
     computation: str = option(
         "", "If supplied, the compiled program to run (an rxfilename); see above."
     )

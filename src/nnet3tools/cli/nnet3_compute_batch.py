@@ -25,8 +25,6 @@ See also: nnet3-compute
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-compute-batch."""
-
     batch: BatchComputationOptions = option_group("", BatchComputationOptions)
     inputs: InputOptions = option_group("", InputOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
@@ -38,7 +36,6 @@ class Options:
 
 @program("nnet3-compute-batch", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Compute network outputs of a table of features, chunks of several utterances together."""
     from nnet3tools.cli.compute_utterances import compute_all
     from nnet3tools.executor.utterance_computer import computer_together
     from nnet3tools.io.holders import MATRIX

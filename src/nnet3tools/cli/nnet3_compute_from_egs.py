@@ -9,6 +9,7 @@ from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_optio
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from nnet3tools.io.holder import Holder
@@ -39,14 +40,11 @@ class OutputOptions:
 
 @dataclass(frozen=True)
 class Options(OutputOptions):
-    """Options of nnet3-compute-from-egs."""
-
     output_name: str = option("output", "Do computation for specified output-node")
 
 
 @program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Write a network's output matrix for each frame-level example."""
     write_outputs(args, options, options.output_name)
 
 
@@ -60,8 +58,6 @@ def write_outputs(
 
     `args` are the model, the examples' rspecifier and the matrices' wspecifier.
     """
-    import numpy as np
-
     from nnet3tools import tensor
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter

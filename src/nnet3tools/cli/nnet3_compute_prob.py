@@ -21,8 +21,6 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-compute-prob."""
-
     judging: JudgingOptions = option_group("", JudgingOptions)
     collapse_model: bool = option(
         True, "If true, collapse model to the extent possible before using it (for efficiency)."
@@ -32,7 +30,6 @@ class Options:
 
 @program("nnet3-compute-prob", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Log objective and accuracy of a network on examples; status 1 if there is no data."""
     from nnet3tools.nnet.collapse import collapse_model
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.diagnostics import NnetComputeProb

@@ -25,8 +25,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-copy."""
-
     binary: bool = option(True, "Write output in binary mode")
     changes: ChangeOptions = option_group("", ChangeOptions)
     batchnorm_test_mode: bool = option(
@@ -37,7 +35,6 @@ class Options:
 
 @program("nnet3-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy a network, with the changes that the options request."""
     from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
 

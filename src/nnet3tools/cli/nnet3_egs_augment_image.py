@@ -31,8 +31,6 @@ _FILL_MODES = ("nearest", "reflect")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-egs-augment-image."""
-
     srand: int = option(0, "Seed for the random number generator")
     num_channels: int = option(
         1,
@@ -80,7 +78,6 @@ class Options:
 
 @program("nnet3-egs-augment-image", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy a table of examples with their images shifted, flipped and rotated at random."""
     from nnet3tools import tensor
     from nnet3tools.io.table import TableWriter
     from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_example

@@ -28,15 +28,12 @@ See also: nnet3-get-egs-dense-targets, nnet3-merge-egs
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-get-egs."""
-
     num_pdfs: int = option(-1, "Number of pdfs in the acoustic model")
     examples: ExampleOptions = option_group("", ExampleOptions)
 
 
 @program("nnet3-get-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Cut tables of features and posteriors into training examples."""
     from nnet3tools.io.holders import POSTERIOR
     from nnet3tools.training.generation import PosteriorTargets
 

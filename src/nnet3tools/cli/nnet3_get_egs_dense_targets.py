@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import ExampleOptions, write_examples
 from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.training.generation import Targets
 
 USAGE = """Get frame-by-frame examples of data for nnet3 neural network training.
@@ -31,8 +30,6 @@ See also: nnet3-get-egs, nnet3-merge-egs
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-get-egs-dense-targets."""
-
     num_targets: int = option(
         -1, "Output dimension in egs, only used to check targets have correct dim if supplied"
     )
@@ -41,7 +38,6 @@ class Options:
 
 @program("nnet3-get-egs-dense-targets", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Cut tables of features and target matrices into training examples."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.training.generation import MatrixTargets
 

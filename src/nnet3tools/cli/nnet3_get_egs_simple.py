@@ -25,7 +25,6 @@ See also: nnet3-get-egs
 
 @program("nnet3-get-egs-simple", USAGE, NoOptions, num_args=(2, None))
 def main(options: NoOptions, args: list[str]) -> int:
-    """Join tables of matrices by key into examples, in the order of the first table."""
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
     from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io

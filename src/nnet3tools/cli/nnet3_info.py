@@ -18,7 +18,6 @@ See also: nnet3-am-info
 
 @program("nnet3-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Print information about a network."""
     from nnet3tools.cli.network_info import network_info
     from nnet3tools.nnet.model_file import read_nnet
 

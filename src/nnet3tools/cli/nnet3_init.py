@@ -21,15 +21,12 @@ See also: nnet3-copy, nnet3-info
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-init."""
-
     binary: bool = option(True, "Write output in binary mode")
     srand: int = option(0, "Seed for random number generator")
 
 
 @program("nnet3-init", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Write a network made by a config file, or an existing network extended by it."""
     from nnet3tools import tensor
     from nnet3tools.nnet.model_file import apply_config_file, read_nnet, write_nnet
     from nnet3tools.nnet.nnet import Nnet

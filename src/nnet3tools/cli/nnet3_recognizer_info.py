@@ -26,7 +26,6 @@ See also: nnet3-decode, nnet3-am-info, docs/recognizer.md
     words_before=directory_words,
 )
 def main(options: RecognizerOptions, args: list[str]) -> int:
-    """Print the files of a model directory and what is missing; status 1 if it cannot decode."""
     from nnet3tools.recognizer.inspection import inspect_directory
 
     options.check()

@@ -9,6 +9,7 @@ from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_optio
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ e.g.: nnet3-show-progress 1.nnet 2.nnet ark:valid.egs
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-show-progress."""
-
     num_segments: int = option(1, "Number of line segments used for computing derivatives")
     use_gpu: str | None = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
@@ -38,7 +37,6 @@ class Options:
 
 @program("nnet3-show-progress", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Log the parameter changes between two networks and, given examples, of the objective."""
     from nnet3tools.nnet.arithmetic import num_parameters
     from nnet3tools.nnet.model_file import read_nnet
 
@@ -63,8 +61,6 @@ def _show_objective_changes(
     options: Options, old: Nnet, new: Nnet, examples: list[NnetExample], device: Any
 ) -> None:
     """Log the objective at points between two networks, and each component's part in it."""
-    import numpy as np
-
     from nnet3tools.nnet.arithmetic import (
         add_nnet,
         component_dot_products,
@@ -101,8 +97,6 @@ def _show_objective_changes(
 
 def _show_parameter_changes(old: Nnet, new: Nnet) -> None:
     """Log the l2 norm of each component's parameter change, absolute and relative."""
-    import numpy as np
-
     from nnet3tools.nnet.arithmetic import add_nnet, component_dot_products, format_per_component
 
     difference = old.copy()

@@ -27,16 +27,12 @@ nnet3-train 1.raw 'ark:nnet3-merge-egs ark:1.egs ark:-|' 2.raw
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-train."""
-
     run: TrainingRunOptions = option_group("", TrainingRunOptions)
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
 
 
 @program("nnet3-train", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Train a network on a table of examples and write it; returns the exit status."""
-
     def make_trainer(nnet: Nnet, device: Array | None) -> NnetTrainer:
         from nnet3tools.training.trainer import NnetTrainer
 

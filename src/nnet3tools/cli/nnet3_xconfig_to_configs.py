@@ -21,8 +21,6 @@ See also: nnet3-init, docs/xconfig.md
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-xconfig-to-configs."""
-
     xconfig_file: str = option("", "File with the layers (required)")
     config_dir: str = option("", "Directory to write to, which is created if necessary (required)")
     existing_model: str = option(

@@ -38,8 +38,6 @@ See also: nnet3-compute
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-xvector-compute."""
-
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     compiler: CompilerOptions = option_group("", CompilerOptions)
     use_gpu: str | None = use_gpu_option("no")
@@ -67,7 +65,6 @@ class Options:
 
 @program("nnet3-xvector-compute", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Compute an x-vector, or one per chunk, for each utterance in a table of features."""
     from nnet3tools.executor.utterance_computer import xvector_computer
     from nnet3tools.executor.xvector_plans import XvectorOptions
     from nnet3tools.io.files import prove_output

@@ -35,8 +35,6 @@ See also: nnet3-compute
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-xvector-compute-batched."""
-
     chunk_size: int = option(
         150,
         "Size of chunk, in input frames.  Includes the nnet context, so the number of chunks will "
@@ -59,7 +57,6 @@ class Options:
 
 @program("nnet3-xvector-compute-batched", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Compute x-vectors of a table of features, in batches of chunks; writes them in order."""
     from nnet3tools.executor.utterance_computer import xvector_batch_computer
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter

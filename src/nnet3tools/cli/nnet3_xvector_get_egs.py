@@ -32,15 +32,12 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-xvector-get-egs."""
-
     compress: bool = option(True, "If true, write egs in compressed format.")
     num_pdfs: int = option(-1, "Number of speakers in the training list.")
 
 
 @program("nnet3-xvector-get-egs", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> int:
-    """Cut the chunks that a ranges file lists out of features, as x-vector training examples."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.example import EXAMPLE

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.options import option
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.features.sound_features import SoundFeatures
     from nnet3tools.features.sound_options import FbankOptions, MfccOptions
     from nnet3tools.io.wave import Wave

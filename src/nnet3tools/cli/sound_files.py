@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.io.wave import Wave
     from nnet3tools.recognizer.utterances import UtteranceCounts
 

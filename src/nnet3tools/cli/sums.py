@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError, EmptyError, OptionError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.io.holders import Holder
 
 
@@ -29,8 +28,6 @@ class Summing:
         The first table determines the keys. Objects that are missing in another table, or have
         another size, are skipped with a warning.
         """
-        import numpy as np
-
         from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
 
         num_done = num_objects = num_missing = 0
@@ -71,8 +68,6 @@ class Summing:
 
     def table(self, source: str, target: str, binary: bool, average: bool = False) -> int:
         """Write the sum of all objects of a table; returns the exit status."""
-        import numpy as np
-
         from nnet3tools.cli.tables import write_object
         from nnet3tools.io.files import prove_output
         from nnet3tools.io.table import SequentialTableReader
@@ -107,8 +102,6 @@ class Summing:
         Smaller objects count as zero beyond their size; DataError if an object is smaller than one
         before.
         """
-        import numpy as np
-
         from nnet3tools.cli.tables import is_table, read_object, write_object
 
         if any(map(is_table, sources)):

@@ -22,15 +22,12 @@ gunzip -c input_dir/ali.*.gz | ali-to-phones input_dir/final.mdl ark:- ark:- | \
 
 @dataclass(frozen=True)
 class Options:
-    """Options of chain-est-phone-lm."""
-
     binary: bool = option(True, "Write output in binary mode (it always is, as in Kaldi)")
     lm: LanguageModelOptions = option_group("", LanguageModelOptions)
 
 
 @program("chain-est-phone-lm", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Estimate a phone language model from a table of phone sequences and write it as an FST."""
     from nnet3tools.chain.phone_lm import estimate_phone_lm
     from nnet3tools.errors import naming
     from nnet3tools.fst.files import save_fst

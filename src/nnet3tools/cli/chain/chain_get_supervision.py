@@ -36,15 +36,12 @@ See steps/nnet3/chain/get_egs.sh for example
 
 @dataclass(frozen=True)
 class Options:
-    """Options of chain-get-supervision."""
-
     lattice_input: bool = option(False, "If true, expect phone lattices as input")
     supervision: SupervisionOptions = option_group("", SupervisionOptions)
 
 
 @program("chain-get-supervision", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Compile alignments or phone lattices to chain supervisions; status 1 if most fail."""
     from nnet3tools.chain.compilation import SupervisionCompiler
     from nnet3tools.chain.supervision import SUPERVISION
     from nnet3tools.errors import naming

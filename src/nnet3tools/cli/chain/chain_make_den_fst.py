@@ -20,7 +20,6 @@ chain-make-den-fst dir/tree dir/0.trans_mdl dir/phone_lm.fst dir/den.fst dir/nor
 
 @program("chain-make-den-fst", USAGE, NoOptions, num_args=5)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Write the denominator FST and the normalization FST of a phone language model."""
     from nnet3tools.chain.den_fst import make_denominator_fst, make_normalization_fst
     from nnet3tools.errors import naming
     from nnet3tools.fst.files import load_fst, save_fst

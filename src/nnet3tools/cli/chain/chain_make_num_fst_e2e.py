@@ -18,7 +18,6 @@ e.g.:
 
 @program("chain-make-num-fst-e2e", USAGE, NoOptions, num_args=4)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Convert a table of training graphs to acceptors of pdfs with normalization weights."""
     from nnet3tools.chain.e2e import pdf_acceptor
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.cli.tables import convert_table

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.chain.objective import ChainObjective
 
 USAGE = """Compute the LF-MMI objective function of matrices of network outputs, and its
@@ -31,8 +30,6 @@ e.g.: chain-objf --leaky-hmm-coefficient=0.1 8 den.fst ark:sup.ark ark:output.ar
 
 @dataclass(frozen=True)
 class Options:
-    """Options of chain-objf."""
-
     leaky_hmm_coefficient: float = option(
         1.0e-05, "Probability of leaving a state for any other, by their initial probabilities"
     )
@@ -54,9 +51,6 @@ _SEEDS = {False: 1, True: 2}
 
 @program("chain-objf", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> int:
-    """Compute the LF-MMI objective and derivatives of each supervision; writes text files."""
-    import numpy as np
-
     from nnet3tools import tensor
     from nnet3tools.chain.den_graph import load_denominator_graph
     from nnet3tools.chain.objective import compute_chain_objective

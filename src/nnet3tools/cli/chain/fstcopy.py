@@ -16,7 +16,6 @@ fstcopy ark:1.fsts ark,t:-
 
 @program("fstcopy", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Copy a table of FSTs; status 1 if it is empty."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.files import FST
 

@@ -44,7 +44,6 @@ def _with_posteriors(example: NnetChainExample) -> NnetExample:
 
 @program("nnet3-chain-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Accumulate LDA statistics of a network's output over chain examples and write them."""
     from nnet3tools.chain.example import CHAIN_EXAMPLE
     from nnet3tools.training.example import for_each_of_kind
     from nnet3tools.training.lda_accumulation import LdaAccumulator

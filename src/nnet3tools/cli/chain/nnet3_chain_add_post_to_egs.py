@@ -29,8 +29,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-chain-add-post-to-egs."""
-
     use_gpu: str | None = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
     cpu_kernels: str | None = cpu_kernels_option()
@@ -52,7 +50,6 @@ class Options:
 
 @program("nnet3-chain-add-post-to-egs", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Copy chain examples with added posteriors (targets) from a model."""
     from nnet3tools.chain.added_posteriors import AddedPosteriors, PosteriorAdder
     from nnet3tools.chain.example import CHAIN_EXAMPLE
     from nnet3tools.chain.output_objective import den_graph_of

@@ -30,15 +30,12 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-chain-combine."""
-
     combine: CombineOptions = option_group("", CombineOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
 
 
 @program("nnet3-chain-combine", USAGE, Options, num_args=(4, None))
 def main(options: Options, args: list[str]) -> None:
-    """Write the average of the last n models; n is the best by the LF-MMI objective on examples."""
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 
     den_fst, *rest = args

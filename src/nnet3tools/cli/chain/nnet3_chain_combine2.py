@@ -30,7 +30,6 @@ e.g.:
 
 @program("nnet3-chain-combine2", USAGE, Options, num_args=(4, None))
 def main(options: Options, args: list[str]) -> None:
-    """Write the best average of models by the LF-MMI objective on examples of several languages."""
     from nnet3tools.chain.languages import with_language
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 

@@ -11,6 +11,7 @@ from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import (
     IvectorOptions,
     NothingDoneError,
@@ -19,7 +20,6 @@ from nnet3tools.recognizer.utterances import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 USAGE = """Compute posteriors from 'denominator FST' of chain model and optionally map them to
@@ -33,8 +33,6 @@ See also: nnet3-compute
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-chain-compute-post."""
-
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     inputs: IvectorOptions = option_group("", IvectorOptions)
     use_gpu: str | None = use_gpu_option("yes")
@@ -62,7 +60,6 @@ class _LogProbs:
 
 @program("nnet3-chain-compute-post", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Write the posteriors of pdfs or phones, from the denominator graph, for each utterance."""
     from nnet3tools.chain.output_objective import den_graph_of
     from nnet3tools.chain.posteriors import denominator_posteriors
     from nnet3tools.io.holders import MATRIX

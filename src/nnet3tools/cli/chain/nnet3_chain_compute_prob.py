@@ -21,8 +21,6 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.egs
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-chain-compute-prob."""
-
     judging: JudgingOptions = option_group("", JudgingOptions)
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
@@ -30,7 +28,6 @@ class Options:
 
 @program("nnet3-chain-compute-prob", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Log the LF-MMI objective of a model on a table of examples; status 1 if there is no data."""
     from nnet3tools.chain.diagnostics import ChainComputeProb
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
     from nnet3tools.chain.output_objective import den_graph_of

@@ -11,12 +11,11 @@ from nnet3tools.cli.example_generation import open_ivectors
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import EmptyError, NotFiniteError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.training.generation import InputOptions
 from nnet3tools.training.splitting import ExampleGenerationOptions
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.training.example import NnetIo
 
 USAGE = """Get frame-by-frame examples of data for nnet3+chain end2end neural network
@@ -35,8 +34,6 @@ nnet3-chain-e2e-get-egs --num-frames=30,60,90 --frame-subsampling-factor=3 \\
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-chain-e2e-get-egs."""
-
     inputs: InputOptions = option_group("", InputOptions)
     srand: int = option(0, "Seed for random number generator ")
     chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)
@@ -44,7 +41,6 @@ class Options:
 
 @program("nnet3-chain-e2e-get-egs", USAGE, Options, num_args=(4, 5))
 def main(options: Options, args: list[str]) -> None:
-    """Make an end-to-end chain example of each utterance's features and training graph."""
     from nnet3tools import draws
     from nnet3tools.chain.e2e import E2eExampleMaker
     from nnet3tools.chain.e2e_blocks import E2eBlocks

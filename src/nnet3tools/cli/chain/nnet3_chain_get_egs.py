@@ -38,8 +38,6 @@ chain-get-supervision.
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-chain-get-egs."""
-
     inputs: InputOptions = option_group("", InputOptions)
     srand: int = option(0, "Seed for random number generator ")
     supervision_length_tolerance: int = option(
@@ -72,7 +70,6 @@ class Options:
 
 @program("nnet3-chain-get-egs", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
-    """Cut tables of features and chain supervisions into examples."""
     from nnet3tools import draws
     from nnet3tools.chain.block_generation import make_chain_examples
     from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES

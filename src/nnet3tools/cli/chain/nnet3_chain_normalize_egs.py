@@ -22,8 +22,6 @@ nnet3-chain-normalize-egs dir/normalization.fst ark:train_in.cegs ark:train_out.
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-chain-normalize-egs."""
-
     normalization_fst_scale: float = option(
         1.0,
         "Scale the weights from the 'normalization' FST before applying them to the examples. "
@@ -33,7 +31,6 @@ class Options:
 
 @program("nnet3-chain-normalize-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Copy chain examples with the normalization FST's weights added to their supervisions."""
     from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.chain.example_normalization import ExampleNormalizer
     from nnet3tools.chain.normalization import load_normalizer

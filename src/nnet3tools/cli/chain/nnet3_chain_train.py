@@ -26,14 +26,11 @@ nnet3-chain-train 1.raw den.fst 'ark:nnet3-chain-merge-egs ark:1.cegs ark:-|' 2.
 
 @dataclass(frozen=True)
 class Options(ChainRunOptions):
-    """Options of nnet3-chain-train."""
-
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
 @program("nnet3-chain-train", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Train a model with LF-MMI on a table of examples and write it; returns the exit status."""
     options.chain.check()
     run = replace(options.run, gpu_math=options.cuda.math(options.run.gpu_math))
 

@@ -21,7 +21,6 @@ See also: nnet3-chain-train
 
 @program("nnet3-chain-train2", USAGE, ChainRunOptions, num_args=4)
 def main(options: ChainRunOptions, args: list[str]) -> int:
-    """Train a model with LF-MMI on examples of several languages; returns the exit status."""
     from nnet3tools.chain.languages import LanguageGraphs, with_language
 
     options.chain.check()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Converts alignments (containing transition-ids) to pdf-ids, zero-based.
 Usage:  ali-to-pdf  [options] <model> <alignments-rspecifier> <pdfs-wspecifier>
@@ -19,15 +15,12 @@ e.g.:
 
 @program("ali-to-pdf", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Convert a table of alignments from transition ids to pdfs."""
     from nnet3tools.cli.tables import convert_table
-    from nnet3tools.io.files import open_input
     from nnet3tools.io.holders import INT32_VECTOR
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
     model_in, alignments, pdfs_out = args
-    with open_input(model_in) as reader:
-        model = TransitionModel.read(reader)
+    model = TransitionModel.load(model_in)
     pdfs = model.pdfs_of_ids()
 
     def convert(key: str, ids: np.ndarray) -> np.ndarray:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Convert model-level alignments to phone-sequences (in integer, not text, form)
 Usage:  ali-to-phones  [options] <model> <alignments-rspecifier> \
@@ -26,8 +23,6 @@ See also: ali-to-pdf, ali-to-post
 
 @dataclass(frozen=True)
 class Options:
-    """Options of ali-to-phones."""
-
     ctm_output: bool = option(
         False,
         "If true, output the alignments in ctm format (the confidences will be set to 1)",
@@ -43,7 +38,6 @@ class Options:
 
 @program("ali-to-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Convert a table of alignments to phones, optionally with lengths or times."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, Holder
 
@@ -68,14 +62,10 @@ def main(options: Options, args: list[str]) -> None:
 
 def _phones_by(model_in: str) -> Callable[[np.ndarray], np.ndarray]:
     """A function from an alignment to its phones and their lengths, shape (phones, 2)."""
-    import numpy as np
-
-    from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.alignment import phone_ends
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-    with open_input(model_in) as reader:
-        model = TransitionModel.read(reader)
+    model = TransitionModel.load(model_in)
     transitions = model.transitions()
 
     def phones_of(ids: np.ndarray) -> np.ndarray:
@@ -91,8 +81,6 @@ def _write_ctm(
     phones_of: Callable[[np.ndarray], np.ndarray], alignments: str, target: str, shift: float
 ) -> int:
     """Write lines `key 1 start length phone`, in seconds; return the number of utterances."""
-    import numpy as np
-
     from nnet3tools.errors import naming
     from nnet3tools.io.files import open_output
     from nnet3tools.io.holders import INT32_VECTOR

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.io.posterior import Posterior
 
 USAGE = """Convert alignments to posteriors.  This is simply a format change
@@ -29,9 +28,6 @@ See also: ali-to-pdf, ali-to-phones, show-alignments, post-to-weights
 
 @program("ali-to-post", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Convert a table of alignments to posteriors, each of them one."""
-    import numpy as np
-
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32_VECTOR, POSTERIOR
     from nnet3tools.io.posterior import Posterior

@@ -14,12 +14,9 @@ e.g.:
 
 @program("am-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Print the numbers of phones, pdfs and transitions of an acoustic model."""
-    from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-    with open_input(args[0]) as reader:
-        model = TransitionModel.read(reader)
+    model = TransitionModel.load(args[0])
     print(f"number of phones {len(model.topology.phones)}")
     print(f"number of pdfs {model.num_pdfs}")
     print(f"number of transition-ids {model.num_transition_ids}")

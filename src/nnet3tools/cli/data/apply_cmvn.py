@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.options import colon_list
-
-if TYPE_CHECKING:
-    import numpy as np
 
 USAGE = """Apply cepstral mean and (optionally) variance normalization
 Per-utterance by default, or per-speaker if utt2spk option provided
@@ -26,8 +23,6 @@ See also: modify-cmvn-stats, matrix-sum, compute-cmvn-stats
 
 @dataclass(frozen=True)
 class Options(CmvnOptions):
-    """Options of apply-cmvn."""
-
     utt2spk: str = option("", "rspecifier for utterance to speaker map")
     reverse: bool = option(
         False,
@@ -38,7 +33,6 @@ class Options(CmvnOptions):
 
 @program("apply-cmvn", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Normalize a table of features by CMVN statistics; status 1 if no utterance succeeds."""
     from nnet3tools.cli.tables import convert_table, lookup_by_speaker
     from nnet3tools.features.cmvn import apply_cmvn, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX, GENERAL_MATRIX, MATRIX

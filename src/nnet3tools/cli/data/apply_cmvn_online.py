@@ -10,12 +10,12 @@ from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import naming
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.options import colon_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
 
 USAGE = """Apply online cepstral mean (and possibly variance) computation online,
 using the same code as used for online decoding in the 'new' setup in
@@ -32,15 +32,12 @@ scp:data/train/feats.scp ark:-
 
 @dataclass(frozen=True)
 class Options:
-    """Options of apply-cmvn-online."""
-
     spk2utt: str = option("", "rspecifier for speaker to utterance-list map")
     cmvn: OnlineCmvnOptions = option_group("", OnlineCmvnOptions)
 
 
 @program("apply-cmvn-online", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Normalize a table of features by means over past frames; status 1 if none succeeds."""
     from nnet3tools.cli.tables import read_object
     from nnet3tools.features.cmvn import accumulate_cmvn
     from nnet3tools.features.online_cmvn import online_cmvn

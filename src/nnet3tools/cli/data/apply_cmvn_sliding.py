@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Apply sliding-window cepstral mean (and optionally variance)
 normalization per utterance.  If center == true, window is centered
@@ -24,8 +21,6 @@ e.g.: apply-cmvn-sliding --center=true --cmn-window=300 scp:feats.scp ark:-
 
 @dataclass(frozen=True)
 class Options:
-    """Options of apply-cmvn-sliding."""
-
     cmn_window: int = option(600, "Window in frames for running average CMN computation")
     min_cmn_window: int = option(
         100,
@@ -45,7 +40,6 @@ class Options:
 
 @program("apply-cmvn-sliding", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Normalize a table of features by means over a sliding window; status 1 if none succeeds."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.sliding_cmvn import normalize, windows
     from nnet3tools.io.holders import MATRIX

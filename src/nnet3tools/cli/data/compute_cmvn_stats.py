@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import EmptyError, OptionError, naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import numpy as np
 
     from nnet3tools.io.table import RandomAccessTableReader
 
@@ -29,8 +28,6 @@ See also: apply-cmvn, modify-cmvn-stats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of compute-cmvn-stats."""
-
     spk2utt: str = option("", "rspecifier for speaker to utterance-list map")
     binary: bool = option(True, "write in binary mode (applies only to global CMN/CVN)")
     weights: str = option(
@@ -41,9 +38,6 @@ class Options:
 
 @program("compute-cmvn-stats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Compute CMVN statistics for each utterance, for each speaker, or for all features."""
-    import numpy as np
-
     from nnet3tools.cli.tables import is_table, write_object
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import DOUBLE_MATRIX, MATRIX, VECTOR

@@ -17,13 +17,10 @@ _HTK_KIND = 7
 
 @dataclass(frozen=True)
 class Options:
-    """Options of compute-fbank-feats."""
-
     features: FbankOptions = option_group("", FbankOptions)
     sound: SoundOptions = option_group("", SoundOptions)
 
 
 @program("compute-fbank-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Compute filter-bank features of a table of sound; returns the exit status."""
     return compute_features(options.sound, options.features, _HTK_KIND, args)

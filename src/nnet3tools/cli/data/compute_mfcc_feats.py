@@ -17,13 +17,10 @@ _HTK_KIND = 6
 
 @dataclass(frozen=True)
 class Options:
-    """Options of compute-mfcc-feats."""
-
     features: MfccOptions = option_group("", MfccOptions)
     sound: SoundOptions = option_group("", SoundOptions)
 
 
 @program("compute-mfcc-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Compute MFCC features of a table of sound; returns the exit status."""
     return compute_features(options.sound, options.features, _HTK_KIND, args)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """This program reads input features and writes out, for each utterance,
 a vector of floats that are 1.0 if we judge the frame voiced and 0.0
@@ -26,8 +23,6 @@ e.g.: compute-vad scp:feats.scp ark:vad.ark
 
 @dataclass(frozen=True)
 class Options:
-    """Options of compute-vad."""
-
     omit_unvoiced_utts: bool = option(
         False,
         "If true, do not write out voicing information for utterances that were judged 100% "
@@ -65,7 +60,6 @@ class Options:
 
 @program("compute-vad", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Decide for each frame in a table of features whether it is speech; writes 0s and 1s."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.voice_activity import voiced_frames
     from nnet3tools.io.holders import MATRIX, VECTOR

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Concatenate feature files (assuming they have the same dimensions),
 so the output file has the sum of the num-frames of the inputs.
@@ -17,16 +18,11 @@ See also: copy-feats, append-vector-to-feats, paste-feats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of concat-feats."""
-
     binary: bool = option(True, "If true, output files in binary")
 
 
 @program("concat-feats", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> None:
-    """Concatenate the rows of feature files and write them to one file."""
-    import numpy as np
-
     from nnet3tools.cli.tables import read_object, write_object
     from nnet3tools.io.holders import MATRIX
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Convert alignments from one decision-tree/model to another
 Usage:  convert-ali  [options] <old-model> <new-model> <new-tree> <old-alignments-rspecifier> \
@@ -20,7 +16,6 @@ e.g.:
 
 @program("convert-ali", USAGE, NoOptions, num_args=5)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Convert a table of alignments to the transition ids of another model."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32_VECTOR
     from nnet3tools.nnet.hmm.alignment_conversion import AlignmentConverter

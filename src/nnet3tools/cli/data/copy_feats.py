@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.io.foreign_features import HtkFeatures
     from nnet3tools.io.general_matrix import GeneralMatrix
     from nnet3tools.io.holders import Holder
@@ -28,8 +27,6 @@ See also: copy-matrix, select-feats, subset-feats, subsample-feats, splice-feats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of copy-feats."""
-
     htk_in: bool = option(False, "Read input as HTK features")
     sphinx_in: bool = option(False, "Read input as Sphinx features")
     binary: bool = option(True, "Binary-mode output (not relevant if writing to archive)")
@@ -53,7 +50,6 @@ class Options:
 
 @program("copy-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy features (a table or a single matrix), optionally compressed."""
     from nnet3tools.cli.tables import are_tables, read_object, write_object
     from nnet3tools.io.holders import MATRIX
 

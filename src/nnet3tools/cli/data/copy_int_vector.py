@@ -19,14 +19,11 @@ Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
 
 @dataclass(frozen=True)
 class Options:
-    """Options of copy-int-vector."""
-
     binary: bool = option(True, "Write in binary mode (only relevant if output is a wxfilename)")
 
 
 @program("copy-int-vector", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy integer vectors: a table, or a single vector."""
     from nnet3tools.cli.tables import are_tables, convert_table
     from nnet3tools.io.files import open_input, open_output
     from nnet3tools.io.holders import INT32_VECTOR

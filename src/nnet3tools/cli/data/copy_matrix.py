@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 USAGE = """Copy matrices, or archives of matrices (e.g. features or transforms)
@@ -26,8 +26,6 @@ See also: copy-feats, matrix-sum
 
 @dataclass(frozen=True)
 class Options:
-    """Options of copy-matrix."""
-
     binary: bool = option(True, "Write in binary mode (only relevant if output is a wxfilename)")
     scale: float = option(1.0, "This option can be used to scale the matrices being copied.")
     apply_log: bool = option(
@@ -43,8 +41,6 @@ class Options:
 
     def apply(self, matrix: NDArray[np.float32]) -> NDArray[np.float32]:
         """A copy of the matrix, scaled or changed in its elements as the options say."""
-        import numpy as np
-
         if self.scale != 1.0:
             matrix = matrix * np.float32(self.scale)
         if self.apply_log:
@@ -61,7 +57,6 @@ class Options:
 
 @program("copy-matrix", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy matrices (a table or a single one), with changes that the options request."""
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
     from nnet3tools.io.holders import MATRIX
 

@@ -17,19 +17,15 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of copy-transition-model."""
-
     binary: bool = option(True, "Write output in binary mode.")
 
 
 @program("copy-transition-model", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy a transition model; of a larger model file, only the transition model at its start."""
-    from nnet3tools.io.files import open_input, open_output
+    from nnet3tools.io.files import open_output
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-    with open_input(args[0]) as reader:
-        model = TransitionModel.read(reader)
+    model = TransitionModel.load(args[0])
     with open_output(args[1], options.binary) as writer:
         model.write(writer)
     log.log("Copied transition model.")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Copy vectors, or archives of vectors (e.g. transition-accs; speaker vectors)
 
@@ -23,16 +20,12 @@ see also: dot-weights, append-vector-to-feats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of copy-vector."""
-
     binary: bool = option(True, "Write in binary mode (only relevant if output is a wxfilename)")
     change_dim: int = option(-1, "Use this option to truncate or zero-pad the vectors.")
     scale: float = option(1.0, "This option can be used to scale the vectors being copied.")
 
     def resize(self, vector: np.ndarray) -> np.ndarray:
         """A copy of the vector with the requested dimension: truncated, or padded with zeros."""
-        import numpy as np
-
         if self.change_dim < 0:
             return vector
         return np.pad(vector[: self.change_dim], (0, max(0, self.change_dim - len(vector))))
@@ -41,8 +34,6 @@ class Options:
 @program("copy-vector", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     """Copy vectors: a table, or a single vector (not scaled, as in Kaldi)."""
-    import numpy as np
-
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
     from nnet3tools.io.holders import VECTOR
 

@@ -16,5 +16,4 @@ e.g.: cuda-compiled || echo "install CuPy: bin/setup-env cuda12 (or cuda13)"
 
 @program("cuda-compiled", USAGE, NoOptions, num_args=0)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Status 0 if the packages for a GPU are installed, else 1."""
     return 0 if importlib.util.find_spec("cupy") else 1

@@ -30,8 +30,6 @@ See also: extract-feature-segments, wav-copy, wav-to-duration
 
 @dataclass(frozen=True)
 class Options:
-    """Options of extract-segments."""
-
     min_segment_length: float = option(
         0.1, "Minimum segment length in seconds (reject shorter segments)"
     )
@@ -44,7 +42,6 @@ class Options:
 
 @program("extract-segments", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Cut the segments that a file lists out of a table of recordings; writes a table of sound."""
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.io.table import RandomAccessTableReader, TableWriter
     from nnet3tools.io.wave import WAVE

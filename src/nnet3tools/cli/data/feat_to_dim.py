@@ -16,7 +16,6 @@ e.g.: feat-to-dim scp:feats.scp -
 
 @program("feat-to-dim", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Write the dimension of the first features of a table, or a table of all dimensions."""
     from nnet3tools.cli.tables import convert_table, is_table
     from nnet3tools.io.files import open_output
     from nnet3tools.io.holders import INT32, MATRIX

@@ -16,7 +16,6 @@ or: feat-to-len scp:feats.scp
 
 @program("feat-to-len", USAGE, NoOptions, num_args=(1, 2))
 def main(options: NoOptions, args: list[str]) -> None:
-    """Write a table of the numbers of frames of features, or print their sum."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32, MATRIX
     from nnet3tools.io.table import SequentialTableReader

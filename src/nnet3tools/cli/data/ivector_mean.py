@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 USAGE = """With 3 or 4 arguments, averages iVectors over all the
 utterances of each speaker using the spk2utt file.
@@ -29,8 +30,6 @@ See also: ivector-subtract-global-mean
 
 @dataclass(frozen=True)
 class Options:
-    """Options of ivector-mean."""
-
     binary: bool = option(
         False,
         "If true, write output in binary (only applicable when writing files, not archives/tables.",
@@ -39,7 +38,6 @@ class Options:
 
 @program("ivector-mean", USAGE, Options, num_args=(2, 4))
 def main(options: Options, args: list[str]) -> int:
-    """Write the mean of a table of vectors, or a table with a mean for each speaker."""
     if len(args) == 2:
         _mean_of_all(args[0], args[1], options.binary)
         return 0
@@ -47,8 +45,6 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _mean_of_all(source: str, target: str, binary: bool) -> None:
-    import numpy as np
-
     from nnet3tools.cli.tables import write_object
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import VECTOR
@@ -70,8 +66,6 @@ def _mean_of_all(source: str, target: str, binary: bool) -> None:
 
 
 def _means_of_speakers(spk2utt: str, source: str, target: str, counts_out: str) -> int:
-    import numpy as np
-
     from nnet3tools.io.holders import INT32, TOKEN_VECTOR, VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
 

@@ -16,7 +16,6 @@ See also: feat-to-len, feat-to-dim
 
 @program("matrix-dim", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Print the numbers of rows and columns of each matrix."""
     from nnet3tools.cli.tables import is_table, read_object
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader

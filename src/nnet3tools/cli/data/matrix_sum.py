@@ -28,8 +28,6 @@ See also: matrix-sum-rows, copy-matrix
 
 @dataclass(frozen=True)
 class Options:
-    """Options of matrix-sum."""
-
     scale1: float = option(1.0, "Scale applied to first matrix (only for type one usage)")
     scale2: float = option(1.0, "Scale applied to second matrix (only for type one usage)")
     binary: bool = option(
@@ -44,7 +42,6 @@ class Options:
 
 @program("matrix-sum", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> int:
-    """Sum matrices: of several tables by key, of one table, or of several files."""
     from nnet3tools.cli.sums import Summing
     from nnet3tools.cli.tables import is_table
     from nnet3tools.io.holders import MATRIX

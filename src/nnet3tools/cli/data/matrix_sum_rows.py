@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Sum the rows of an input table of matrices and output the corresponding
 table of vectors
@@ -21,9 +17,6 @@ See also: matrix-sum, vector-sum
 
 @program("matrix-sum-rows", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Write the sum of each matrix's rows (in double precision) for a table of matrices."""
-    import numpy as np
-
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import MATRIX, VECTOR
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.options import colon_list
-
-if TYPE_CHECKING:
-    import numpy as np
 
 USAGE = """Copy cepstral mean/variance stats so that some dimensions have 'fake' stats
 that will skip normalization
@@ -24,8 +21,6 @@ See also: compute-cmvn-stats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of modify-cmvn-stats."""
-
     convert_to_mean_and_var: bool = option(
         False,
         "If true, convert the stats to a matrix containing the mean and the centered variance in "
@@ -35,7 +30,6 @@ class Options:
 
 @program("modify-cmvn-stats", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table of CMVN statistics, changed so that some dimensions stay unnormalized."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.cmvn import mean_and_variance, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX

@@ -16,8 +16,6 @@ e.g.: nnet-get-feature-transform --dim=200 lda.mat lda_stats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet-get-feature-transform."""
-
     binary: bool = option(True, "Write outputs in binary mode.")
     write_cholesky: str = option(
         "",
@@ -48,7 +46,6 @@ class Options:
 
 @program("nnet-get-feature-transform", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
-    """Estimate an LDA-like transform from files of LDA statistics and write it."""
     from nnet3tools.io.files import open_output
     from nnet3tools.io.packed import write_packed
     from nnet3tools.training.feature_transform import estimate_transform

@@ -21,8 +21,6 @@ See also: copy-feats, copy-matrix, append-vector-to-feats, concat-feats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of paste-feats."""
-
     length_tolerance: int = option(
         0,
         "If length is different, trim as shortest up to a frame  difference of length-tolerance, "
@@ -36,7 +34,6 @@ class Options:
 
 @program("paste-feats", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> int:
-    """Put the columns of several tables of features, or single matrices, side by side."""
     from nnet3tools.cli.tables import is_table, read_object, write_object
     from nnet3tools.features.frames import paste
     from nnet3tools.io.holders import MATRIX

@@ -26,13 +26,11 @@ def main(options: NoOptions, args: list[str]) -> None:
     The pdfs of a frame are sorted; Kaldi writes them in hash order.
     """
     from nnet3tools.cli.tables import convert_table
-    from nnet3tools.io.files import open_input
     from nnet3tools.io.holders import POSTERIOR
     from nnet3tools.io.posterior import Posterior
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-    with open_input(args[0]) as reader:
-        model = TransitionModel.read(reader)
+    model = TransitionModel.load(args[0])
     pdfs, num_pdfs = model.pdfs_of_ids(), model.num_pdfs
 
     def convert(key: str, posterior: Posterior) -> Posterior:

@@ -23,8 +23,6 @@ e.g.: post-to-smat --dim=1038 ark:- ark:-
 
 @dataclass(frozen=True)
 class Options:
-    """Options of post-to-smat."""
-
     dim: int = option(
         -1,
         "The num-cols in each output SparseMatrix.  All the integers in the input posteriors are "
@@ -34,7 +32,6 @@ class Options:
 
 @program("post-to-smat", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Convert a table of posteriors to sparse matrices."""
     from nnet3tools.io.holders import GENERAL_MATRIX, POSTERIOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 

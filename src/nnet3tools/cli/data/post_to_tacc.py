@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 USAGE = """From posteriors, compute transition-accumulators
 The output is a vector of counts/soft-counts, indexed by transition-id)
@@ -20,8 +21,6 @@ See also: get-post-on-ali
 
 @dataclass(frozen=True)
 class Options:
-    """Options of post-to-tacc."""
-
     binary: bool = option(True, "Write output in binary mode.")
     per_pdf: bool = option(
         False, "if ture, accumulate counts per pdf-id rather than transition-id. (default: false)"
@@ -34,18 +33,15 @@ def main(options: Options, args: list[str]) -> int:
 
     With --per-pdf=true all pdfs are counted; Kaldi omits the last.
     """
-    import numpy as np
-
     from nnet3tools.cli.tables import write_object
-    from nnet3tools.io.files import open_input, prove_output
+    from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import POSTERIOR, VECTOR
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
     model_in, posteriors_in, counts_out = args
     prove_output(counts_out)
-    with open_input(model_in) as reader:
-        model = TransitionModel.read(reader)
+    model = TransitionModel.load(model_in)
     counts = np.zeros(model.num_transition_ids + 1)
     num_done = 0
     with SequentialTableReader(posteriors_in, POSTERIOR) as posteriors:

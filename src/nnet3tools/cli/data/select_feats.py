@@ -16,7 +16,6 @@ See also copy-feats, extract-feature-segments, subset-feats, subsample-feats
 
 @program("select-feats", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Copy a table of features with selected columns, which the first matrix must have."""
     from itertools import chain
 
     from nnet3tools.features.frames import select_columns

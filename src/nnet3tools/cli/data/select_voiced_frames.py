@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Select a subset of frames of the input files, based on the output of
 compute-vad or a similar program (a vector of length num-frames,
@@ -21,7 +17,6 @@ e.g.: select-voiced-frames scp:feats.scp scp:vad.scp ark:-
 
 @program("select-voiced-frames", USAGE, NoOptions, num_args=3)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Copy those frames of a table of features that a table of decisions marks as speech."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import RandomAccessTableReader

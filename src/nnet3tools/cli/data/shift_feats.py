@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Copy features, and possibly shift them while maintaining the num-frames.
 Usage: shift-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -24,15 +21,12 @@ paste-feats, concat-feats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of shift-feats."""
-
     shift: int = option(0, "Number of frames by which to shift the features.")
     binary: bool = option(True, "Binary-mode output (not relevant if writing to archive)")
 
 
 @program("shift-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Shift features in time: a table, or a single matrix."""
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
     from nnet3tools.features.frames import shift
     from nnet3tools.io.holders import MATRIX

@@ -15,15 +15,12 @@ e.g.: splice-feats scp:feats.scp ark:-
 
 @dataclass(frozen=True)
 class Options:
-    """Options of splice-feats."""
-
     left_context: int = option(4, "Number of frames of left context")
     right_context: int = option(4, "Number of frames of right context")
 
 
 @program("splice-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy a table of features with the neighbours of each frame appended to it."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.frames import splice
     from nnet3tools.io.holders import MATRIX

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Sub-samples features by taking every n'th frame.
 With negative values of n, will repeat each frame n times
@@ -23,8 +20,6 @@ Usage: subsample-feats [options] <in-rspecifier> <out-wspecifier>
 
 @dataclass(frozen=True)
 class Options:
-    """Options of subsample-feats."""
-
     n: int = option(
         1,
         "Take every n'th feature, for this value of n(with negative value, repeats each feature n "
@@ -37,7 +32,6 @@ class Options:
 
 @program("subsample-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy every n-th frame of a table of features, or repeat each frame n times."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.features.frames import subsample
     from nnet3tools.io.holders import MATRIX

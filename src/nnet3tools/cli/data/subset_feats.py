@@ -27,8 +27,6 @@ See also extract-feature-segments, select-feats, subsample-feats
 
 @dataclass(frozen=True)
 class Options:
-    """Options of subset-feats."""
-
     n: int = option(10, "If nonnegative, copy the first n feature files.")
     include: str = option(
         "",
@@ -54,7 +52,6 @@ class Options:
 
 @program("subset-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a part of a table of features: the first n, or those that a file lists or excludes."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 

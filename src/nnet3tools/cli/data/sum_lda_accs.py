@@ -14,14 +14,11 @@ e.g.: sum-lda-accs lda_stats 1.acc 2.acc
 
 @dataclass(frozen=True)
 class Options:
-    """Options of sum-lda-accs."""
-
     binary: bool = option(True, "Write accumulators in binary mode.")
 
 
 @program("sum-lda-accs", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
-    """Sum files of LDA statistics and write the sum."""
     from nnet3tools.training.lda import sum_stats
 
     sum_stats(args[1:]).save(args[0], options.binary)

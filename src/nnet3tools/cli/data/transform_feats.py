@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.io import log
-
-if TYPE_CHECKING:
-    import numpy as np
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Apply transform (e.g. LDA; HLDA; fMLLR/CMLLR; MLLT/STC)
 Linear transform if transform-num-cols == feature-dim, affine if
@@ -26,14 +23,11 @@ See also: transform-vec, copy-feats, compose-transforms
 
 @dataclass(frozen=True)
 class Options:
-    """Options of transform-feats."""
-
     utt2spk: str = option("", "rspecifier for utterance to speaker map")
 
 
 @program("transform-feats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Multiply a table of features by a matrix, which may depend on the speaker."""
     from nnet3tools.cli.tables import convert_table, lookup_by_speaker
     from nnet3tools.features.frames import transform
     from nnet3tools.io.holders import MATRIX
@@ -80,8 +74,6 @@ class _Determinants:
 
     def add(self, matrix: np.ndarray, features: np.ndarray) -> None:
         """Add log det(T T') / 2 for each frame of `features`; T is the matrix's linear part."""
-        import numpy as np
-
         rows, dim = len(matrix), features.shape[1]
         if self._kind is None:
             self._kind = "" if rows == dim else "[pseudo-]" if rows < dim else "none"

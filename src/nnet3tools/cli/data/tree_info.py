@@ -12,12 +12,9 @@ e.g.: tree-info exp/tri/tree
 
 @program("tree-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Print the number of pdfs and the phone context of a decision tree."""
-    from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.tree import ContextDependency
 
-    with open_input(args[0]) as reader:
-        tree = ContextDependency.read(reader)
+    tree = ContextDependency.load(args[0])
     print(f"num-pdfs {tree.num_pdfs}")
     print(f"context-width {tree.width}")
     print(f"central-position {tree.central}")

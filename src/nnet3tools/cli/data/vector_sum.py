@@ -25,8 +25,6 @@ See also: copy-vector, dot-weights
 
 @dataclass(frozen=True)
 class Options:
-    """Options of vector-sum."""
-
     binary: bool = option(
         True, "If true, write output as binary (only relevant for usage types two or three"
     )

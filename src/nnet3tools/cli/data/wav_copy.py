@@ -17,7 +17,6 @@ See also: wav-to-duration extract-segments
 
 @program("wav-copy", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Copy sound: a table, or a single file."""
     from nnet3tools.cli.tables import are_tables, convert_table, read_object
     from nnet3tools.io.files import open_output
     from nnet3tools.io.wave import WAVE

@@ -18,14 +18,11 @@ e.g.: wav-perturb-speed copies.txt scp:wav.scp ark:- | compute-mfcc-feats ark:- 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of wav-perturb-speed."""
-
     channel: int = option(0, "The channel that is used of sound with several channels")
 
 
 @program("wav-perturb-speed", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Write the copies of each sound of a table; status 1 if there are none."""
     from nnet3tools.errors import DataError, naming
     from nnet3tools.features.perturbation import at_size
     from nnet3tools.io.files import read_text_lines

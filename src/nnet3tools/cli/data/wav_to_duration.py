@@ -22,8 +22,6 @@ See also: wav-copy extract-segments feat-to-len
 
 @dataclass(frozen=True)
 class Options:
-    """Options of wav-to-duration."""
-
     read_entire_file: bool = option(
         False, "If true, read the samples, too, to ensure the returned duration is correct."
     )
@@ -31,7 +29,6 @@ class Options:
 
 @program("wav-to-duration", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Write a table of the durations of sounds in seconds; logs their mean and range."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import FLOAT, Holder
     from nnet3tools.io.specifiers import TableKind, parse_rspecifier

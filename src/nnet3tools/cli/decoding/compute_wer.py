@@ -20,8 +20,6 @@ _MODES = ("strict", "present", "all")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of compute-wer."""
-
     mode: str = option(
         "strict",
         'Scoring mode: "present"|"all"|"strict":\n'
@@ -34,7 +32,6 @@ class Options:
 
 @program("compute-wer", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Print the word and sentence error rates between two tables of transcripts."""
     from nnet3tools.decoding.edit_distance import WordErrors, word_errors
     from nnet3tools.io.holders import TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader

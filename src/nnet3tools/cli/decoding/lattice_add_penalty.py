@@ -18,14 +18,11 @@ Usage: lattice-add-penalty [options] <lattice-rspecifier> <lattice-wspecifier>
 
 @dataclass(frozen=True)
 class Options:
-    """Options of lattice-add-penalty."""
-
     word_ins_penalty: float = option(0.0, "Word insertion penalty")
 
 
 @program("lattice-add-penalty", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table of lattices with a cost added to every word."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 

@@ -21,8 +21,6 @@ See also: lattice-best-path, ali-to-phones
 
 @dataclass(frozen=True)
 class Options:
-    """Options of lattice-align-phones."""
-
     output_error_lats: bool = option(
         True, "Output lattices that aligned with errors (e.g. due to force-out)"
     )
@@ -41,7 +39,6 @@ class Options:
 
 @program("lattice-align-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Align a table of lattices so that each arc is one phone."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.decoding.phone_alignment import PhoneAligner
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE

@@ -19,8 +19,6 @@ Usage: lattice-best-path [options]  <lattice-rspecifier> [ <transcriptions-wspec
 
 @dataclass(frozen=True)
 class Options:
-    """Options of lattice-best-path."""
-
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     lm_scale: float = option(
         1.0,
@@ -32,7 +30,6 @@ class Options:
 
 @program("lattice-best-path", USAGE, Options, num_args=(1, 3))
 def main(options: Options, args: list[str]) -> int:
-    """Write the words, and optionally the alignment, of the best path of each lattice."""
     from nnet3tools.cli.decoding_io import OptionalTable, Transcripts
     from nnet3tools.fst.fst import NO_STATE
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE

@@ -26,8 +26,6 @@ See also: lattice-scale
 
 @dataclass(frozen=True)
 class Options:
-    """Options of lattice-copy."""
-
     write_compact: bool = option(True, "If true, write in normal (compact) form.")
     include: str = option(
         "",
@@ -44,7 +42,6 @@ class Options:
 
 @program("lattice-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table of lattices, optionally to another form, or only a part of the table."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 
 USAGE = """Do Minimum Bayes Risk decoding (decoding that aims to minimize the
 expected word error rate).  Possible outputs include the 1-best path
@@ -28,8 +29,6 @@ Usage: lattice-mbr-decode [options]  <lattice-rspecifier> <transcriptions-wspeci
 
 @dataclass(frozen=True)
 class Options:
-    """Options of lattice-mbr-decode."""
-
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     lm_scale: float = option(1.0, "Scaling factor for language model probabilities")
     word_symbol_table: str = option("", "Symbol table for words [for debug output]")
@@ -40,9 +39,6 @@ class Options:
 
 @program("lattice-mbr-decode", USAGE, Options, num_args=(2, 5))
 def main(options: Options, args: list[str]) -> int:
-    """Write words, risks, confusion networks and times of the lattices in a table."""
-    import numpy as np
-
     from nnet3tools.cli.decoding_io import OptionalTable, Transcripts
     from nnet3tools.decoding.mbr import minimum_bayes_risk
     from nnet3tools.fst.fst import NO_STATE

@@ -21,8 +21,6 @@ Usage: lattice-scale [options] lattice-rspecifier lattice-wspecifier
 
 @dataclass(frozen=True)
 class Options:
-    """Options of lattice-scale."""
-
     write_compact: bool = option(True, "If true, write in normal (compact) form.")
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     inv_acoustic_scale: float = option(
@@ -35,7 +33,6 @@ class Options:
 
 @program("lattice-scale", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Copy a table of lattices with scaled costs."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
     from nnet3tools.fst.weights import single

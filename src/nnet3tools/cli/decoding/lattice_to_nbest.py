@@ -20,8 +20,6 @@ Usage: lattice-to-nbest [options] <lattice-rspecifier> <lattice-wspecifier>
 
 @dataclass(frozen=True)
 class Options:
-    """Options of lattice-to-nbest."""
-
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     lm_scale: float = option(1.0, "Scaling factor for language model scores.")
     n: int = option(1, "Number of distinct paths")
@@ -42,7 +40,6 @@ class Options:
 
 @program("lattice-to-nbest", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Write the n best paths of each lattice, each as a lattice."""
     from random import Random
 
     from nnet3tools.fst.lattice_conversion import compacted

@@ -13,6 +13,7 @@ from nnet3tools.decoding.options import AlignOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import IvectorOptions, NothingDoneError, UtteranceCounts
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ or:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-align-compiled."""
-
     align: AlignOptions = option_group("", AlignOptions)
     simple: DecodingOptions = option_group("", DecodingOptions)
     inputs: IvectorOptions = option_group("", IvectorOptions)
@@ -60,7 +59,6 @@ class _Totals:
 
 @program("nnet3-align-compiled", USAGE, Options, num_args=(4, 5))
 def main(options: Options, args: list[str]) -> int:
-    """Align a table of features to the graphs of their transcripts; writes transition ids."""
     from nnet3tools.decoding.alignment import Aligner, transition_log_probs
     from nnet3tools.recognizer.models import read_acoustic_model
     from nnet3tools.recognizer.outputs import computer_for_tables
@@ -96,8 +94,6 @@ def _align_all(
     totals: _Totals,
 ) -> None:
     """Align and write all utterances; NothingDoneError if none could be aligned."""
-    import numpy as np
-
     from nnet3tools.cli.decoding_io import GraphTable, OptionalTable
     from nnet3tools.fst.files import FST
     from nnet3tools.io.holders import FLOAT, INT32_VECTOR, VECTOR

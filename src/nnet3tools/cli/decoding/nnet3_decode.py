@@ -44,8 +44,6 @@ See also: nnet3-recognizer-info, nnet3-latgen-faster
 
 @dataclass(frozen=True)
 class Options(RecognizerOptions):
-    """Options of nnet3-decode."""
-
     format: str = option(
         "text", "What is written: text (key and words), ctm, json, or vosk (JSON in Vosk's form)"
     )
@@ -61,7 +59,6 @@ class Options(RecognizerOptions):
 
 @program("nnet3-decode", USAGE, Options, num_args=(2, None), words_before=directory_words)
 def main(options: Options, args: list[str]) -> int:
-    """Recognize sound with a model directory; writes words with times and confidences."""
     from nnet3tools.cli.live_decoding import decode_streams
     from nnet3tools.cli.recognized_output import Output
     from nnet3tools.io.files import open_output

@@ -13,11 +13,10 @@ from nnet3tools.cli.options import option_group, program
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import InputPauses, NothingDoneError, UtteranceCounts
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3tools.decoding.graph import DecodingGraph
     from nnet3tools.decoding.utterance import DecodingTotals
     from nnet3tools.executor.chunks import Ivectors
@@ -35,14 +34,11 @@ See also: nnet3-latgen-faster-batch, nnet3-decode
 
 @dataclass(frozen=True)
 class Options(LatgenOptions):
-    """Options of nnet3-latgen-faster."""
-
     simple: DecodingOptions = option_group("", DecodingOptions)
 
 
 @program("nnet3-latgen-faster", USAGE, Options, num_args=(4, 6))
 def main(options: Options, args: list[str]) -> int:
-    """Decode a table of features to lattices and, optionally, words and alignments."""
     from nnet3tools.cli.latgen import Latgen
     from nnet3tools.recognizer.models import read_acoustic_model
     from nnet3tools.recognizer.outputs import computer_for_tables

@@ -30,8 +30,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options(LatgenOptions):
-    """Options of nnet3-latgen-faster-batch."""
-
     batch: BatchDecodingOptions = option_group("", BatchDecodingOptions)
     num_threads: int = option(
         1, "For Kaldi's scripts: graphs are searched by one thread here, whatever is said"
@@ -43,7 +41,6 @@ class Options(LatgenOptions):
 
 @program("nnet3-latgen-faster-batch", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Decode a table of features to lattices, computing chunks of several utterances together."""
     from nnet3tools.cli.latgen import Latgen
     from nnet3tools.decoding.graph import DecodingGraph
     from nnet3tools.executor.utterance_computer import computer_together

@@ -27,8 +27,6 @@ See also: nnet3-decode --stream=true; docs/server.md
 
 @dataclass(frozen=True)
 class Options(RecognizerOptions):
-    """Options of nnet3-serve."""
-
     stream: bool = option(True, "Must be true: the server takes sound in pieces")
     sample_rate: float = option(
         0.0, "Sampling rate of clients that send none; 0: the one of the features"
@@ -50,7 +48,6 @@ class Options(RecognizerOptions):
 
 @program("nnet3-serve", USAGE, Options, num_args=(1, 2), words_before=directory_words)
 def main(options: Options, args: list[str]) -> None:
-    """Load a recognizer and serve it until a signal ends the process."""
     from nnet3tools.recognizer.loading import load_recognizer
     from nnet3tools.recognizer.server import serve
 

@@ -21,7 +21,6 @@ See also: nnet3-compute nnet3-compute-from-egs
 
 @program("nnet3-discriminative-compute-from-egs", USAGE, OutputOptions, num_args=3)
 def main(options: OutputOptions, args: list[str]) -> None:
-    """Write a network's output matrix for each discriminative example."""
     from nnet3tools.discriminative.example import DISCRIMINATIVE_FRAMES
 
     write_outputs(args, options, "output", DISCRIMINATIVE_FRAMES)

@@ -21,8 +21,6 @@ e.g.: nnet3-discriminative-compute-objf 0.mdl ark:valid.degs
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-discriminative-compute-objf."""
-
     judging: JudgingOptions = option_group("", JudgingOptions)
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
     discriminative: DiscriminativeOptions = option_group("", DiscriminativeOptions)
@@ -30,7 +28,6 @@ class Options:
 
 @program("nnet3-discriminative-compute-objf", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
-    """Log a discriminative objective of a model on examples; status 1 if there is no data."""
     from nnet3tools.discriminative.diagnostics import DiscriminativeComputeObjf
     from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
     from nnet3tools.nnet.am_nnet import AmNnet

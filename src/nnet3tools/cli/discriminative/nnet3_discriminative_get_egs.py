@@ -30,8 +30,6 @@ nnet3-discriminative-get-egs --left-context=25 --right-context=9 --num-frames=15
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-discriminative-get-egs."""
-
     inputs: InputOptions = option_group("", InputOptions)
     chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)
     split: SplitOptions = option_group("", SplitOptions)
@@ -39,7 +37,6 @@ class Options:
 
 @program("nnet3-discriminative-get-egs", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> None:
-    """Cut tables of features, lattices and alignments into discriminative examples."""
     from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
     from nnet3tools.discriminative.generation import (
         DiscriminativeExampleMaker,

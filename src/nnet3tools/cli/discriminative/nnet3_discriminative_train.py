@@ -29,8 +29,6 @@ nnet3-discriminative-train 1.mdl 'ark:nnet3-discriminative-merge-egs ark:1.degs 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-discriminative-train."""
-
     run: TrainingRunOptions = option_group("", TrainingRunOptions)
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     dropout_test_mode: bool = option(
@@ -45,7 +43,6 @@ class Options:
 
 @program("nnet3-discriminative-train", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Train an acoustic model's network by a discriminative criterion and write it."""
     from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
     from nnet3tools.nnet.am_nnet import AmNnet

@@ -17,8 +17,6 @@ an embedded symbol table.
 
 @dataclass(frozen=True)
 class Options:
-    """Options of arpa2fst."""
-
     bos_symbol: str = option("<s>", "Beginning of sentence symbol")
     eos_symbol: str = option("</s>", "End of sentence symbol")
     disambig_symbol: str = option(
@@ -41,7 +39,6 @@ class Options:
 
 @program("arpa2fst", USAGE, Options, num_args=(1, 2))
 def main(options: Options, args: list[str]) -> None:
-    """Convert a language model in ARPA format to an FST; writes it and its symbol table."""
     from nnet3tools.fst.binary_writer import symbol_table
     from nnet3tools.fst.files import save_fst
     from nnet3tools.io.files import read_text_lines

@@ -25,8 +25,6 @@ _KEPT_GRAPHS = 2000
 
 @dataclass(frozen=True)
 class Options:
-    """Options of compile-train-graphs."""
-
     transition_scale: float = option(
         0.0, "Scale of transition probabilities (excluding self-loops)"
     )
@@ -54,7 +52,6 @@ class Options:
 
 @program("compile-train-graphs", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> int:
-    """Compile a training graph for each transcript of a table; status 1 if none succeeds."""
     from functools import lru_cache
 
     from nnet3tools.errors import naming

@@ -18,8 +18,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of gmm-init-biphone."""
-
     binary: bool = option(True, "Write output in binary mode")
     shared_phones: str = option(
         "", "rxfilename containing, on each line, a list of phones whose pdfs should be shared."
@@ -41,7 +39,6 @@ class Options:
 
 @program("gmm-init-biphone", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Write a new tree of left biphones and a model with equal Gaussians."""
     from nnet3tools.cli.flat_start import dimension, load_topology, save_flat_start
     from nnet3tools.lang.gaussians import Gaussian
     from nnet3tools.lang.trees import PhoneCounts, biphone_tree, read_shared_phones

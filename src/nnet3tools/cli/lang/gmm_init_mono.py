@@ -15,8 +15,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of gmm-init-mono."""
-
     binary: bool = option(True, "Write output in binary mode")
     train_feats: str = option(
         "", "rspecifier for training features [used to set mean and variance]"
@@ -31,7 +29,6 @@ class Options:
 
 @program("gmm-init-mono", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Write a new tree without context and a model with equal Gaussians."""
     from nnet3tools.cli.flat_start import dimension, load_topology, save_flat_start
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader

@@ -23,8 +23,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-make-graph."""
-
     transition_scale: float = option(1.0, "Scaling factor on transition probabilities.")
     self_loop_scale: float = option(
         0.1, "Scaling factor of self-loops' probabilities; 1.0 for chain models"
@@ -36,7 +34,6 @@ class Options:
 
 @program("nnet3-make-graph", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Make the decoding graph HCLG of a lang folder and a model; writes the graph folder."""
     from nnet3tools.errors import naming
     from nnet3tools.fst.files import load_fst, save_const_fst
     from nnet3tools.lang import graphs

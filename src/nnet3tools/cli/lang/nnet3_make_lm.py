@@ -25,8 +25,6 @@ and 1.5 (lmplz --discount_fallback); a LOG line says so.
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-make-lm."""
-
     order: int = option(3, "Length of the longest n-grams, 1 to 4")
     transcripts: tuple[str, ...] = option(
         (),
@@ -45,7 +43,6 @@ class Options:
 
 @program("nnet3-make-lm", USAGE, Options, num_args=(1, None))
 def main(options: Options, args: list[str]) -> None:
-    """Estimate a language model; writes an ARPA file and logs perplexities."""
     from nnet3tools.errors import OptionError, naming
     from nnet3tools.io.files import open_output
     from nnet3tools.lang.ngram_estimation import MAX_ORDER, estimate

@@ -26,8 +26,6 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-prepare-lang."""
-
     position_dependent_phones: bool = option(
         True, "If true, phones are called by their position in words, with _B, _I, _E and _S"
     )
@@ -42,7 +40,6 @@ class Options:
 
 @program("nnet3-prepare-lang", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Make the lang folder of a dictionary folder."""
     from dataclasses import asdict
 
     from nnet3tools.lang.dictionary import Dictionary

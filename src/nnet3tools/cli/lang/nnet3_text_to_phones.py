@@ -25,8 +25,6 @@ With --phone-counts it also counts phones and pairs of them, for gmm-init-biphon
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-text-to-phones."""
-
     edge_silprob: float = option(0.8, "Probability of optional silence at the beginning and end.")
     between_silprob: float = option(0.2, "Probability of optional silence between the words.")
     srand: int = option(0, "Seed of the random numbers (Python's, as in Kaldi's script)")
@@ -36,7 +34,6 @@ class Options:
 
 @program("nnet3-text-to-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Convert a table of transcripts to phones; writes phone sequences and counts."""
     import random
 
     from nnet3tools.errors import DataError

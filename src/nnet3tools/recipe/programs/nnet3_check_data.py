@@ -26,14 +26,11 @@ e.g.:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of nnet3-check-data."""
-
     check: CheckOptions = option_group("", CheckOptions)
 
 
 @program("nnet3-check-data", USAGE, Options, num_args=(1, 2))
 def main(options: Options, args: list[str]) -> None:
-    """Check a user's data; logs all faults and a summary."""
     from nnet3tools.recipe.own_data.checks import check_data
     from nnet3tools.recipe.own_data.corpus import read_corpus
     from nnet3tools.recipe.own_data.faults import FaultList

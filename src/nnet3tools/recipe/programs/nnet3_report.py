@@ -19,7 +19,6 @@ See also: nnet3-info, nnet3-show-progress, nnet3-computation-info
 
 @program("nnet3-report", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Write the HTML report about a training directory."""
     from pathlib import Path
 
     from nnet3tools.recipe.report import write_report

@@ -20,7 +20,6 @@ See also: nnet3-xconfig-to-configs, nnet3-prepare-lang, docs/training.md
 
 @program("nnet3-train-chain", USAGE, LatticeChainOptions, num_args=0, values_apart=True)
 def main(options: LatticeChainOptions, args: list[str]) -> None:
-    """Train a chain model from lattices or alignments, with all stages."""
     from nnet3tools.recipe.chain_experiment import chain_experiment
     from nnet3tools.recipe.chain_preparation import ChainPreparation
     from nnet3tools.recipe.train import train

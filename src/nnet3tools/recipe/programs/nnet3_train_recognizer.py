@@ -23,7 +23,6 @@ See also: nnet3-recognizer-info, nnet3-make-lm, docs/own-data.md
 
 @program("nnet3-train-recognizer", USAGE, RecognizerTrainingOptions, num_args=3)
 def main(options: RecognizerTrainingOptions, args: list[str]) -> None:
-    """Train a recognizer, with all stages."""
     from nnet3tools.recipe.speech.run import train_recognizer
 
     train_recognizer(options, *args)
