@@ -1,7 +1,5 @@
 """Arrays that users give, checked and in the type that the engine takes."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,7 +1,5 @@
 """Nnet: a network or acoustic model with its files, its parameters and its outputs."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """RandomNumbers: a sequence of the random generator that belongs to one object."""
 
-from __future__ import annotations
-
 import threading
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Training from Python: examples from arrays, minibatches, and the trainer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -3,8 +3,6 @@
 `python -m nnet3tools <program> ...` is the same.
 """
 
-from __future__ import annotations
-
 import gc
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Functions shared by the nnet3-am programs."""
 
-from __future__ import annotations
-
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.nnet.am_nnet import AmNnet
 

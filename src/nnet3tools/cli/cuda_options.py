@@ -1,7 +1,5 @@
 """The --cuda-* options of Kaldi's programs (cu-device.h, cu-allocator.h) and their effect here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

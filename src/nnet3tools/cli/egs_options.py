@@ -1,7 +1,5 @@
 """Options of the programs that copy and merge examples, by kind of examples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.egs_tables import CopyOptions, DrawOptions

@@ -1,7 +1,5 @@
 """Kaldi's usage messages of the programs that copy, merge, shuffle and choose examples."""
 
-from __future__ import annotations
-
 _COPY_FRAMES = """Copy examples (single frames or fixed-size groups of frames) for neural
 network training, possibly changing the binary mode.  Supports multiple wspecifiers, in
 which case it will write the examples round-robin to the outputs.

@@ -1,7 +1,5 @@
 """Choice of the device and of the precision of its products: --use-gpu and --gpu-math."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import time

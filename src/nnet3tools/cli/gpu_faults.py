@@ -1,7 +1,5 @@
 """Descriptions of problems with a machine's GPUs, each one line with a remedy."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import Any

@@ -5,8 +5,6 @@ second, and so on. The kernel releases a lock when the process ends. Jobs never 
 locks only count the jobs on each GPU.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

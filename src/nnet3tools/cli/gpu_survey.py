@@ -1,7 +1,5 @@
 """Free memory of the machine's GPUs from NVML, which creates no CUDA contexts."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

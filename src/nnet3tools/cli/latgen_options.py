@@ -1,7 +1,5 @@
 """Options of the programs that write lattices. Only declarations, without loading NumPy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.gpu import cpu_kernels_option

@@ -1,7 +1,5 @@
 """The text of nnet3-info."""
 
-from __future__ import annotations
-
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.nnet.nnet import Nnet
 

@@ -1,7 +1,5 @@
 """nnet3-am-info: print information about an acoustic model."""
 
-from __future__ import annotations
-
 import sys
 
 from nnet3tools.cli.options import NoOptions, program

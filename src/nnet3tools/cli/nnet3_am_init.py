@@ -1,7 +1,5 @@
 """nnet3-am-init: combine a transition model and a network into an acoustic model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

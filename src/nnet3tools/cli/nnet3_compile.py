@@ -1,7 +1,5 @@
 """nnet3-compile: compile a ComputationRequest, or all requests of training, into programs."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 

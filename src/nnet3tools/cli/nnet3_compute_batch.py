@@ -1,7 +1,5 @@
 """nnet3-compute-batch: computes network outputs, with chunks of several utterances together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions

@@ -1,7 +1,5 @@
 """nnet3-copy: copy a network, with optional changes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.model_changes import (

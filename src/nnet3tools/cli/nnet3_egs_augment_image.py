@@ -1,7 +1,5 @@
 """nnet3-egs-augment-image: examples whose images are shifted, flipped and rotated at random."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """nnet3-get-egs-simple: examples of whole matrices, one of each named table."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 from nnet3tools.cli.options import NoOptions, program

@@ -1,7 +1,5 @@
 """nnet3-info: print information about a network."""
 
-from __future__ import annotations
-
 import sys
 
 from nnet3tools.cli.options import NoOptions, program

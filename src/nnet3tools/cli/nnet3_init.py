@@ -1,7 +1,5 @@
 """nnet3-init: make a network from a config, or extend an existing network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """nnet3-recognizer-info: what a model directory has and lacks for decoding."""
 
-from __future__ import annotations
-
 import sys
 
 from nnet3tools.cli.options import program

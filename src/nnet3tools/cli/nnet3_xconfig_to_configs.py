@@ -1,7 +1,5 @@
 """nnet3-xconfig-to-configs: convert Kaldi's layer language to config files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program, quote

@@ -1,7 +1,5 @@
 """nnet3-xvector-compute: computes an x-vector for each utterance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions

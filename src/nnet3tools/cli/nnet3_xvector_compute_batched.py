@@ -1,7 +1,5 @@
 """nnet3-xvector-compute-batched: computes x-vectors, with chunks in batches."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """nnet3-xvector-get-egs: training examples of speakers."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A field whose type is a dataclass is a group. Its options are named `prefix.opti
 the field's name or the metadata "prefix", or just `option` if that is empty.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Conversion and checking of option values by click."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

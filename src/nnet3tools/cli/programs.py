@@ -5,8 +5,6 @@ discriminative/ and lang/, and recipe/programs/. Twelve programs for tables of e
 functions of egs_programs.py. setup.py runs this file by itself.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import Any

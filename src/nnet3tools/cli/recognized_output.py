@@ -1,7 +1,5 @@
 """The output of nnet3-decode: results and partial results in one of the formats."""
 
-from __future__ import annotations
-
 from nnet3tools.io.writer import Writer
 from nnet3tools.recognizer.json_results import partial_text, result_text
 from nnet3tools.recognizer.results import Partial, Result

@@ -1,7 +1,5 @@
 """Options of recognizers from command lines and from the files of model directories."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Handling of closed or broken standard streams, which must not change a program's work."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

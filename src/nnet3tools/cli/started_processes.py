@@ -1,7 +1,5 @@
 """Termination of all processes that this process started, directly or indirectly."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Order of inputs and outputs: inputs at the start, outputs at the end of each segment."""
 
-from __future__ import annotations
-
 import itertools
 
 from nnet3tools.program.commands import AcceptInput, Command, NoOperationMarker, ProvideOutput

@@ -7,8 +7,6 @@ use one submatrix only. For the backward direction, rows of a column must also n
 location at the same time (Kaldi's SplitLocations and SplitLocationsBackward).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

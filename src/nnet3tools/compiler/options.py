@@ -1,7 +1,5 @@
 """Options of compilation, with Kaldi's names (CachingOptimizingCompilerOptions)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from nnet3tools.options import option

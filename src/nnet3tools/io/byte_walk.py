@@ -1,7 +1,5 @@
 """ByteWalk: finds the end of binary values from the sizes in them, without reading elements."""
 
-from __future__ import annotations
-
 import functools
 import re
 import struct

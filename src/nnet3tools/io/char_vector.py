@@ -1,7 +1,5 @@
 """Vectors of numbers from 0 to 1, stored as one byte per element (Kaldi's WriteVectorAsChar)."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

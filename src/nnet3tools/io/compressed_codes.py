@@ -6,8 +6,6 @@ range, float32) (N,); matrices (N, rows, columns); percentiles (N, columns, 4); 
 CM (N, columns, rows).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 An output file appears whole or not at all (`whole_file`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import re

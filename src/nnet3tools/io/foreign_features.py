@@ -1,7 +1,5 @@
 """Feature files of HTK and of CMU Sphinx: big-endian matrices with a small header each."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

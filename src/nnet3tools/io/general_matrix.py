@@ -3,8 +3,6 @@
 Examples keep each matrix in its stored form, so that files are copied byte for byte.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

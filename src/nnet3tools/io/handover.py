@@ -5,8 +5,6 @@ writes to "-" for b(). Objects of tables pass without conversion if both holders
 (`Holder.adopt`), otherwise as the bytes that a pipe would carry. Other processes do not use it.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Holder: how objects of one kind are read from and written to a table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """The Holder of each kind of object in tables: reading, writing and cutting a range."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar

@@ -5,8 +5,6 @@ three full integers follow. For Cindexes the limit is 124, because byte 124 is t
 node; bytes 125 and 126 say that n changed by 0 or 1. In text an element is `<I1> n t x`.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 

@@ -4,8 +4,6 @@
 word, Kaldi's function and file (`log_places`) and parts of the message; the line is ours.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

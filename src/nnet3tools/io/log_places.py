@@ -5,8 +5,6 @@ line that Kaldi's programs also print names Kaldi's function; the line number is
 package. A line that only this package prints names its own function and module.
 """
 
-from __future__ import annotations
-
 _OWN_PROGRAMS = frozenset(
     {
         "chain-objf",

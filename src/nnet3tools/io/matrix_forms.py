@@ -5,8 +5,6 @@ and size, including the range of sparse columns. A match therefore proves that t
 The module does not use NumPy, which programs that copy bytes do not import.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ program imports use `from nnet3tools.io.numpy_later import np`, so that a progra
 bytes never imports NumPy.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

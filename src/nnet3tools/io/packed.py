@@ -1,7 +1,5 @@
 """Symmetric and triangular matrices; Kaldi stores the lower triangle row after row."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Parsing of rspecifiers `[options,]ark:rxfilename` and wspecifiers `[options,]scp:wxfilename`."""
 
-from __future__ import annotations
-
 import enum
 import re
 from dataclasses import dataclass, replace

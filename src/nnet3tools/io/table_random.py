@@ -1,7 +1,5 @@
 """Reading tables by key: script files, and archives with or without sorted keys."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Reading tables in order: archives and script files."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Writing tables: an archive, the files that a script names, or an archive and its script."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from typing import Generic, Self, TypeVar

@@ -4,8 +4,6 @@ The format is that of Microsoft's "Multimedia Programming Interface and Data Spe
 Chunks are accepted or skipped as in Kaldi's feat/wave-reader.cc.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """AccessTimes: the first and last commands that access submatrices."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Reuse memory: replace freeing one matrix and allocating another of its shape by a swap."""
 
-from __future__ import annotations
-
 import bisect
 from collections import defaultdict
 

@@ -7,8 +7,6 @@ programs, so that each program is read only when it is needed. Kaldi's files hav
 read whole, and the checker decides whether a program fits.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

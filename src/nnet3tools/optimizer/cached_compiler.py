@@ -1,7 +1,5 @@
 """From a request to an optimized program, with a cache of earlier programs."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections import OrderedDict

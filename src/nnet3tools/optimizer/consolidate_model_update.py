@@ -4,8 +4,6 @@ The input values and output derivatives of all those steps are gathered in one m
 Backprop over it updates the model; the steps themselves become BackpropNoModelUpdate.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

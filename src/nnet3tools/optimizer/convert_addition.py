@@ -1,7 +1,5 @@
 """Turn the first addition to zeroed memory into a copy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.indexes import BoolArray

@@ -4,8 +4,6 @@ Every matrix of the small program has debug information that is regular in n. It
 determine the rows of all sequences.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

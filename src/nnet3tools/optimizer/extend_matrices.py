@@ -5,8 +5,6 @@ made longer and the whole matrix is copied. `merge_variables` can then remove th
 parts of an Append thus become parts of their source matrix.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.indexes import NO_TIME

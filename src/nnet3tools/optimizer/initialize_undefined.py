@@ -1,7 +1,5 @@
 """Remove the zeroing of matrices of which each part is written before it is read."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.indexes import BoolArray

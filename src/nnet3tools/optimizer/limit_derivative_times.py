@@ -4,8 +4,6 @@ It is for recurrent networks, whose derivatives fade a few steps outside the sup
 pass comes before all others, because it relies on matrices that are zeroed and written once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

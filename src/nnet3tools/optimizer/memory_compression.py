@@ -1,7 +1,5 @@
 """Compress matrices between the forward and the backward pass, if only backprop reads them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

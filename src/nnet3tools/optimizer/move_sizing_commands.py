@@ -1,7 +1,5 @@
 """Allocate matrices as late, and free them as early, as their accesses allow."""
 
-from __future__ import annotations
-
 import itertools
 
 from nnet3tools.compiler.io_order import consolidate_io

@@ -1,7 +1,5 @@
 """Replace row operations over consecutive rows by operations on whole submatrices."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.indexes import IntArray

@@ -1,7 +1,5 @@
 """Origins: original numbers of matrices, submatrices and index lists."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

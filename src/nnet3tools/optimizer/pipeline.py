@@ -4,8 +4,6 @@ Every pass maps a valid program to a valid program with the same results. The ru
 and logs.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Shrink or drop derivative matrices whose rows outside the wanted times are no longer used."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

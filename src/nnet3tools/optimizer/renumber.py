@@ -1,7 +1,5 @@
 """Sweep a program's tables: drop entries that no command names, merge equal ones, close gaps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 
 import numpy as np

@@ -7,8 +7,6 @@ the same order, in the matrices that contain them after the passes. Comparing th
 fifth of the time of the passes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections import OrderedDict

@@ -4,8 +4,6 @@ Rows are "regular in n" with stride s if they come in blocks of N * s rows, N th
 sequences, within which row i of sequence n stands s rows before that of sequence n + 1.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

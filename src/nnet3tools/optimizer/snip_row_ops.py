@@ -1,7 +1,5 @@
 """Shorten row operations whose index lists begin or end with "no row" (-1)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.indexes import BoolArray, IntArray

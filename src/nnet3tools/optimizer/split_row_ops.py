@@ -1,7 +1,5 @@
 """Replace Multi row operations on one or two submatrices by plain ones."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The commands of a program, one class each (Kaldi's enum CommandType, nnet-computation.h)."""
 
-from __future__ import annotations
-
 from nnet3tools.program.command import COMMANDS, Command
 from nnet3tools.program.component_commands import Backprop, BackpropNoModelUpdate, Propagate
 from nnet3tools.program.control_commands import (

@@ -1,7 +1,5 @@
 """Programs and networks as graphs for Graphviz's `dot`."""
 
-from __future__ import annotations
-
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode
 from nnet3tools.program.component_facts import ComponentTable

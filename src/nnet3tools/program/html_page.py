@@ -3,8 +3,6 @@
 The page consists of the files of `page/` and the program as JSON.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from importlib import resources

@@ -1,7 +1,5 @@
 """Checks of the order of commands: forward and backward, memos, input and output."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from nnet3tools.nnet.indexes import BoolArray

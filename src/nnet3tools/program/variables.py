@@ -4,8 +4,6 @@ A *variable* is a block of a matrix. The variables of a matrix are the coarsest 
 every submatrix consists. Tables are arrays in CSR form, computed at first use.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import NamedTuple
 

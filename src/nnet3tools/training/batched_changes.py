@@ -4,8 +4,6 @@ Where the rows of a changed example come from depends only on its layout and on 
 change is made once, to a dummy example whose features are its own row numbers.
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Finds the average of models with the best objective on examples (Kaldi's nnet3-combine)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Objective, accuracy and derivative of a network over examples (Kaldi's nnet-diagnostics.cc)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Options of objectives over examples, which programs declare before they load anything else."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from nnet3tools.compiler.options import CompilerOptions

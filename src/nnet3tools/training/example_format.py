@@ -1,7 +1,5 @@
 """The format of frame-level examples and of the inputs of all examples."""
 
-from __future__ import annotations
-
 from nnet3tools.io.record import INDEXES, MATRIX, WORD, Field, Record, Repeated
 
 _MOST_USUAL = 1000

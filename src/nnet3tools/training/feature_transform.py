@@ -5,8 +5,6 @@ directions with little variance between the classes are then scaled down, and th
 singular values limited.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Makes examples of features and targets (nnet3-get-egs, nnet3-get-egs-dense-targets)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol

@@ -3,8 +3,6 @@
 An image is a matrix with a row for each x and a column for each y and channel, channels fastest.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

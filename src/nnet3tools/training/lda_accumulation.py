@@ -1,7 +1,5 @@
 """LDA statistics of a network's output on examples, classes being their supervision."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 

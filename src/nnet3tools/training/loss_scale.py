@@ -8,8 +8,6 @@ training").
 Formulas on the device decide this; the host does not wait.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """Counts merged and discarded examples and logs them as Kaldi does."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from nnet3tools.io import log

@@ -3,8 +3,6 @@
 This module does not load NumPy: programs that pass encoded examples start faster without it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from typing import TypeVar

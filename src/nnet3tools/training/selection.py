@@ -1,7 +1,5 @@
 """Changes of examples by copying: one frame, less context, weights, names of outputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 

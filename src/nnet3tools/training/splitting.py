@@ -5,8 +5,6 @@ alternative sizes. One is drawn at random for each utterance from those whose to
 nearest to its length, and gaps or overlaps make up the difference.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ with std::shuffle over std::mt19937, and its merger writes the remaining example
 std::unordered_map. Both orders are fixed by libstdc++'s documented ABI.
 """
 
-from __future__ import annotations
-
 import bisect
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Training by stochastic gradient descent, as Kaldi's NnetTrainer does it (nnet-training.cc)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial

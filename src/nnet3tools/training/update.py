@@ -6,8 +6,6 @@ an entry per component on the device of the parameters: the host does not wait f
 operations can be recorded.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

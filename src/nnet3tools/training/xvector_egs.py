@@ -4,8 +4,6 @@ This is Kaldi's nnet3-xvector-get-egs. A ranges file lists the chunks, one per l
 `<utterance> <archive> <absolute-archive> <first-frame> <num-frames> <label>`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

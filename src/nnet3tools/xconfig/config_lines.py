@@ -1,7 +1,5 @@
 """Writing of config lines: components and nodes in the order in which a layer adds them."""
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.options import Value
 
 

@@ -1,7 +1,5 @@
 """The config directory of an xconfig file: configs, expanded xconfigs, trial networks, context."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Mapping, Sequence

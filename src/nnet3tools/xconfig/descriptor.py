@@ -1,7 +1,5 @@
 """Descriptors of xconfig lines, read by grammars.descriptor: their config text and dimension."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from nnet3tools.errors import ConfigError

@@ -1,7 +1,5 @@
 """The base of all layers (options, input, outputs, config lines), and the names in scope."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol

@@ -1,7 +1,5 @@
 """Lines of an xconfig file, and errors that name them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.errors import ConfigError, TextError

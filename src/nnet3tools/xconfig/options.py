@@ -1,7 +1,5 @@
 """Options of layers: their default, their kind (that of the default), and the allowed values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Layer types and their classes. Each file in layers/ registers its classes by a decorator."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """chain-est-phone-lm: estimate the phone language model for the denominator graph."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.chain.phone_lm_options import LanguageModelOptions

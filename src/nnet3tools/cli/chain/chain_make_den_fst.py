@@ -1,7 +1,5 @@
 """chain-make-den-fst: make the denominator FST and normalization FST of a phone language model."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
 

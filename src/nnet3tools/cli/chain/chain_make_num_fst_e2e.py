@@ -1,7 +1,5 @@
 """chain-make-num-fst-e2e: convert numerator graphs to pdfs and add the normalization weights."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
 

@@ -1,7 +1,5 @@
 """fstcopy: copy tables of FSTs, in text or binary form."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
 

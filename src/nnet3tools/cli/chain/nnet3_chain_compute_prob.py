@@ -1,7 +1,5 @@
 """nnet3-chain-compute-prob: compute the LF-MMI objective of a model on examples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.chain.options import ChainTrainingOptions

@@ -1,7 +1,5 @@
 """nnet3-chain-normalize-egs: the normalization FST's weights added to chain examples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """nnet3-chain-train2: train a model with the LF-MMI objective on one or several languages."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.chain_training import ChainRunOptions, train_chain_model
 from nnet3tools.cli.options import program
 

@@ -1,7 +1,5 @@
 """am-info: sizes of an acoustic model's transition model."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 
 USAGE = """Write to standard output various properties of a model, of any type

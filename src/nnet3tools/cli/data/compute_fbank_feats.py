@@ -1,7 +1,5 @@
 """compute-fbank-feats: log energies in mel-frequency bins of sound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option_group, program

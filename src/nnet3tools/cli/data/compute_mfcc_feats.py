@@ -1,7 +1,5 @@
 """compute-mfcc-feats: mel-frequency cepstra of sound."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option_group, program

@@ -1,7 +1,5 @@
 """concat-feats: concatenates feature files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """copy-int-vector: copies vectors of integers, such as alignments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

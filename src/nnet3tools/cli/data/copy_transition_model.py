@@ -1,7 +1,5 @@
 """copy-transition-model: copies the transition model of an acoustic model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

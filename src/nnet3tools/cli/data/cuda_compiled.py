@@ -1,7 +1,5 @@
 """cuda-compiled: tells by its exit status whether a GPU can be used."""
 
-from __future__ import annotations
-
 import importlib.util
 
 from nnet3tools.cli.options import NoOptions, program

@@ -1,7 +1,5 @@
 """feat-to-dim: the dimension of features."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.errors import DataError
 

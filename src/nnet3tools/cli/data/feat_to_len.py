@@ -1,7 +1,5 @@
 """feat-to-len: the lengths of features, or their sum."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 
 USAGE = """Reads an archive of features and writes a corresponding archive

@@ -1,7 +1,5 @@
 """ivector-mean: computes the mean of vectors for each speaker, or of all."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """matrix-dim: prints the numbers of rows and columns of matrices."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
 

@@ -1,7 +1,5 @@
 """matrix-sum: sums and averages of matrices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """nnet-get-feature-transform: estimates an LDA-like transform of features."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """paste-feats: puts the columns of several features side by side."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 

@@ -1,14 +1,12 @@
 """post-to-pdf-post: converts posteriors of transition ids to posteriors of pdfs."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
-    from nnet3tools.io.posterior import Posterior
+    pass
 
 USAGE = """This program turns per-frame posteriors, which have transition-ids as
 the integers, into pdf-level posteriors

@@ -1,7 +1,5 @@
 """post-to-smat: converts posteriors to sparse matrices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """post-to-tacc: counts of transition ids in posteriors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

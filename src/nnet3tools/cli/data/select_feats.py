@@ -1,7 +1,5 @@
 """select-feats: selects columns of features."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log

@@ -1,7 +1,5 @@
 """splice-feats: joins each frame with its neighbours."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

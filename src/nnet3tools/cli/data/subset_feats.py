@@ -1,7 +1,5 @@
 """subset-feats: copies a part of a table of features."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import islice
 

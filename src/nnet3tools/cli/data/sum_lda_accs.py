@@ -1,7 +1,5 @@
 """sum-lda-accs: the sum of LDA statistics."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """tree-info: prints the number of pdfs and the phone context of a decision tree."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 
 USAGE = """Print information about decision tree (mainly the number of pdfs), to stdout

@@ -1,7 +1,5 @@
 """vector-sum: sums and averages of vectors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """wav-copy: copies sound between files and archives."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.options import NoOptions, program
 from nnet3tools.io import log
 

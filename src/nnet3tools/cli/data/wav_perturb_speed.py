@@ -1,7 +1,5 @@
 """wav-perturb-speed: copies of sound at other speeds or at given numbers of frames."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """compute-wer: word and sentence error rates of transcripts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

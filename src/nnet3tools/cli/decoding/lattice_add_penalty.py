@@ -1,7 +1,5 @@
 """lattice-add-penalty: adds a cost to every word of lattices."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

@@ -1,7 +1,5 @@
 """lattice-best-path: transcripts and alignments of the best paths of lattices."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """lattice-copy: copies lattices, optionally to another form, or a part of a table."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """lattice-mbr-decode: transcripts with the least expected word errors, and confusion networks."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """lattice-to-nbest: writes the best paths of lattices, each as a lattice."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

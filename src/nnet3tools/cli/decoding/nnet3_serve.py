@@ -1,7 +1,5 @@
 """nnet3-serve: recognizes the live sound of many clients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option

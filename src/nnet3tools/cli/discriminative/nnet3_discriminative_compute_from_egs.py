@@ -1,7 +1,5 @@
 """nnet3-discriminative-compute-from-egs: a model's output for each discriminative example."""
 
-from __future__ import annotations
-
 from nnet3tools.cli.nnet3_compute_from_egs import OutputOptions, write_outputs
 from nnet3tools.cli.options import program
 

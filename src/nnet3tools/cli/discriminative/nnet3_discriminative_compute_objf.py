@@ -1,7 +1,5 @@
 """nnet3-discriminative-compute-objf: a discriminative objective of a model on examples."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.judging import JudgingOptions

@@ -1,7 +1,5 @@
 """arpa2fst: convert language models in ARPA format to FSTs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program, quote

@@ -1,7 +1,5 @@
 """compile-train-graphs: make graphs from transition ids to the words of transcripts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

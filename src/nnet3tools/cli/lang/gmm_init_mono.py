@@ -1,7 +1,5 @@
 """gmm-init-mono: make a tree without context and a model with equal Gaussians."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

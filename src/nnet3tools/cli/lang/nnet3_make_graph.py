@@ -1,7 +1,5 @@
 """nnet3-make-graph: make the decoding graph HCLG."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

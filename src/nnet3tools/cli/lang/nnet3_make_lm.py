@@ -1,7 +1,5 @@
 """nnet3-make-lm: estimate an n-gram language model from text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

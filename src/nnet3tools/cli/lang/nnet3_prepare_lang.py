@@ -1,7 +1,5 @@
 """nnet3-prepare-lang: make the lang folder for a dictionary."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

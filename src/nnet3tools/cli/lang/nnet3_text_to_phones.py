@@ -1,7 +1,5 @@
 """nnet3-text-to-phones: convert transcripts to phones, and count phones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program

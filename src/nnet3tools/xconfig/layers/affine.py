@@ -1,7 +1,5 @@
 """Affine transforms followed by nonlinearities, and affine transforms alone."""
 
-from __future__ import annotations
-
 import math
 
 from nnet3tools.xconfig.config_lines import ConfigLines, flag

@@ -1,7 +1,5 @@
 """Self-attention over neighbouring frames, with operations before or after it."""
 
-from __future__ import annotations
-
 import math
 
 from nnet3tools.xconfig.config_lines import ConfigLines

@@ -1,7 +1,5 @@
 """Convolutions over time and height (columns are height x filters), and averages of channels."""
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.layer import INPUT, Layer, Output
 from nnet3tools.xconfig.options import (

@@ -4,8 +4,6 @@ z is the update gate, r the reset gate, o the output gate, hpart the candidate's
 input, c the cell, s the recurrent value, y the output.
 """
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.layer import Output
 from nnet3tools.xconfig.layers.recurrent import (

@@ -1,7 +1,5 @@
 """LSTM layers around LstmNonlinearityComponent, which computes gates and cell together."""
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines, flag
 from nnet3tools.xconfig.layer import Output
 from nnet3tools.xconfig.layers.recurrent import (

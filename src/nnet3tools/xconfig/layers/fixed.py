@@ -1,7 +1,5 @@
 """Fixed affine transforms: a transform estimated later from LDA statistics, and the inverse DCT."""
 
-from __future__ import annotations
-
 import math
 
 from nnet3tools.xconfig.config_lines import ConfigLines

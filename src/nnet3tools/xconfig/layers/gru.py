@@ -4,8 +4,6 @@ z is the update gate, r the reset gate, o the output gate, h the candidate, y th
 recurrent value, n the rest of a projection.
 """
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.layer import Output
 from nnet3tools.xconfig.layers.recurrent import (

@@ -1,7 +1,5 @@
 """Inputs, outputs, and output-layer: affine (and log-softmax) before an output."""
 
-from __future__ import annotations
-
 import math
 
 from nnet3tools.xconfig.config_lines import ConfigLines

@@ -4,8 +4,6 @@ i, f, o are the gates, g the cell's input, c the cell, h its nonlinearity, m the
 memory, r the recurrent value, p the rest of a projection.
 """
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.layer import Output
 from nnet3tools.xconfig.layers.recurrent import (

@@ -1,7 +1,5 @@
 """The base of LSTM and GRU layers: options, projections, truncation of derivatives."""
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines, delayed, flag
 from nnet3tools.xconfig.layer import INPUT, Layer
 from nnet3tools.xconfig.layers.affine import AFFINE

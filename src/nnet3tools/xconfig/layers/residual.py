@@ -1,7 +1,5 @@
 """Residual blocks: two or three convolutions, and the sum of their output and the block's input."""
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.layer import INPUT, Layer, Output
 from nnet3tools.xconfig.layers.convolution import (

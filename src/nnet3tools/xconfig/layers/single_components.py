@@ -1,7 +1,5 @@
 """Layers that are one component, or a range of columns."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from nnet3tools.nnet.config import is_valid_name

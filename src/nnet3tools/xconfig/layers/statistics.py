@@ -1,7 +1,5 @@
 """Means and standard deviations over a range of time."""
 
-from __future__ import annotations
-
 import re
 
 from nnet3tools.xconfig.config_lines import ConfigLines, flag

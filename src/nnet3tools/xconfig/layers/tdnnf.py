@@ -1,7 +1,5 @@
 """Factorized TDNN layers, and the layer before the output of networks of them."""
 
-from __future__ import annotations
-
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.layer import INPUT, Layer, Output
 from nnet3tools.xconfig.layers.affine import AFFINE
