@@ -33,7 +33,9 @@ def read_map(path: Path) -> dict[str, str]:
 
 
 def number_in(path: Path) -> int:
-    """The positive number in the first line of a file such as num_jobs; DataError if none."""
+    """The positive number in the first line of a file num_jobs; DataError if there is none."""
+    if not path.is_file():
+        raise DataError(f"there is no '{path}' (the number N of the files *.1.gz to *.N.gz there)")
     text = read_lines(path)[:1]
     if not text or not text[0].strip().isdecimal() or int(text[0]) < 1:
         raise DataError(f"{path}: expected a number of jobs")
