@@ -1,5 +1,6 @@
 """Tables of Python values: every kind there and back, and values of the wrong kind."""
 
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 import nnet3tools
 from nnet3tools import RandomTableReader, TableReader, TableWriter, Wave
+from nnet3tools.api import tables
 
 VALUES: dict[str, list[Any]] = {
     "matrix": [np.arange(6.0).reshape(2, 3), [[1, 2], [3, 4]]],
@@ -75,6 +77,11 @@ def test_a_value_of_another_kind_is_a_data_error(kind: Any, value: Any) -> None:
     with pytest.raises(nnet3tools.DataError, match="expected"), TableWriter("ark:t", kind) as table:
         table.write("one", value)
     assert not Path("t").exists()
+
+
+def test_every_kind_has_a_type_for_type_checkers() -> None:
+    kinds = set(typing.get_args(tables.Kind))
+    assert kinds == set(tables._HOLDERS) == set(tables._CONVERSIONS)
 
 
 def test_specifiers_and_kinds_are_checked() -> None:

@@ -1,10 +1,14 @@
 """Arrays that users give, checked and in the type that the engine takes."""
 
+import os
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.text import cast
+
+Path = str | os.PathLike[str]
 
 
 def numbers(name: str, given: ArrayLike) -> NDArray:

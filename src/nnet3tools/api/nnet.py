@@ -3,12 +3,13 @@
 import hashlib
 import os
 import threading
+from types import SimpleNamespace
 from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnet3tools.api.arrays import float_matrix
+from nnet3tools.api.arrays import Path, float_matrix
 from nnet3tools.api.random_numbers import RandomNumbers
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.executor.chunks import Ivectors
@@ -24,7 +25,6 @@ from nnet3tools.nnet.model_file import apply_config_file
 from nnet3tools.nnet.nnet import Nnet as _Nnet
 from nnet3tools.recognizer.models import prepare_for_outputs
 
-Path = str | os.PathLike[str]
 FloatArray = NDArray[np.float32]
 
 
@@ -193,27 +193,16 @@ class Nnet(_Nnet):
 
     def _digest(self) -> bytes:
         """A digest of the network's file, which changes with each property and parameter."""
-        sink = _DigestFile()
-        super().write(Writer(cast(BinaryIO, sink), True, "a digest"))
-        sink.write(self.priors.tobytes())
-        return sink.digest.digest()
+        digest = hashlib.blake2b(self.priors.tobytes())
+        file = SimpleNamespace(write=digest.update)
+        super().write(Writer(cast(BinaryIO, file), True, "a digest"))
+        return digest.digest()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lock": None, "_computer": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())
-
-
-class _DigestFile:
-    """A file that only computes the digest of what is written to it."""
-
-    def __init__(self) -> None:
-        self.digest = hashlib.blake2b()
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Add bytes to the digest."""
-        self.digest.update(data)
 
 
 def _ivectors(given: ArrayLike | None, period: int) -> Ivectors | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nnet3tools.api.arrays import float_matrix
+from nnet3tools.api.arrays import Path, float_matrix
 from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import NnetComputer as _NnetComputer
 from nnet3tools.executor.options import ComputeOptions
@@ -24,8 +24,6 @@ from nnet3tools.program.html_page import html_page
 from nnet3tools.program.lifetimes import max_memory_use
 from nnet3tools.program.printing import command_texts, program_text
 from nnet3tools.program.report import ProgramReport
-
-Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)

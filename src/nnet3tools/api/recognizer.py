@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nnet3tools.api.arrays import Path
 from nnet3tools.cli.recognizing import options_of_directory, read_options
 from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.features.sound_files import read_instead
@@ -22,8 +23,6 @@ from nnet3tools.recognizer.recognizer import Recognizer as _Recognizer
 from nnet3tools.recognizer.results import Result
 from nnet3tools.recognizer.stream import SampleFormat, Stream, in_16_bits
 from nnet3tools.recognizer.whole_files import UtteranceQueue
-
-Path = str | os.PathLike[str]
 
 
 class Recognizer:
@@ -50,7 +49,10 @@ class Recognizer:
         which names the file, if a file is missing or does not fit; OptionError for wrong options.
         """
         name = os.fspath(folder)
-        words = [f"--{key}={_option_text(value)}" for key, value in (options or {}).items()]
+        texts = {
+            k: str(v).lower() if isinstance(v, bool) else v for k, v in (options or {}).items()
+        }
+        words = [f"--{key}={text}" for key, text in texts.items()]
         found = options_of_directory(name, RecognizerOptions, words)
         found.check()
         chosen = None if graph is None else os.fspath(graph)
@@ -115,10 +117,6 @@ class Recognizer:
             nbest=nbest,
             sample_format=SampleFormat(sample_format),
         )
-
-
-def _option_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _first_channel(path: str) -> tuple[NDArray[np.float32], float]:

@@ -270,7 +270,7 @@ class RawTargetOptions:
 class AlignmentOptions:
     """Options of the alignments that are the targets of acoustic models."""
 
-    ali_dir: str = option("", "Directory of alignments (required): ali.N.gz, num_jobs, tree, final.mdl")
+    ali_dir: str = option("", "Directory of alignments (required): ali.N.gz, num_jobs, tree ...")
     lang: str = option("", "Language directory, which is copied to DIR/lang")
 
 
