@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
-    "api": 852,
+    "api": 857,
     "chain": 5698,
-    "cli": 11745,
-    "compiler": 1068,
+    "cli": 11171,
+    "compiler": 1062,
     "decoding": 4573,
     "discriminative": 1406,
     "executor": 3256,
@@ -25,17 +25,17 @@ BUDGET = {
     "fst": 4212,
     "grammars": 667,
     "graph": 3133,
-    "io": 5383,
+    "io": 5345,
     "lang": 2161,
     "nnet": 12894,
-    "optimizer": 3453,
-    "program": 3746,
-    "recipe": 9466,
+    "optimizer": 3411,
+    "program": 3736,
+    "recipe": 9461,
     "recognizer": 2966,
     "tensor": 16931,
-    "training": 4773,
-    "xconfig": 2978,
-    "tests": 53789,
+    "training": 4737,
+    "xconfig": 2936,
+    "tests": 53843,
 }
 
 
