@@ -195,8 +195,7 @@ def test_targets_that_do_not_fit_the_network_are_refused(data: Shell, tmp_path: 
     assert "output has dimension 5, but exp/configs/vars has 3 targets" in error
 
 
-RUN_PL = r"""#!/bin/bash
-log=$1; shift
+RUN_PL = r"""log=$1; shift
 for word in "$@"; do [[ $word =~ [[:space:]] ]] && word="\"$word\""; line+="$word "; done
 echo "# $line" > "$log"; bash -c "( $line ) >> '$log' 2>&1; echo '# Ended (code '\$?')' >> '$log'"
 """
@@ -204,10 +203,9 @@ echo "# $line" > "$log"; bash -c "( $line ) >> '$log' 2>&1; echo '# Ended (code 
 
 def test_run_pl_gets_special_characters_quoted(tmp_path: Path) -> None:
     (tmp_path / "run.pl").write_text(RUN_PL)
-    (tmp_path / "run.pl").chmod(0o755)
     words = ("printf", "%s,", "--unk=<unk>", "a b", "#0", "it's", "$x;")
     job = Job(f"{tmp_path}/job.log", ((words, ("cat",)),))
-    runner = CommandRunner(f"{tmp_path}/run.pl")
+    runner = CommandRunner(f"bash {tmp_path}/run.pl")
     runner.submit(job)
     assert [outcome.status for outcome in runner.wait(30.0)] == [0]
     assert "\n--unk=<unk>,a b,#0,it's,$x;,# Ended" in (tmp_path / "job.log").read_text()

@@ -98,7 +98,7 @@ def write_record(experiment: Experiment) -> None:
 
 
 def write_recorded(path: Path, record: dict[str, Any]) -> None:
-    """Write a record that `check_recorded` reads."""
+    """Write a record, such as `check_recorded` reads, as JSON."""
     WriteText(path, json.dumps(record, indent=1) + "\n").do()
 
 

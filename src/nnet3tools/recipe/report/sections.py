@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from nnet3tools.cli.progress import duration
 from nnet3tools.recipe.report.charts import (
     Band,
     Line,
@@ -73,7 +73,7 @@ def _figures(history: History, network: NetworkFacts) -> str:
         for output in sorted(history.diagnostics("valid", quantity)):
             rows.append((_of(output, name), _newest(history, quantity, output)))
     if span := history.span():
-        rows.append(("from start to end", _duration(span[1] - span[0])))
+        rows.append(("from start to end", duration(span[1] - span[0])))
     cells = (f"<div><dt>{text_of(k)}</dt><dd>{text_of(v)}</dd></div>" for k, v in rows)
     return f"<dl>{''.join(cells)}</dl>"
 
@@ -89,12 +89,6 @@ def _newest(history: History, quantity: str, output: str) -> str:
         curve = history.diagnostics(part, quantity).get(output, [])
         parts.append(f"{part} {readable(curve[-1][1])}" if curve else f"{part} ?")
     return ", ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120 or seconds > 1e9:
-        return f"{readable(round(seconds, 1))} s"
-    return str(datetime.timedelta(seconds=round(seconds)))
 
 
 # -- curves
@@ -229,7 +223,7 @@ def _stages(history: History) -> str:
         jobs = f"{stage.num_jobs} job{'s' if stage.num_jobs > 1 else ''}{failed}"
         rows.append(
             f"<tr><th>{text_of(stage.stage)}</th><td>{jobs}</td>"
-            f"<td>{_duration(stage.seconds)}</td>"
+            f"<td>{duration(stage.seconds)}</td>"
             f'<td class="bar"><i style="width:{100 * share:.1f}%"></i></td></tr>'
         )
     return _scrolling(f'<table class="stages">{"".join(rows)}</table>') if rows else ""

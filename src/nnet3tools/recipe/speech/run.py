@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from nnet3tools.errors import OptionError
@@ -121,11 +121,11 @@ def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base:
     else:
         log.log(f"Stage 1 of {len(STAGES) + 1}: {CHECKS}")
         began = time.monotonic()
-        facts = prepare_data(options, data, lexicon, base)
+        found = prepare_data(options, data, lexicon, base)
         write_recorded(_RECORD, record)
-        facts.save(_FACTS)
+        write_recorded(_FACTS, asdict(found))
         _add_time(CHECKS, time.monotonic() - began)
-    facts = Facts.load(_FACTS)
+    facts = Facts(**json.loads(_FACTS.read_text()))
     return Setup(options, facts, size_for(facts.size, 0.0))
 
 
@@ -182,4 +182,4 @@ def _add_time(title: str, seconds: float) -> None:
     """Add to the recorded time of a stage."""
     times = _stage_times()
     times[title] = times.get(title, 0.0) + seconds
-    WriteText(STAGE_TIMES, json.dumps(times, indent=1) + "\n").do()
+    write_recorded(STAGE_TIMES, times)

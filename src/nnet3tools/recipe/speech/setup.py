@@ -5,15 +5,14 @@ All paths are relative to the recognizer's directory, in which the program works
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.jobs import Job
-from nnet3tools.recipe.plan import Jobs, Later, Step, WriteText
+from nnet3tools.recipe.plan import Jobs, Later, Step
 from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
 from nnet3tools.recipe.speech.sizes import Size
 
@@ -43,15 +42,6 @@ class Facts:
     unknown_word: str
     size: str
     """The row of the table of sizes."""
-
-    def save(self, path: Path) -> None:
-        """Write the facts as JSON."""
-        WriteText(path, json.dumps(asdict(self), indent=1) + "\n").do()
-
-    @classmethod
-    def load(cls, path: Path) -> Facts:
-        """Read the facts that `save` wrote."""
-        return cls(**json.loads(path.read_text()))
 
 
 @dataclass(frozen=True)
