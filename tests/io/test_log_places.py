@@ -57,6 +57,7 @@ def test_places_are_a_kaldi_function_and_file() -> None:
             "nnet3-chain-train",
             "~NnetChainTrainer():nnet-chain-training.cc",
         ),
+        ("optimizer/cache_files.py", "load_cache", "nnet3-compute", "main():nnet3-compute.cc"),
         ("cli/progress.py", "step", "nnet3-train", "step():progress.py"),
         ("cli/x.py", "main", "nnet3-computation-info", "main():x.py"),
         ("optimizer/pipeline.py", "_log_step", "nnet3-train", "_log_step():pipeline.py"),

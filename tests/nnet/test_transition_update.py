@@ -68,6 +68,16 @@ def test_each_state_by_itself() -> None:
     assert update.improvement == pytest.approx(gained, rel=1e-5)
 
 
+def test_states_never_seen_become_uniform_without_a_least_count() -> None:
+    counts = np.array([0, 7, 2, 0, 5, 1, 1, 0, 0, 0, 4, 0, 0, 1, 99], float)
+    update = update_transitions(model(), counts, floor=0.02, min_count=0.0)
+    found = np.exp(update.model.log_probs)
+    np.testing.assert_allclose(found[7:10], 1 / 3, rtol=1e-6)
+    np.testing.assert_allclose(found[11:13], 1 / 2, rtol=1e-6)
+    np.testing.assert_allclose(found[1:4], probabilities(counts[1:4], 0.02), rtol=1e-5)
+    assert np.isfinite(update.improvement)
+
+
 def test_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
     counts = np.array([0, 8, 2, 0, 5, 1, 1, 30, 20, 50, 4, 9, 1, 1, 99], float)
     update = update_transitions(model(), counts, floor=0.02)

@@ -145,6 +145,7 @@ Lines of cli/ and recognizer/ that are not listed name main().
 """
 
 _TRAINERS = {
+    "nnet3-train": ("NnetTrainer", "nnet-training"),
     "nnet3-chain-train": ("NnetChainTrainer", "nnet-chain-training"),
     "nnet3-chain-train2": ("NnetChainTrainer2", "nnet-chain-training2"),
     "nnet3-discriminative-train": ("NnetDiscriminativeTrainer", "nnet-discriminative-training"),
@@ -155,12 +156,12 @@ def place(path: str, function: str, program: str) -> str:
     """The text `Function():file.cc`, as Kaldi's log lines have, for a function of a source file."""
     module = path.replace("\\", "/").rpartition("/nnet3tools/")[2]
     key = f"{module.removesuffix('.py')} {function}"
-    trainer, trainer_file = _TRAINERS.get(program, ("NnetTrainer", "nnet-training"))
-    if known := _PLACES.get(key):
+    trainer, trainer_file = _TRAINERS.get(program, ("", ""))
+    if (known := _PLACES.get(key)) and (trainer or "{trainer}" not in known):
         name, file = known.split()
         named = f"{name}():{file}.cc"
         return named.format(program=program, trainer=trainer, trainer_file=trainer_file)
-    is_main = module.startswith(("cli/", "recognizer/")) and key not in _OWN_PLACES
-    if is_main and program not in _OWN_PROGRAMS:
+    in_main = known or module.startswith(("cli/", "recognizer/"))
+    if in_main and key not in _OWN_PLACES and program not in _OWN_PROGRAMS:
         return f"main():{program}.cc"
     return f"{function}():{module.rpartition('/')[2]}"

@@ -62,7 +62,8 @@ def update_transitions(
     sums, several = pooled.sum(axis=1), sizes[states[firsts]] > 1
     chosen = several & (sums >= np.float32(min_count))
     real = exists[firsts[chosen]]
-    new = _floored(pooled[chosen] / sums[chosen, None], real, np.float32(floor))
+    seen = pooled[chosen] + (sums[chosen, None] == 0)  # states never seen become uniform
+    new = _floored(seen / seen.sum(axis=1, keepdims=True), real, np.float32(floor))
     new_logs = np.log(new, where=real, out=np.zeros_like(new))
     if not np.isfinite(new_logs).all():
         raise DataError("Log probs is inf or NaN: error in update or bad stats?")
