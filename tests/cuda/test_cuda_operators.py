@@ -1,4 +1,4 @@
-"""Every special operator's kernel, run on the host, against the operator's reference."""
+"""Every special operator against its reference: on NumPy, and its CUDA kernel run on the host."""
 
 import itertools
 
@@ -19,9 +19,36 @@ from nnet3tools.tensor.operators import (
     windows,
 )
 from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
+from support.native_kernels import copied
 from support.row_operators import reference
 
 pytestmark = needs_compiler
+
+
+@pytest.fixture(params=["host", "cuda"])
+def where(request, monkeypatch):
+    """The CUDA device of a test; None if its operators run on NumPy, in both float types."""
+    if request.param == "cuda":
+        return request.getfixturevalue("device")
+    narrow = check
+
+    def check_both(operator, outs, *args, host=(), **options):
+        narrow(operator, outs, *args, host=host, **options)
+        wide = [_wide(a) for a in (*outs, *args)]
+        narrow(operator, wide[: len(outs)], *wide[len(outs) :], host=host, **options)
+
+    for name, function in (("mirror", copied), ("fetch", lambda array: array)):
+        monkeypatch.setitem(globals(), name, function)
+    monkeypatch.setitem(globals(), "check", check_both)
+    return None
+
+
+def _wide(array):
+    """An argument with float64 in place of float32."""
+    if isinstance(array, list):
+        return [_wide(a) for a in array]
+    is_narrow = isinstance(array, np.ndarray) and array.dtype == np.float32
+    return array.astype(np.float64) if is_narrow else array
 
 
 def check(operator, outs, *args, host=(), **options):
@@ -83,7 +110,7 @@ def test_products(device, trans_a, trans_b):
             )  # fmt: skip
 
 
-def test_products_of_stacks_and_outer_products(device):
+def test_products_of_stacks_and_outer_products(where):
     a, b = normal(6, 5, 4), normal(6, 3, 4, seed=1)
     check(tensor.prod, [normal(6, 5, 3)], a, b, trans_b=True, alpha=2.0, beta=0.5)
     check(tensor.prod, [normal(6, 5, 3)], a, b[:1], trans_b=True)
@@ -97,12 +124,13 @@ def test_contiguous_products_are_one_call_without_copies(device):
     assert device.launched == ["gemm"]
 
 
-def test_basics(device):
-    for to, of in itertools.product(LAYOUTS.values(), repeat=2):
-        x, y = to(normal(6, 7)), of(normal(6, 7, seed=1))
+def test_basics(where):
+    shapes = [(6, 7), (0, 5), (1, 1), *[(600, 700)] * (where is None)]
+    for shape, to, of in itertools.product(shapes, LAYOUTS.values(), LAYOUTS.values()):
+        x, y = to(normal(*shape)), of(normal(*shape, seed=1))
         check(tensor.copy, [x], y)
         check(tensor.add, [x], y, -0.5)
-        check(tensor.add, [x], y[:1])
+        check(tensor.add, [x], y[:1], 3.0)
         check(tensor.scale, [x], 0.25)
         check(tensor.fill, [x], 7.0)
         assert float(tensor.dot(mirror(x), mirror(y))) == pytest.approx(tensor.dot(x, y), rel=1e-4)
@@ -119,25 +147,38 @@ def test_adding_with_a_factor_on_the_device_and_not_at_all_if_it_is_zero(device)
     assert device.downloads == 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("on_host", [True, False])
-def test_row_operations(device, seed, on_host):
+def test_row_operations(where, seed, on_host):
+    for case in range(seed, seed + 48, 12) if where is None else [seed]:
+        _check_row_operations(case, (1,) if on_host else ())
+
+
+def _check_row_operations(seed, host):
     rng = np.random.default_rng(seed)
     n, rows, columns = int(rng.integers(0, 30)), int(rng.integers(1, 20)), int(rng.integers(1, 6))
-    layout = list(LAYOUTS.values())[seed % 4]
-    src, out = layout(normal(rows, columns)), normal(n, columns, seed=1)
-    at = rng.integers(-1, rows, n).astype(np.int32)
-    host = (1,) if on_host else ()
-    check(tensor.copy_rows, [out], src, at, host=host)
-    check(tensor.add_rows, [out], src, at, 0.5, host=host)
-    check(tensor.copy_cols, [out.T.copy()], src.T, at, host=host)
+    src, out = list(LAYOUTS.values())[seed % 4](normal(rows, columns)), normal(n, columns, seed=1)
+    at = np.arange(n)
+    pattern = [
+        rng.integers(-1, rows, n),
+        np.clip(at * int(rng.integers(-2, 3)) + int(rng.integers(0, rows)), 0, rows - 1),
+        (at // 3 * 2 + at % 3) % rows,
+        np.full(n, -1),
+    ][seed // 4 % 4].astype(np.int32)
+    alpha = [1.0, -1.0, 0.5][seed % 3]
+    check(tensor.copy_rows, [out], src, pattern, host=host)
+    check(tensor.add_rows, [out], src, pattern, alpha, host=host)
+    check(tensor.copy_cols, [out.T.copy()], src.T, pattern, host=host)
     begin = rng.integers(0, rows + 1, n)
-    ranges = np.stack([begin, np.minimum(begin + rng.integers(-1, 5, n), rows)], axis=1)
-    check(tensor.add_row_ranges, [out], src, ranges.astype(np.int32), 0.5, host=host)
+    end = np.minimum(begin + rng.integers(-1, (5 if seed % 2 else rows) + 1, n), rows)
+    regular = [(at % rows, np.minimum(at % rows + length, rows)) for length in (1, rows)]
+    for pair in ((begin, end), *regular):
+        ranges = np.stack(pair, axis=1).astype(np.int32)
+        check(tensor.add_row_ranges, [out], src, ranges, alpha, host=host)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_multi_row_operations(device, seed):
+def test_multi_row_operations(where, seed):
     rng = np.random.default_rng(seed)
     n, columns = int(rng.integers(0, 25)), int(rng.integers(1, 5))
     out = normal(n, columns)
@@ -185,13 +226,14 @@ def test_indexes_and_addresses_are_uploaded_once(device):
         lambda x: tensor.add_rows_multi(x, [x], np.zeros(3, int), np.array([0, -1, 2])),
     ],
 )
-def test_indexes_beyond_a_matrix_are_refused_when_bound(device, call):
+def test_indexes_beyond_a_matrix_are_refused_when_bound(where, call):
     with pytest.raises(ProgramError, match="row"):
-        call(to_device(np.zeros((3, 2))))
+        call(mirror(np.zeros((3, 2))))
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (1, 1), (0, 4), (3, 600), (4, 3, 5), (9,)])
-def test_softmax_family(device, shape):
+def test_softmax_family(where, shape):
+    shape = (300, 6000) if where is None and shape == (3, 600) else shape
     x, e = 5 * normal(*shape), normal(*shape, seed=1)
     for forward, backward in (
         (tensor.softmax, tensor.softmax_backprop),
@@ -208,8 +250,8 @@ def test_softmax_family(device, shape):
 
 
 @pytest.mark.parametrize("add_log_stddev", [False, True])
-def test_row_normalisation(device, add_log_stddev):
-    for rows in (0, 1, 30):
+def test_row_normalisation(where, add_log_stddev):
+    for rows in (0, 1, 30 if where else 300):
         x = normal(rows, 40)
         x[:1] = 0.0
         e = normal(rows, 40 + add_log_stddev, seed=1)
@@ -218,15 +260,16 @@ def test_row_normalisation(device, add_log_stddev):
 
 
 @pytest.mark.parametrize("centred", [True, False])
-def test_layer_norm(device, centred):
+def test_layer_norm(where, centred):
     backward = tensor.layer_norm_backprop
-    scale, offset = normal(40, seed=2), normal(40, seed=3)
-    for rows, of in itertools.product((0, 1, 30), LAYOUTS.values()):
-        x, e = of(normal(rows, 40)), of(normal(rows, 40, seed=1))
-        out = of(np.ones((rows, 40), np.float32))
+    shapes = [(0, 40), (1, 40), (30, 40)] if where else [(0, 40), (4, 0), (3, 1), (700, 130)]
+    for (rows, dim), of in itertools.product(shapes, LAYOUTS.values()):
+        scale, offset = normal(dim, seed=2), normal(dim, seed=3)
+        x, e = of(3 + normal(rows, dim)), of(normal(rows, dim, seed=1))
+        out = of(np.ones((rows, dim), np.float32))
         for a, b in ((None, None), (scale, None), (None, offset), (scale, offset)):
             check(tensor.layer_norm, [out], x, a, b, 1e-3, centred)
-        made = [np.ones_like(x), np.ones(40, np.float32), np.ones(40, np.float32)]
+        made = [np.ones_like(x), np.ones(dim, np.float32), np.ones(dim, np.float32)]
         for wanted in itertools.product((False, True), repeat=3):
             outs = [d for d, w in zip(made, wanted, strict=True) if w]
             for factor in (None, scale):
@@ -235,10 +278,10 @@ def test_layer_norm(device, centred):
         check(set_, outs, x, e, factor, 1e-3)
 
 
-def test_batch_norm(device):
-    for (rows, dim), of in itertools.product(
-        ((0, 3), (1, 1), (30, 5), (300, 33)), LAYOUTS.values()
-    ):
+def test_batch_norm(where):
+    large = [] if where else [(129, 40), (300, 1500), (5, 70000), (3, 0)]
+    shapes = [(0, 3), (1, 1), (30, 5), (300, 33), *large]
+    for (rows, dim), of in itertools.product(shapes, LAYOUTS.values()):
         x, e = of(normal(rows, dim)), of(normal(rows, dim, seed=1))
         stats = np.ones((3, dim), np.float32)
         check(tensor.batch_norm, [of(np.ones((rows, dim), np.float32)), stats], x, 0.01, 0.7)
@@ -247,8 +290,9 @@ def test_batch_norm(device):
 
 
 @pytest.mark.parametrize("dropout", [0, 3])
-def test_lstm(device, dropout):
-    for rows, dim in ((0, 4), (1, 1), (30, 5), (300, 33)):
+def test_lstm(where, dropout):
+    large = [] if where else [(1, 700), (903, 50)]
+    for rows, dim in ((0, 4), (1, 1), (30, 5), (300, 33), *large):
         of = list(LAYOUTS.values())[rows % 4]
         x, w = of(normal(rows, 5 * dim + dropout)), normal(3, dim, seed=1)
         check(tensor.lstm_nonlinearity, [of(np.ones((rows, 2 * dim), np.float32))], x, w)
@@ -260,12 +304,12 @@ def test_lstm(device, dropout):
             check(backward, outs, x, w, e, repair)
 
 
-@pytest.mark.parametrize("weights", [(5, 5), (6, 2), (4,)])
-def test_gru(device, weights):
+@pytest.mark.parametrize("weights", [(5, 5), (6, 2), (1, 1), (4,), (1,)])
+def test_gru(where, weights):
     dim, inner = weights[0], sum(weights[1:])
     width = 3 * dim + inner + (0 if inner == dim else inner)
     w = normal(*weights)
-    for rows, of in itertools.product((0, 1, 30), LAYOUTS.values()):
+    for rows, of in itertools.product((0, 1, 30 if where else 700), LAYOUTS.values()):
         x, out = of(normal(rows, width)), of(normal(rows, 2 * dim, seed=1))
         check(tensor.gru_nonlinearity, [out], x, w)
         tensor.gru_nonlinearity(out, x, w)
@@ -286,7 +330,7 @@ def test_gru(device, weights):
         ((2, 40, 3, 33), (0, 3, 2, 1)), ((0, 5), (1, 0)), ((6,), (0,)),
     ],
 )  # fmt: skip
-def test_transposes(device, shape, axes, dtype):
+def test_transposes(where, shape, axes, dtype):
     x, out = ((10 * normal(*n)).astype(dtype) for n in (shape, [shape[a] for a in axes]))
     for to, of in itertools.product((out, np.flip(out)), (x, np.asfortranarray(x))):
         check(tensor.transpose, [to], of, axes)
@@ -296,7 +340,7 @@ def test_transposes(device, shape, axes, dtype):
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_joining_and_splitting(device, axis, dtype):
+def test_joining_and_splitting(where, axis, dtype):
     def part(size, seed):
         shape = [3, 4, 5]
         shape[axis] = size
@@ -325,7 +369,7 @@ def test_splitting_adds_to_one_array_many_times(device):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
-def test_compression(device, dtype):
+def test_compression(where, dtype):
     x = 3 * normal(5, 6)
     for value_range in (0.0, 2.0):
         small = np.zeros(x.shape, dtype)
@@ -353,7 +397,7 @@ def test_sparse_targets_in_row_minus_one_are_left_out(device):
         assert float(got) == pytest.approx(1.0 * x[0, 6] + 2.0 * x[4, 2])
 
 
-def test_groups(device):
+def test_groups(where):
     x, y, e = normal(4, 12), normal(4, 3, seed=1), normal(4, 3, seed=2)
     x[0] = 0.0
     check(groups.group_norm, [np.empty((4, 3), np.float32)], x)
@@ -363,22 +407,26 @@ def test_groups(device):
     check(groups.sum_column_ranges, [np.empty((4, 3), np.float32)], x, ranges, host=(1,))
 
 
-def test_patches(device):
-    pieces = np.array([[0, 3, 0, 2], [1, 4, 1, 1], [0, 4, 2, 1]], np.int32)
-    frames, out = normal(5, 6, 2), normal(5, 4, 3, 2)
+def test_patches(where):
+    # every second height, a plain range, no height at all, a single one
+    pieces = np.array([[0, 3, 0, 2], [1, 4, 1, 1], [2, 2, 0, 1], [3, 4, 5, 7]], np.int32)
+    frames, out = normal(10, 6, 2)[::2], normal(5, 4, 4, 2)
     check(patches.gather_patches, [out], frames, pieces, host=(1,))
     check(patches.add_patches, [frames], out, pieces, host=(1,))
 
 
-def test_windows(device):
-    a, b, weights = normal(5, 2, 3), normal(9, 2, 3, seed=1), normal(5, 2, 3, seed=2)
-    check(windows.window_dots, [np.empty((5, 2, 3), np.float32)], a, b, 2, 0.5)
-    check(windows.add_weighted_windows, [a], b, weights, 2, 0.5)
-    check(windows.add_to_windows, [b], a, weights, 2, 0.5)
+def test_windows(where):
+    shapes = [(5, 2, 3), (5, 4, 2), (3, 2, 1), *[(700, 2, 5)] * (where is None)]
+    for (rows, shift, width), alpha in itertools.product(shapes, (1.0, -0.3)):
+        a, b = normal(rows, 2, 6)[..., ::2], normal(rows + (width - 1) * shift, 2, 3, seed=1)
+        weights = normal(rows, 2, width, seed=2)
+        check(windows.window_dots, [np.empty_like(weights)], a, b, shift, alpha)
+        check(windows.add_weighted_windows, [a], b, weights, shift, alpha)
+        check(windows.add_to_windows, [b], a, weights, shift, alpha)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_gathering(device, axis):
+def test_gathering(where, axis):
     rng = np.random.default_rng(0)
     x, at = normal(5, 6), rng.integers(0, 5, 4).astype(np.int32)
     picked = normal(*((4, 6) if axis == 0 else (5, 4)))
@@ -393,7 +441,7 @@ def test_gathering(device, axis):
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("flag", [False, True])
-def test_order_and_cumulative_sums(device, axis, flag):
+def test_order_and_cumulative_sums(where, axis, flag):
     x = np.round(normal(7, 6))
     out = np.zeros((3, 6) if axis == 0 else (7, 3), np.int32)
     check(order.sort_indexes, [out], x, axis, flag)
@@ -424,7 +472,7 @@ def test_short_lines_are_sorted(device, length):
 
 
 @pytest.mark.parametrize("trans", [False, True])
-def test_sparse_products(device, trans):
+def test_sparse_products(where, trans):
     values, offsets = normal(6), np.array([0, 2, 2, 5, 6], np.int32)
     columns = np.array([1, 0, 4, 1, 1, 2], np.int32)
     b, out = normal(4 if trans else 5, 3), normal(5 if trans else 4, 3)

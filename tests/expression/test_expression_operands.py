@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from test_expression_operators import BINARY, MOVES, REDUCTIONS, UNARY, sig, smax
+from test_expression_operators import BINARY, MOVES, REDUCTIONS, UNARY, smax
 
 from nnet3tools import expression as ex
 from nnet3tools.tensor.formulas import type_of_dtype
 from support.expression_checks import EPSILON, normal, run
+from support.marian_operators import sig
 
 ROWS = np.array([[1, 0, 2], [0, 1, 1], [2, 2, 0], [1, 0, 0]])
 MATRIX = {

@@ -1,8 +1,9 @@
 """Plain NumPy, in float64, for the operators that are declared by formulas of rows."""
 
+from typing import NamedTuple
+
 import numpy as np
 
-from nnet3tools.tensor.gru import gru_columns
 from nnet3tools.tensor.normalize import SQUARED_NORM_FLOOR
 from support import loop_operators
 
@@ -149,42 +150,50 @@ def lstm_nonlinearity_backprop(
         deriv_sum += [v.sum(0) for v in slopes]
 
 
+class _GruInput(NamedTuple):
+    update: np.ndarray
+    reset: np.ndarray
+    argument: np.ndarray
+    cell: np.ndarray
+    state: np.ndarray
+
+
+def _gru_split(x, w):
+    """Views of the parts of a GRU cell's input, one after the other."""
+    dim, recurrent = len(w), w.shape[1] if w.ndim == 2 else 0
+    sizes = [dim, recurrent, dim, dim] + [recurrent] * (recurrent < dim)
+    parts = np.split(x, np.cumsum(sizes)[:-1], axis=1)
+    return _GruInput(*parts[:4], parts[-1])
+
+
 def gru_nonlinearity(out, x, w_h):
     """[h, c] of GRU cells, in float64."""
-    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
-    z, before = columns.update_of(wide), columns.cell_of(wide)
-    if columns.recurrent_dim:
-        gated = (columns.reset_of(wide) * columns.state_of(wide)) @ w.T
-    else:
-        gated = before * w
-    h = np.tanh(columns.argument_of(wide) + gated)
-    out[...] = np.concatenate([h, (1 - z) * h + z * before], axis=1)
+    parts, w = _gru_split(np.asarray(x, np.float64), w_h), np.asarray(w_h, np.float64)
+    gated = (parts.reset * parts.state) @ w.T if w.ndim == 2 else parts.cell * w
+    h = np.tanh(parts.argument + gated)
+    out[...] = np.concatenate([h, (1 - parts.update) * h + parts.update * parts.cell], axis=1)
 
 
 def gru_nonlinearity_backprop(
     x, w_h, out_value, out_deriv, argument_deriv, in_deriv=None, repair=None
 ):
     """The derivatives of GRU cells, in float64."""
-    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
-    dim = columns.cell_dim
+    parts, w = _gru_split(np.asarray(x, np.float64), w_h), np.asarray(w_h, np.float64)
+    dim, z = len(w), parts.update
     h, h_deriv, c_deriv = out_value[:, :dim], out_deriv[:, :dim], np.float64(out_deriv[:, dim:])
-    z, before = columns.update_of(wide), columns.cell_of(wide)
     deriv = (h_deriv + c_deriv * (1 - z)) * (1 - np.asarray(h, np.float64) ** 2)
     if repair is not None:
         deriv -= repair * h
     argument_deriv[...] = deriv
     if in_deriv is None:
         return
-    columns.update_of(in_deriv)[...] += c_deriv * (before - h)
-    columns.argument_of(in_deriv)[...] += deriv
-    if not columns.recurrent_dim:
-        columns.cell_of(in_deriv)[...] += c_deriv * z + deriv * w
-        return
-    columns.cell_of(in_deriv)[...] += c_deriv * z
-    gated_deriv = deriv @ w
-    reset, state = columns.reset_of(wide), columns.state_of(wide)
-    columns.reset_of(in_deriv)[...] += gated_deriv * state
-    columns.state_of(in_deriv)[...] += gated_deriv * reset
+    at = _gru_split(in_deriv, w_h)
+    at.update[...] += c_deriv * (parts.cell - h)
+    at.argument[...] += deriv
+    at.cell[...] += c_deriv * z + (deriv * w if w.ndim == 1 else 0.0)
+    if w.ndim == 2:
+        at.reset[...] += deriv @ w * parts.state
+        at.state[...] += deriv @ w * parts.reset
 
 
 def reference(operator):

@@ -1,4 +1,4 @@
-"""Special operators against their reference implementations, and the registry's rules."""
+"""Products, row operations at their limits, and the registry's rules."""
 
 import itertools
 import tracemalloc
@@ -9,11 +9,9 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import registry
+from nnet3tools.tensor.operators.windows import window_dots
 from nnet3tools.tensor.plain import products
 from nnet3tools.tensor.registry import OPERATORS, UnsupportedOperator
-from support.row_operators import reference
-
-SEEDS = range(60)
 
 
 def layouts(array):
@@ -23,15 +21,6 @@ def layouts(array):
     gaps = np.zeros((2 * array.shape[0], 2 * array.shape[1]), array.dtype)
     gaps[::2, ::2] = array
     return [array, wide[:, 1:-2], np.asfortranarray(array), gaps[::2, ::2]]
-
-
-def check(operator, outs, *args, **options):
-    """Run an operator and its reference on copies of the outputs and compare these."""
-    got, expected = ([o.copy() for o in outs] for _ in range(2))
-    operator(*got, *args, **options)
-    reference(operator)(*expected, *args, **options)
-    for a, b in zip(got, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=operator.name)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -64,64 +53,9 @@ def test_product_with_beta_zero_does_not_read_the_output():
     assert (out == 2 * np.eye(2)).all()
 
 
-def test_product_of_stacks_and_outer_product():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(6, 5, 4)), rng.normal(size=(6, 3, 4))
-    check(tensor.prod, [np.ones((6, 5, 3))], a, b, trans_b=True, alpha=2.0, beta=0.5)
-    check(tensor.prod, [np.ones((6, 5, 3))], a, b[:1], trans_b=True)
-    out = np.ones((5, 3))
-    tensor.prod(out, a[0, :, 0][:, None], b[0, :, 0][None, :], beta=1.0)
-    np.testing.assert_allclose(out, 1 + np.outer(a[0, :, 0], b[0, :, 0]))
-
-
 def test_product_that_does_not_fit():
     with pytest.raises(ProgramError, match="3 x 4"):
         tensor.prod(np.zeros((3, 3)), np.zeros((3, 4)), np.zeros((5, 3)))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_basics(dtype):
-    rng = np.random.default_rng(0)
-    for shape in ((4, 5), (0, 5), (1, 1), (600, 700)):
-        x, y = rng.normal(size=(2, *shape)).astype(dtype)
-        for to, of in itertools.product(layouts(x), layouts(y)):
-            for operator, args in (
-                (tensor.copy, (of,)),
-                (tensor.add, (of,)),
-                (tensor.add, (of, -0.5)),
-                (tensor.add, (of[:1], 3.0) if shape[0] else (of, 1.0)),
-                (tensor.scale, (0.25,)),
-                (tensor.fill, (7.0,)),
-            ):
-                check(operator, [to], *args)
-            assert tensor.dot(to, of) == pytest.approx(tensor.dot.reference(x, y), rel=1e-4)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_row_operations(seed):
-    rng = np.random.default_rng(seed)
-    n, rows, columns = int(rng.integers(0, 30)), int(rng.integers(1, 20)), int(rng.integers(1, 6))
-    src, out = rng.normal(size=(rows, columns)), rng.normal(size=(n, columns))
-    at = np.arange(n)
-    pattern = [
-        rng.integers(-1, rows, n),
-        np.clip(at * int(rng.integers(-2, 3)) + int(rng.integers(0, rows)), 0, rows - 1),
-        (at // 3 * 2 + at % 3) % rows,
-        np.full(n, -1),
-    ][seed % 4].astype(np.int32)
-    alpha = [1.0, -1.0, 0.5][seed % 3]
-    src = layouts(src)[seed % 4]
-    check(tensor.copy_rows, [out], src, pattern)
-    check(tensor.add_rows, [out], src, pattern, alpha)
-    check(tensor.copy_cols, [out.T.copy()], src.T, pattern)
-    begin = rng.integers(0, rows + 1, n)
-    longest = 4 if seed % 2 else rows
-    end = np.minimum(begin + rng.integers(-1, longest + 1, n), rows)
-    check(tensor.add_row_ranges, [out], src, np.stack([begin, end], axis=1), alpha)
-    begin = at % rows
-    for length in (1, rows):
-        ranges = np.stack([begin, np.minimum(begin + length, rows)], axis=1).astype(np.int32)
-        check(tensor.add_row_ranges, [out], src, ranges, alpha)
 
 
 def test_ranges_of_one_row_each_take_no_memory():
@@ -135,101 +69,11 @@ def test_ranges_of_one_row_each_take_no_memory():
     assert (out[:1990] == 0.5).all()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_multi_row_operations(seed):
-    rng = np.random.default_rng(seed)
-    n, columns = int(rng.integers(0, 25)), int(rng.integers(1, 5))
-    out = rng.normal(size=(n, columns))
-    parts = [rng.normal(size=(int(rng.integers(1, 9)), columns)) for _ in range(3)]
-    which = rng.integers(-1, 3, n)
-    row = np.array([rng.integers(0, len(parts[w])) if w >= 0 else -1 for w in which], np.int32)
-    check(tensor.copy_rows_multi, [out], parts, which, row)
-    check(tensor.add_rows_multi, [out], parts, which, row, 0.5)
-    places = [(p, r) for p in range(3) for r in range(len(parts[p]))]
-    chosen = [places[i] for i in rng.permutation(len(places))]
-    dest = np.array([p for p, _ in chosen], np.int32)
-    row = np.array([r for _, r in chosen], np.int32)
-    dest[rng.random(len(dest)) < 0.2] = -1
-    src = rng.normal(size=(len(dest), columns))
-    for operator, args in ((tensor.copy_to_rows_multi, ()), (tensor.add_to_rows_multi, (2.0,))):
-        got, expected = ([p.copy() for p in parts] for _ in range(2))
-        operator(src, got, dest, row, *args)
-        reference(operator)(src, expected, dest, row, *args)
-        for a, b in zip(got, expected, strict=True):
-            np.testing.assert_allclose(a, b)
-
-
-def test_rows_added_twice_to_one_place_add_up():
-    dest = [np.zeros((2, 3))]
-    indexes = np.zeros(5, np.int32)
-    tensor.add_to_rows_multi(np.ones((5, 3)), dest, indexes, np.array([0, 1, 0, 0, 1]), 1.0)
-    assert dest[0][:, 0].tolist() == [3.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda x: tensor.copy_rows(x, x[:2], np.array([0, 1, 2])),
-        lambda x: tensor.copy_rows(x, x, np.array([0, 1])),
-        lambda x: tensor.add_row_ranges(x, x, np.array([[0, 4], [0, 1], [0, 1]])),
-        lambda x: tensor.add_rows_multi(x, [x], np.zeros(3, int), np.array([0, -1, 2])),
-    ],
-)
-def test_indexes_beyond_a_matrix_are_refused_when_bound(call):
-    with pytest.raises(ProgramError, match="row"):
-        call(np.zeros((3, 2)))
-
-
-@pytest.mark.parametrize("shape", [(7, 5), (1, 1), (0, 4), (300, 6000), (4, 3, 5), (9,)])
-def test_softmax_family(shape):
-    rng = np.random.default_rng(0)
-    x, e = (5 * rng.normal(size=(2, *shape))).astype(np.float32)
-    for forward, backward in (
-        (tensor.softmax, tensor.softmax_backprop),
-        (tensor.log_softmax, tensor.log_softmax_backprop),
-    ):
-        check(forward, [np.empty_like(x)], x)
-        y = np.empty_like(x)
-        forward(y, x)
-        check(backward, [np.empty_like(x)], y, e)
-        expected = np.empty_like(x)
-        reference(backward)(expected, y, e)
-        for in_place in (e.copy(), y.copy()):
-            given = (in_place, e) if np.array_equal(in_place, y) else (y, in_place)
-            backward(in_place, *given)
-            np.testing.assert_allclose(in_place, expected, rtol=1e-4, atol=1e-5)
-    in_place = x.copy()
-    tensor.log_softmax(in_place, in_place)
-    check(tensor.log_softmax, [in_place], x)
-
-
-@pytest.mark.parametrize("add_log_stddev", [False, True])
-@pytest.mark.parametrize("rows", [0, 1, 300])
-def test_row_normalisation(rows, add_log_stddev):
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(rows, 40)).astype(np.float32)
-    x[:1] = 0.0
-    e = rng.normal(size=(rows, 40 + add_log_stddev)).astype(np.float32)
-    check(tensor.normalize_per_row, [np.ones_like(e)], x, 0.5, add_log_stddev)
-    check(tensor.diff_normalize_per_row, [np.ones_like(x)], x, e, 0.5, add_log_stddev)
-    in_place, expected = e.copy(), e.copy()
-    tensor.diff_normalize_per_row(in_place[:, :40], x, in_place, 0.5, add_log_stddev)
-    reference(tensor.diff_normalize_per_row)(expected[:, :40], x, expected, 0.5, add_log_stddev)
-    np.testing.assert_allclose(in_place, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_derivative_of_row_normalisation_is_the_slope():
-    rng = np.random.default_rng(0)
-    x, e = rng.normal(size=(5, 6)), rng.normal(size=(5, 7))
-    direction, step, values = rng.normal(size=(5, 6)), 1e-6, []
-    for sign in (1, -1):
-        out = np.empty((5, 7))
-        tensor.normalize_per_row(out, x + sign * step * direction, 0.7, True)
-        values.append(float((out * e).sum()))
-    deriv = np.zeros((5, 6))
-    tensor.diff_normalize_per_row(deriv, x, e, 0.7, True)
-    slope = (values[0] - values[1]) / (2 * step)
-    assert float((deriv * direction).sum()) == pytest.approx(slope, rel=1e-6)
+@pytest.mark.parametrize("rows", [[0, 1, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 1, 1]])
+def test_rows_added_twice_to_one_place_add_up(rows):
+    dest, at = [np.zeros((2, 3))], np.array(rows)
+    tensor.add_to_rows_multi(np.ones((len(rows), 3)), dest, np.zeros(len(rows), int), at, 1.0)
+    assert dest[0][:, 0].tolist() == [rows.count(0), rows.count(1)]
 
 
 def test_scratch_is_used_again_and_nested_scratch_is_other_memory():
@@ -296,6 +140,12 @@ def test_declarations_name_their_operands():
         registry.operator()(tensor.prod.reference)
     with pytest.raises(ProgramError, match="no operand 'out'"):
         registry.operator()(lambda x: None)
+
+
+def test_windows_beyond_the_end_are_refused():
+    short, long = np.zeros((4, 1, 2), np.float32), np.zeros((5, 1, 2), np.float32)
+    with pytest.raises(ProgramError, match="do not fit"):
+        window_dots(np.zeros((4, 1, 3), np.float32), short, long, 1)
 
 
 def test_what_is_no_array_is_refused():

@@ -68,30 +68,6 @@ def test_large_parts_of_larger_arrays():
     assert not wide[:, :3].any()
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_joining_and_splitting(dtype, shape):
-    for axis, gaps in itertools.product(range(-1, len(shape)), (False, True)):
-        sizes = [2, 0, shape[axis], 1]
-        parts = []
-        for i, size in enumerate(sizes):
-            of = list(shape)
-            of[axis] = size
-            parts.append(data(tuple(of), dtype, gaps, seed=i))
-        expected = np.concatenate(parts, axis)
-        out = data(expected.shape, dtype, gaps, seed=9)
-        tensor.concatenate(out, parts, axis)
-        np.testing.assert_array_equal(out, expected)
-        again = [np.zeros_like(p) for p in parts]
-        tensor.split(out, again, axis)
-        for a, b in zip(again, parts, strict=True):
-            np.testing.assert_array_equal(a, b)
-        if dtype in ("float32", "float64"):
-            tensor.add_split(out, again, axis)
-            for a, b in zip(again, parts, strict=True):
-                np.testing.assert_array_equal(a, 2 * b)
-
-
 def test_joining_converts_and_splitting_adds_to_one_array_many_times():
     out = np.empty((2, 5))
     parts = [np.ones((2, 2), np.int32), np.full((2, 3), 2.5, np.float32)]
@@ -100,17 +76,3 @@ def test_joining_converts_and_splitting_adds_to_one_array_many_times():
     total = np.zeros((2, 1))
     tensor.add_split(out, [total] * 5, 1)
     np.testing.assert_array_equal(total, [[9.5]] * 2)
-
-
-def test_references_of_joining_agree():
-    parts = [data((2, n, 3), seed=n) for n in (1, 4, 2)]
-    got, expected = np.empty((2, 7, 3), np.float32), np.empty((2, 7, 3), np.float32)
-    tensor.concatenate(got, parts, 1)
-    tensor.concatenate.reference(expected, parts, 1)
-    np.testing.assert_array_equal(got, expected)
-    for operator in (tensor.split, tensor.add_split):
-        a, b = ([p.copy() for p in parts] for _ in range(2))
-        operator(2 * got, a, 1)
-        operator.reference(2 * got, b, 1)
-        for x, y in zip(a, b, strict=True):
-            np.testing.assert_array_equal(x, y)

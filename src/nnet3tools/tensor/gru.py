@@ -26,48 +26,28 @@ from nnet3tools.tensor.registry import operator_of_formulas
 Step = Callable[[], None]
 
 
-class GruColumns(NamedTuple):
-    """The first column of each part of a GRU cell's input matrix.
+class GruParts(NamedTuple):
+    """Views of the columns of a GRU cell's input, or of its derivative."""
 
-    `state` and `cell` may be the same.
-    """
-
-    cell_dim: int
-    argument: int
-    cell: int
-    recurrent_dim: int = 0
-    """0 for the output-gated kind, which has no reset gate and no state."""
-    state: int = 0
-
-    def update_of(self, x: Array) -> Array:
-        """The columns of a GRU input x that hold the update gate z."""
-        return x[:, : self.cell_dim]
-
-    def argument_of(self, x: Array) -> Array:
-        """The columns of a GRU input x that are added at the argument of tanh."""
-        return x[:, self.argument : self.argument + self.cell_dim]
-
-    def cell_of(self, x: Array) -> Array:
-        """The columns of a GRU input x that hold the cell of the previous step."""
-        return x[:, self.cell : self.cell + self.cell_dim]
-
-    def reset_of(self, x: Array) -> Array:
-        """The columns of a GRU input x that hold the reset gate r."""
-        return x[:, self.cell_dim : self.cell_dim + self.recurrent_dim]
-
-    def state_of(self, x: Array) -> Array:
-        """The columns of a GRU input x that hold the output of the previous step."""
-        return x[:, self.state : self.state + self.recurrent_dim]
+    update: Array
+    """The update gate z (rows, C)."""
+    argument: Array
+    """What is added at the argument of tanh, x_h (rows, C)."""
+    cell: Array
+    """The cell before, c' (rows, C)."""
+    reset: Array
+    """The reset gate r (rows, R); no columns for the output-gated kind."""
+    state: Array
+    """The output before, s' (rows, R): the cell itself if R = C; no columns like `reset`."""
 
 
-def gru_columns(w_h: Array) -> GruColumns:
-    """The layout of a GRU cell's input; the shape of its recurrent weights w_h decides it."""
-    dim = w_h.shape[0]
-    if w_h.ndim == 1:
-        return GruColumns(dim, dim, 2 * dim)
-    recurrent = w_h.shape[1]
+def gru_parts(x: Array, w_h: Array) -> GruParts:
+    """The parts of a GRU cell's input x; the shape of the recurrent weights w_h decides on them."""
+    dim, recurrent = w_h.shape[0], w_h.shape[1] if w_h.ndim == 2 else 0
     cell = 2 * dim + recurrent
-    return GruColumns(dim, dim + recurrent, cell, recurrent, cell + (recurrent < dim) * dim)
+    state = cell if recurrent == dim else cell + dim
+    starts = (0, dim), (dim + recurrent, dim), (cell, dim), (dim, recurrent), (state, recurrent)
+    return GruParts(*(x[:, start : start + width] for start, width in starts))
 
 
 _multiply = element("_1 = _2 * _3")
@@ -95,18 +75,17 @@ _output_gated_derivs = element(
 @operator_of_formulas()
 def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Step:
     """A step that sets out (rows, 2 C) to [h, c], output and cell of GRU cells with input x."""
-    columns = gru_columns(w_h)
-    h, c = out[:, : columns.cell_dim], out[:, columns.cell_dim :]
-    z, argument, before = columns.update_of(x), columns.argument_of(x), columns.cell_of(x)
-    if not columns.recurrent_dim:
-        return _output_gated.bind(h, c, argument, before, w_h, z)
-    gated = empty((len(x), columns.recurrent_dim), like=x)
+    dim, parts = len(w_h), gru_parts(x, w_h)
+    h, c = out[:, :dim], out[:, dim:]
+    if w_h.ndim == 1:
+        return _output_gated.bind(h, c, parts.argument, parts.cell, w_h, parts.update)
+    gated = empty(parts.reset.shape, like=x)
     return in_turn(
         [
-            copy.bind(h, argument),
-            _multiply.bind(gated, columns.reset_of(x), columns.state_of(x)),
+            copy.bind(h, parts.argument),
+            _multiply.bind(gated, parts.reset, parts.state),
             prod.bind(h, gated, w_h, trans_b=True, beta=1.0),
-            _finish.bind(h, c, z, before),
+            _finish.bind(h, c, parts.update, parts.cell),
         ]
     )
 
@@ -128,22 +107,22 @@ def gru_nonlinearity_backprop(
     saturated cells back: -repair * h is added at a. The outputs must not overlap the other
     operands.
     """
-    columns = gru_columns(w_h)
-    dim = columns.cell_dim
-    h, z, before = out_value[:, :dim], columns.update_of(x), columns.cell_of(x)
+    dim, parts = len(w_h), gru_parts(x, w_h)
     repaired = 0.0 if repair is None else repair
-    operands = (argument_deriv, out_deriv[:, :dim], out_deriv[:, dim:], z, h, repaired)
+    h, c_deriv = out_value[:, :dim], out_deriv[:, dim:]
+    operands = (argument_deriv, out_deriv[:, :dim], c_deriv, parts.update, h, repaired)
     if in_deriv is None:
         return _argument_deriv.bind(*operands)
-    derivs = (columns.update_of(in_deriv), columns.cell_of(in_deriv), columns.argument_of(in_deriv))
-    if not columns.recurrent_dim:
-        return _output_gated_derivs.bind(*operands, *derivs, before, w_h)
-    gated = empty((len(x), columns.recurrent_dim), like=x)
+    at = gru_parts(in_deriv, w_h)
+    derivs = (at.update, at.cell, at.argument)
+    if w_h.ndim == 1:
+        return _output_gated_derivs.bind(*operands, *derivs, parts.cell, w_h)
+    gated = empty(parts.reset.shape, like=x)
     return in_turn(
         [
-            _derivs.bind(*operands, *derivs, before),
+            _derivs.bind(*operands, *derivs, parts.cell),
             prod.bind(gated, argument_deriv, w_h),
-            _add_product.bind(columns.reset_of(in_deriv), gated, columns.state_of(x)),
-            _add_product.bind(columns.state_of(in_deriv), gated, columns.reset_of(x)),
+            _add_product.bind(at.reset, gated, parts.state),
+            _add_product.bind(at.state, gated, parts.reset),
         ]
     )

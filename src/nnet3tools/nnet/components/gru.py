@@ -29,7 +29,7 @@ from nnet3tools.nnet.components.two_sided import (
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.gru import gru_columns
+from nnet3tools.tensor.gru import gru_parts
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -189,9 +189,9 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
         return 2 * rows * int(self.w_h.size) + 9 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
-        columns, rate = gru_columns(self.w_h), self.rate
+        parts, rate = gru_parts(in_value, self.w_h), self.rate
         with tensor.scratch((len(in_value), self.recurrent_dim), like=in_value) as gated:
-            _multiply(gated, columns.reset_of(in_value), columns.state_of(in_value))
+            _multiply(gated, parts.reset, parts.state)
             if not self.is_gradient:
                 rate = self.precondition(gated, argument_deriv)
             tensor.prod(self.w_h, argument_deriv, gated, trans_a=True, alpha=rate, beta=1.0)
@@ -231,7 +231,7 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
         return 8 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
-        previous = gru_columns(self.w_h).cell_of(in_value)
+        previous = gru_parts(in_value, self.w_h).cell
         if self.is_gradient:
             _sum_products(self.w_h, argument_deriv, previous, alpha=self.rate, beta=1.0)
             return

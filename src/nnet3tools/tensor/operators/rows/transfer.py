@@ -81,7 +81,8 @@ def transfer(
     _check_rows(src, src_rows, "input of a row operation")
     if not len(out_rows) or not out[0].size:
         return []
-    views = _regular_views(out, out_rows, src, src_rows)
+    adds_twice = alpha is not None and _has_repeated(out_rows)
+    views = None if adds_twice else _regular_views(out, out_rows, src, src_rows)
     if views is not None:
         to, of = views
         if alpha is None:
@@ -90,7 +91,7 @@ def transfer(
             return [functools.partial(np.add, to, of, to, casting="unsafe")]
         return [_add_scaled.bind(to, of, float(alpha))]
     block: Callable[..., None] = _copy_block if alpha is None else _add_block
-    if alpha is not None and _has_repeated(out_rows):
+    if adds_twice:
         block = _add_repeated
     size = max(1, _BLOCK // out[0].size)
     parts = [slice(at, at + size) for at in range(0, len(out_rows), size)]
