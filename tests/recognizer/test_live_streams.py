@@ -85,7 +85,7 @@ def with_downsampling(recognizer: Recognizer) -> Recognizer:
     from nnet3tools.features.sound_features import SoundFeatures
     from nnet3tools.features.sound_options import FrameOptions, MfccOptions
 
-    frame = FrameOptions(allow_downsample=True, dither=0.0)
+    frame = FrameOptions(allow_downsample=True)
     with pytest.MonkeyPatch.context() as patch:
         with_sound_features(patch)
         return replace(recognizer, features=SoundFeatures(MfccOptions(frame=frame)))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, OptionError, install_command
-from nnet3tools.features.resample import Resampler, resample
+from nnet3tools.features.resample import Resampler
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 
 _FRAME_FIELDS = {
@@ -20,13 +20,11 @@ _FRAME_FIELDS = {
     "frame_shift_ms": "frame_shift",
     "frame_length_ms": "frame_length",
     "preemph_coeff": "preemphasis_coefficient",
-    **{
-        name: name
-        for name in (
-            "dither", "remove_dc_offset", "round_to_power_of_two", "blackman_coeff", "snip_edges",
-        )
-    },
-}  # fmt: skip
+    "remove_dc_offset": "remove_dc_offset",
+    "round_to_power_of_two": "round_to_power_of_two",
+    "blackman_coeff": "blackman_coeff",
+    "snip_edges": "snip_edges",
+}
 _MEL_FIELDS = {
     "num_bins": "num_mel_bins",
     **{name: name for name in ("low_freq", "high_freq", "debug_mel")},
@@ -57,6 +55,8 @@ class SoundFeatures:
                 f"{options.mel.num_mel_bins}"
             )
         self._frame = options.frame
+        self.dither = options.frame.dither
+        """The standard deviation of the noise that is added to samples."""
         try:
             import kaldi_native_fbank as engine
         except ImportError:
@@ -82,16 +82,9 @@ class SoundFeatures:
 
         DataError if the sampling rate is not that of the options and they forbid resampling.
         """
-        wave = samples.astype(np.float32)
-        wanted = self._frame.sample_frequency
-        if rate != wanted:
-            self._check_rates(rate, wanted)
-            wave = resample(wave, rate, int(wanted))
-        extractor = self.new_extractor()
-        self.accept(extractor, wave)
-        extractor.input_finished()
-        num_frames = extractor.num_frames_ready
-        return self.frames(extractor, 0, num_frames) if num_frames else np.zeros((0, 0), np.float32)
+        stream = self.stream(rate)
+        frames = np.concatenate([stream.accept(samples), stream.finish()])
+        return frames if len(frames) else np.zeros((0, 0), np.float32)
 
     def stream(self, rate: float) -> SoundStream:
         """A new stream of sound with this sampling rate.
@@ -104,13 +97,6 @@ class SoundFeatures:
     def new_extractor(self) -> Any:
         """A new object of kaldi-native-fbank that computes the features."""
         return self._extractor(self._settings)
-
-    def accept(self, extractor: Any, wave: NDArray[np.float32]) -> None:
-        """Pass samples to the extractor, which takes a sequence of Python numbers.
-
-        A memoryview takes a third of the time of a list.
-        """
-        extractor.accept_waveform(self._frame.sample_frequency, wave.data)
 
     def frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
         """Copies of the extractor's frames `begin` to `end` - 1, since it reuses its memory."""
@@ -145,12 +131,16 @@ class SoundFeatures:
 
 
 class SoundStream:
-    """Features of sound that comes in pieces; they do not depend on where the pieces are cut."""
+    """Features of sound that comes in pieces; they do not depend on where the pieces are cut.
+
+    Dither is the same noise in every stream. Without it, digital silence has energies far below
+    those of any recording, which normalization cannot undo.
+    """
 
     def __init__(self, features: SoundFeatures, rate: float) -> None:
         """See SoundFeatures.stream."""
-        self._features = features
-        self._extractor = features.new_extractor()
+        self._features, self._extractor = features, features.new_extractor()
+        self._dither, self._noise = np.float32(features.dither), np.random.default_rng(0)
         self._done = 0
         wanted = features.sample_rate
         self._resampler = None if rate == wanted else Resampler(round(rate), round(wanted))
@@ -163,16 +153,25 @@ class SoundStream:
         wave = np.ascontiguousarray(samples, np.float32)
         if self._resampler is not None:
             wave = self._resampler.accept(wave)
-        if len(wave):
-            self._features.accept(self._extractor, wave)
+        self._extract(wave)
         return self._ready()
 
     def finish(self) -> NDArray[np.float32]:
         """The last frames, (frames, dim)."""
-        if self._resampler is not None and len(rest := self._resampler.finish()):
-            self._features.accept(self._extractor, rest)
+        if self._resampler is not None:
+            self._extract(self._resampler.finish())
         self._extractor.input_finished()
         return self._ready()
+
+    def _extract(self, wave: NDArray[np.float32]) -> None:
+        """Pass samples to the extractor, which takes a sequence of Python numbers.
+
+        A memoryview takes a third of the time of a list.
+        """
+        if self._dither:
+            wave = wave + self._dither * self._noise.standard_normal(len(wave), np.float32)
+        if len(wave):
+            self._extractor.accept_waveform(self._features.sample_rate, wave.data)
 
     def _ready(self) -> NDArray[np.float32]:
         begin, end = self._done, self._extractor.num_frames_ready
@@ -186,6 +185,7 @@ def _engine_options(settings: Any, options: MfccOptions | FbankOptions) -> Any:
     """The `settings` of kaldi-native-fbank with the values of `options`, changed in place."""
     for theirs, ours in _FRAME_FIELDS.items():
         setattr(settings.frame_opts, theirs, getattr(options.frame, ours))
+    settings.frame_opts.dither = 0.0  # SoundStream adds it
     settings.frame_opts.window_type = options.frame.window_type
     for theirs, ours in _MEL_FIELDS.items():
         setattr(settings.mel_opts, theirs, getattr(options.mel, ours))

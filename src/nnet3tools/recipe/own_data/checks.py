@@ -151,10 +151,10 @@ def _check_unknown(
         faults.add(Fault.UNKNOWN_WORD, f"word '{word}'", f"{times}{hint}")
     if num_unknown > options.max_unknown * total:
         found = f"{num_unknown} of {total} running words are not in the lexicon"
-        for form in (str.upper, str.lower):
+        for case, form in (("upper", str.upper), ("lower", str.lower), ("title", str.capitalize)):
             known = sum(c for w, c in unknown if words.num_phones(form(w)))
             if 2 * known > num_unknown:
-                found += f"; {known} of these are in {form.__name__} case"
+                found += f"; {known} of these are in {case} case"
         faults.add(Fault.MOSTLY_UNKNOWN, name, found)
 
 

@@ -124,7 +124,6 @@ def _write_mfcc_conf(rate: int) -> None:
         f"--num-ceps={NUM_CEPSTRA}",
         "--low-freq=20",
         "--high-freq=-400",
-        "--dither=0",
         f"--sample-frequency={rate}",
     )
     write_lines(Path("mfcc.conf"), lines)
