@@ -11,7 +11,7 @@ from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from support.harness import make
 from support.time_aware import Ordered, grid, inputs_for
 
-FACTORED = TwoSidedNaturalGradient.update_factored
+FACTORED = TwoSidedNaturalGradient._update_factored
 
 
 def random_rows(kind: str, rng: np.random.Generator, num_rows: int, dim: int) -> np.ndarray:
@@ -52,7 +52,7 @@ def parameters_after_updates(
             assert self._factored_side(len(derivs), num_in, derivs.shape[1]) is side
         return factored
 
-    monkeypatch.setattr(TwoSidedNaturalGradient, "update_factored", update_factored)
+    monkeypatch.setattr(TwoSidedNaturalGradient, "_update_factored", update_factored)
     rng = np.random.default_rng(3)
     outputs = grid(20, range(8))
     if is_tdnn := isinstance(component, TdnnComponent):
@@ -62,9 +62,10 @@ def parameters_after_updates(
         x = rng.normal(0.5, size=(num_rows, component.input_dim)).astype(np.float32)
         y = rng.normal(size=(160, component.output_dim)).astype(np.float32)
         if is_tdnn:
-            component._update_natural_gradient(ordered.rows.indexes, x, y)
+            component._update(ordered.rows.indexes, x, y)
         else:
-            component._update(x, y)
+            bias = getattr(component, "bias_params", None)
+            component.update_affine(component.input_matrix, bias, [x], y)
     return [np.array(p) for p in component.parameters().values()]
 
 

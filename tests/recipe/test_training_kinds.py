@@ -102,11 +102,8 @@ def test_alignments_of_other_pdfs_than_the_network_has_are_refused(
     ali("nnet3-init", "exp/configs/ref.config", "exp/configs/ref.raw")
     error = ali.error("nnet3-train-dnn", *COMMON, "--ali-dir=ali", "--dir=exp")
     assert "the network's output has dimension 7, but ali/tree has 3 targets" in error
-    assert (
-        "there is no file 'no/"
-        in ali.error("nnet3-train-dnn", *COMMON, "--ali-dir=no", "--dir=exp")
-        or "cannot read 'no/num_jobs'" in ali.log
-    )
+    error = ali.error("nnet3-train-dnn", *COMMON, "--ali-dir=no", "--dir=exp")
+    assert "there is no 'no/num_jobs'" in error
 
 
 def test_a_recurrent_network_is_shrunk_where_it_is_saturated(ali: Shell, tmp_path: Path) -> None:
