@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from processes import ours, timed
+from processes import ROOT, ours, timed
 
 from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -59,7 +59,7 @@ class Bench:
 
     def _run(self, words: Sequence[str], by_kaldi: bool, **variables: str) -> None:
         command = [str(self._kaldi / words[0]), *words[1:]] if by_kaldi else ours(*words)
-        timed(command, self._folder, 1, **variables)
+        timed(command, self._folder, 1, ROOT, **variables)
 
     def parameters(self, name: str) -> np.ndarray:
         """All parameters of a model."""

@@ -33,11 +33,20 @@ def environment_of(threads: int) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
 
 
-def timed(command: Sequence[str], folder: Path, threads: int = 1, **variables: str) -> Timing:
-    """Run a command in a folder. SystemExit with its last lines if it fails."""
+def timed(
+    command: Sequence[str],
+    folder: Path,
+    threads: int = 1,
+    checkout: Path = ROOT,
+    **variables: str,
+) -> Timing:
+    """Run a command in a folder, with the programs of `checkout`.
+
+    Raises SystemExit with the last lines of the command's log if it fails.
+    """
     environment = {**environment_of(threads), **variables}
-    environment["PATH"] = f"{ROOT / 'bin'}{os.pathsep}{environment['PATH']}"
-    environment["PYTHONPATH"] = str(ROOT / "src")
+    environment["PATH"] = f"{checkout / 'bin'}{os.pathsep}{environment['PATH']}"
+    environment["PYTHONPATH"] = str(checkout / "src")
     # A process inherits the memory of the one that started it as its peak: a small one in between.
     starter = [sys.executable, "-S", "-I", __file__, *command]
     log = folder / "log"

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import Timing, ours, timed
+from processes import ROOT, Timing, ours, timed
+
+TARGET_BESIDE_BEFORE = 1.03
+"""Time of a program at most, over the time of the same program of another checkout."""
 
 
 @dataclass(frozen=True)
@@ -61,27 +64,36 @@ def _number(value: float | None, digits: int = 3) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where data and the others' programs are, and how often everything runs."""
+    """Folders of the data and of the programs to compare with, and the number of rounds."""
 
     folder: Path
     kaldi: Path | None
     torch: str
     rounds: int
+    before: Path | None = None
+    """Another checkout of this project. If given, programs are compared with its programs."""
 
-    def beside_kaldi(
-        self, work: str, words: list[str], target: float, allowance: float = 0.0
+    def beside_reference(
+        self, work: str, words: list[str], target: float, allowance: float = 0.0, threads: int = 1
     ) -> Row:
-        """A program and Kaldi's of the same name, in turns."""
+        """A program in turns with the same program of `before`, or else with Kaldi's."""
         program, *rest = words
-        commands = [ours(program, *rest)]
-        if self.kaldi is not None and (self.kaldi / program).exists():
-            commands.append([str(self.kaldi / program), *rest])
-        runs = [[timed(command, self.folder) for command in commands] for _ in range(self.rounds)]
-        best = [least(column) for column in zip(*runs, strict=True)]
-        times = [t.user for t in best] + [None]
+        commands = [(ours(program, *rest), ROOT)]
+        name = "Kaldi"
+        if self.before is not None:
+            name, target, allowance = "before", TARGET_BESIDE_BEFORE, 0.0
+            commands.append((ours(program, *rest), self.before))
+        elif self.kaldi is not None and (self.kaldi / program).exists():
+            commands.append(([str(self.kaldi / program), *rest], ROOT))
+        runs = [
+            [timed(command, self.folder, threads, checkout) for command, checkout in commands]
+            for _ in range(self.rounds)
+        ]
+        best = [least(column, threads) for column in zip(*runs, strict=True)]
+        times = [t.user if threads == 1 else t.elapsed for t in best] + [None]
         sizes = [t.megabytes for t in best] + [None]
         assert times[0] is not None
-        return Row(work, "Kaldi", times[0], times[1], target, allowance, sizes[0], sizes[1])
+        return Row(work, name, times[0], times[1], target, allowance, sizes[0], sizes[1])
 
 
 def least(timings: Sequence[Timing], threads: int = 1) -> Timing:

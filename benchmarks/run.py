@@ -1,9 +1,11 @@
 """Training, computing, compiling, starting and examples, in turns with Kaldi and PyTorch.
 
     benchmarks/run [--kaldi DIR] [--torch PYTHON] [--rounds 1] [--only WORD...] [--dir DIR]
+    benchmarks/run --before CHECKOUT [--rounds 1] [--only WORD...] [--dir DIR]
 
 DIR holds Kaldi's programs; PYTHON is an interpreter with PyTorch (and NumPy). Without them Kaldi's
-figures of another day, where they are known, stand in, and PyTorch's columns stay empty. What is
+figures of another day, where they are known, stand in, and PyTorch's columns stay empty. With
+--before, programs run in turns with those of another checkout instead. What is
 compared are user seconds on one thread, the least of the rounds; on two threads elapsed ones, which
 only an idle machine gives. Each BLAS takes the kernels that it finds best: OPENBLAS_CORETYPE of the
 environment is for reproducing numbers, and is not passed on. A table goes to standard output,
@@ -54,7 +56,7 @@ def computing(setting: Setting) -> Iterator[Row]:
         for program, target in (("nnet3-compute", 1.0), ("nnet3-compute-batch", 0.9)):
             for data, what in (("feats", "60 x 400 frames"), ("random", "100 of random length")):
                 words = [program, "--use-gpu=no", model, f"ark:{data}.ark", "ark:/dev/null"]
-                yield setting.beside_kaldi(f"{program} {network.name}, {what}", words, target)
+                yield setting.beside_reference(f"{program} {network.name}, {what}", words, target)
 
 
 def _write_random_lengths(path: Path, count: int) -> None:
@@ -84,13 +86,17 @@ def chain(setting: Setting) -> Iterator[Row]:
             "--max-param-change=2.0", "--srand=0", start, f"{source}/den.fst",
             f"ark:{source}/minibatches.ark", "chain.out",
         ]  # fmt: skip
-        yield setting.beside_kaldi(f"nnet3-chain-train {name}", words, 1.0)
+        yield setting.beside_reference(f"nnet3-chain-train {name}", words, 1.0)
 
 
 def compiling(setting: Setting) -> Iterator[Row]:
-    """The bench requests, beside what is known of Kaldi; in this process."""
+    """The bench requests, in this process beside Kaldi's known times, or nnet3-compile."""
     for name, known in KALDI.items():
-        if (SHARED / name).exists():
+        if (SHARED / name).exists() and setting.before:
+            make(next(n for n in NETWORKS if n.name == name), setting.folder)
+            words = ["nnet3-compile", f"{name}.raw", f"{SHARED / name}/request.txt", "start.comp"]
+            yield setting.beside_reference(f"nnet3-compile {name}", words, 1.0)
+        elif (SHARED / name).exists():
             nnet, request = read_case(SHARED / name)
             took, _, _ = best_time(nnet, request, True, max(5, setting.rounds))
             theirs = known.milliseconds["shortcut"] / 1000
@@ -106,9 +112,15 @@ def starting(setting: Setting) -> Iterator[Row]:
         timed(
             ours("nnet3-subset-egs", f"--n={count}", "ark:tdnn.egs", f"ark:{egs}"), setting.folder
         )
-        words = ours("nnet3-train", "--use-gpu=no", "tdnn.raw", f"ark:{egs}", "start.out")
-        runs = [timed(words, setting.folder).user for _ in range(3 * setting.rounds)]
+        words = ["nnet3-train", "--use-gpu=no", "tdnn.raw", f"ark:{egs}", "start.out"]
+        if setting.before:
+            yield setting.beside_reference(f"nnet3-train tdnn, {count} minibatches", words, 1.0)
+            continue
+        runs = [timed(ours(*words), setting.folder).user for _ in range(3 * setting.rounds)]
         best.append(min(runs))
+    if setting.before:
+        yield setting.beside_reference("nnet3-info tdnn", ["nnet3-info", "tdnn.raw"], 1.0)
+        return
     one, three = best
     yield Row("nnet3-train tdnn, to its first minibatch", "", one - (three - one) / 2, None, 0.35)
 
@@ -117,10 +129,10 @@ def examples(setting: Setting) -> Iterator[Row]:
     """Programs for examples of all kinds, and how many of 105,000 a trainer can be given."""
     make_many(setting.folder)
     for work, words in COMMANDS.items():
-        yield setting.beside_kaldi(f"{words[0]}: {work}", words, 2.0, 0.3)
+        yield setting.beside_reference(f"{words[0]}: {work}", words, 2.0, 0.3)
     make_speech(setting.folder)
     for work, words in SPEECH_COMMANDS.items():
-        yield setting.beside_kaldi(f"{words[0]}: {work}", words, 2.0, 0.3)
+        yield setting.beside_reference(f"{words[0]}: {work}", words, 2.0, 0.3)
     seconds = min(seconds_to_deliver(setting.folder) for _ in range(setting.rounds))
     work = "50,000 examples merged and read by a trainer that does nothing, elapsed"
     yield Row(work, "", seconds * 50_000 / NUM_EXAMPLES, None, 1.0)
@@ -150,6 +162,7 @@ def _write(rows: list[Row], setting: Setting) -> Path:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "kaldi": str(setting.kaldi or ""),
+        "before": str(setting.before or ""),
         "rounds": setting.rounds,
     }
     found = [{**asdict(row), "missed": row.is_missed} for row in rows]
@@ -164,6 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kaldi", type=lambda text: Path(text).resolve(), help="its programs")
     parser.add_argument("--torch", default="", help="an interpreter with PyTorch")
+    parser.add_argument("--before", type=lambda text: Path(text).resolve(), help="a checkout")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--dir", type=Path, help="where data is made and kept")
@@ -171,7 +185,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (options.dir or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        setting = Setting(folder, options.kaldi, options.torch, options.rounds)
+        setting = Setting(folder, options.kaldi, options.torch, options.rounds, options.before)
         rows: list[Row] = []
         print(HEAD)
         for name in options.only:

@@ -27,20 +27,23 @@ def training(setting: Setting) -> Iterator[Row]:
 
 def training_on_two(setting: Setting) -> Iterator[Row]:
     """The same on two threads each, elapsed: of use on an idle machine only."""
-    for network in NETWORKS if setting.torch else ():
+    for network in NETWORKS if setting.torch or setting.before else ():
         make(network, setting.folder)
         name, work = network.name, f"train {network.name}, two threads, elapsed"
-        yield _beside_torch(setting, network, work, name, TARGETS[name], threads=2)
+        if setting.before:
+            yield setting.beside_reference(work, _words(name, network), 1.0, threads=2)
+        else:
+            yield _beside_torch(setting, network, work, name, TARGETS[name], threads=2)
 
 
 def _rows(setting: Setting, network: Network) -> Iterator[Row]:
     name, target = network.name, TARGETS[network.name]
-    row = setting.beside_kaldi(f"train {name}", _words(name, network), 1.0)
+    row = setting.beside_reference(f"train {name}", _words(name, network), 1.0)
     yield row
     if row.ours_megabytes is not None and row.theirs_megabytes is not None:
         sizes = row.ours_megabytes, row.theirs_megabytes
-        yield Row(f"memory of train {name}", "Kaldi", *sizes, 1.0, MEGABYTES, unit="MB")
-    if not setting.torch:
+        yield Row(f"memory of train {name}", row.reference, *sizes, 1.0, MEGABYTES, unit="MB")
+    if not setting.torch or setting.before:
         return
     yield _beside_torch(setting, network, f"train {name}", name, target)
     if name in WITHOUT_NATURAL_GRADIENT:
