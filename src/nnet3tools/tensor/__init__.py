@@ -78,10 +78,10 @@ row operators upload them once), `persistent_array` for memos. **Random numbers*
 Kaldi's generator. **Decisions and counts of the host**: tensor.recording; numbers that depend on
 data: tensor.number.
 
-**A new operator**: if formulas can express it, a function under `@operator_of_formulas` that binds
-them, in a file here (softmax.py); it runs on every device. Otherwise a folder in `operators/`,
-which says what is in it. `gaps(device)` lists the operators without an implementation on a device;
-asking for one is an UnsupportedOperator error at `bind` already.
+**A new operator**: if formulas can express it, a function under `@operator_of_formulas` that yields
+calls of them, in a file here (softmax.py); it runs on every device. Otherwise a folder in
+`operators/`, which says what is in it. `gaps(device)` lists the operators without an implementation
+on a device; asking for one is an UnsupportedOperator error at `bind` already.
 """
 
 from __future__ import annotations

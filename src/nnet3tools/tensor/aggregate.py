@@ -8,13 +8,7 @@ from typing import Any, cast
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.formulas import Expr, parse
-from nnet3tools.tensor.registry import (
-    UnsupportedOperator,
-    device_of,
-    do_nothing,
-    load_device,
-    note_binding,
-)
+from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
@@ -58,8 +52,6 @@ class Aggregate:
 
         If axis is None, the callable returns a float.
         """
-        if note_binding(self, operands, {"alpha": alpha, "beta": beta}):
-            return do_nothing
         out, ins = (None, operands) if self.axis is None else (operands[0], operands[1:])
         first = next((a for a in operands if hasattr(a, "dtype")), None)
         found = self._lowered.get(type(first).__module__)

@@ -9,14 +9,11 @@ BatchNormComponent, nnet-normalize-component.cc):
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.call import in_turn
+from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.registry import operator_of_formulas
-
-Step = Callable[[], None]
 
 _begin = element("mean = first", "mean first")
 _normalize = element(
@@ -33,23 +30,25 @@ _derivative = element(
 
 
 @operator_of_formulas(writes=("out", "stats"))
-def batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: float) -> Step:
-    """A step that normalizes the columns of x (N, D) into out (N, D), which may be x.
+def batch_norm(
+    out: Array, stats: Array, x: Array, epsilon: float, target_rms: float
+) -> Iterator[Call]:
+    """Normalize the columns of x (N, D) into out (N, D), which may be x.
 
     It sets stats (3, D) to the columns' means, mean squares and scales. Variances are exact also
     where a mean is much larger than the deviation from it.
     """
-    begin = _begin.bind(stats[0], x[0] if len(x) else 0.0)
-    return in_turn([begin, _normalize.bind(out, *stats, x, float(epsilon), float(target_rms))])
+    yield Call.of(_begin, stats[0], x[0] if len(x) else 0.0)
+    yield Call.of(_normalize, out, *stats, x, float(epsilon), float(target_rms))
 
 
 @operator_of_formulas(writes=("in_deriv",))
 def batch_norm_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, scale: Array, target_rms: float
-) -> Step:
-    """A step that sets in_deriv to the derivative by x; `scale` (D,) is stats[2] of `batch_norm`.
+) -> Iterator[Call]:
+    """Set in_deriv to the derivative by x; `scale` (D,) is stats[2] of `batch_norm`.
 
     `out_value` and `out_deriv` are the output of `batch_norm` and the derivative by it. in_deriv
     may be either of the two.
     """
-    return _derivative.bind(in_deriv, out_value, out_deriv, scale, float(target_rms))
+    yield Call.of(_derivative, in_deriv, out_value, out_deriv, scale, float(target_rms))

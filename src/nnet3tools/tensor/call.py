@@ -1,15 +1,18 @@
-"""Calls: operators with their operands, the entries of recordings."""
+"""Calls: operators with their operands, the entries of recordings and of operators of formulas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, ParamSpec, cast
 
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.registry import DEVICES, FLOATS, Operator, implements, operator
 from nnet3tools.tensor.strides import is_number
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,28 @@ def in_turn(works: Iterable[Callable[[], Any]]) -> Callable[[], Any]:
             work()
 
     return run
+
+
+def operator_of_formulas(
+    writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
+) -> Callable[[Callable[P, Iterable[Call]]], Operator[P, None]]:
+    """Decorator that declares an operator of all devices by a function that yields its calls.
+
+    The calls are of formulas and of other operators, and are made in order. A device may register
+    another implementation that was measured to be faster.
+    """
+
+    def declare(calls: Callable[P, Iterable[Call]]) -> Operator[P, None]:
+        def bind(*args: P.args, **kwargs: P.kwargs) -> Callable[[], Any]:
+            return in_turn(call.bind() for call in calls(*args, **kwargs))
+
+        made = operator(writes, types)(cast(Callable[P, None], calls))
+        made.is_formulas = True
+        for device in DEVICES:
+            implements(made.name, device, binder=True)(bind)
+        return made
+
+    return declare
 
 
 def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:

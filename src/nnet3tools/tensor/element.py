@@ -11,13 +11,7 @@ from typing import Any
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, assign, parse_statements
-from nnet3tools.tensor.registry import (
-    UnsupportedOperator,
-    device_of,
-    do_nothing,
-    load_device,
-    note_binding,
-)
+from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
 
 ELEMENT_BACKENDS: dict[str, Callable[[Assignments], Callable[..., Callable[[], None]]]] = {}
 """Device -> function of assignments that returns a function which binds operands."""
@@ -64,8 +58,6 @@ class Element:
 
         It keeps arrays by reference and numbers by value.
         """
-        if note_binding(self, operands, {}):
-            return do_nothing
         found = self._lowered.get(type(operands[0]).__module__)
         if found is None:
             found = self._lower(operands)

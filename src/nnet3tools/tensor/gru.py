@@ -14,16 +14,13 @@ Kaldi's nnet-combined-component.h, GruNonlinearityComponent and OutputGruNonline
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nnet3tools.tensor.arrays import Array, empty
 from nnet3tools.tensor.basics import copy, prod
-from nnet3tools.tensor.call import in_turn
+from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.registry import operator_of_formulas
-
-Step = Callable[[], None]
 
 
 class GruParts(NamedTuple):
@@ -73,21 +70,18 @@ _output_gated_derivs = element(
 
 
 @operator_of_formulas()
-def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Step:
-    """A step that sets out (rows, 2 C) to [h, c], output and cell of GRU cells with input x."""
+def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Iterator[Call]:
+    """Set out (rows, 2 C) to [h, c], output and cell of GRU cells with input x."""
     dim, parts = len(w_h), gru_parts(x, w_h)
     h, c = out[:, :dim], out[:, dim:]
     if w_h.ndim == 1:
-        return _output_gated.bind(h, c, parts.argument, parts.cell, w_h, parts.update)
+        yield Call.of(_output_gated, h, c, parts.argument, parts.cell, w_h, parts.update)
+        return
     gated = empty(parts.reset.shape, like=x)
-    return in_turn(
-        [
-            copy.bind(h, parts.argument),
-            _multiply.bind(gated, parts.reset, parts.state),
-            prod.bind(h, gated, w_h, trans_b=True, beta=1.0),
-            _finish.bind(h, c, parts.update, parts.cell),
-        ]
-    )
+    yield Call.of(copy, h, parts.argument)
+    yield Call.of(_multiply, gated, parts.reset, parts.state)
+    yield Call.of(prod, h, gated, w_h, trans_b=True, beta=1.0)
+    yield Call.of(_finish, h, c, parts.update, parts.cell)
 
 
 @operator_of_formulas(writes=("argument_deriv", "in_deriv"))
@@ -99,8 +93,8 @@ def gru_nonlinearity_backprop(
     argument_deriv: Array,
     in_deriv: Array | None = None,
     repair: Array | None = None,
-) -> Step:
-    """A step that sets argument_deriv (rows, C) and adds to in_deriv (as x): a GRU's derivatives.
+) -> Iterator[Call]:
+    """Set argument_deriv (rows, C) and add to in_deriv (as x) a GRU's derivatives.
 
     argument_deriv is the derivative at a, the argument of tanh. The derivative by w_h follows from
     it: argument_deriv' (r s'), or the column sums of argument_deriv c'. `repair` (C,) pulls
@@ -112,17 +106,15 @@ def gru_nonlinearity_backprop(
     h, c_deriv = out_value[:, :dim], out_deriv[:, dim:]
     operands = (argument_deriv, out_deriv[:, :dim], c_deriv, parts.update, h, repaired)
     if in_deriv is None:
-        return _argument_deriv.bind(*operands)
+        yield Call.of(_argument_deriv, *operands)
+        return
     at = gru_parts(in_deriv, w_h)
     derivs = (at.update, at.cell, at.argument)
     if w_h.ndim == 1:
-        return _output_gated_derivs.bind(*operands, *derivs, parts.cell, w_h)
+        yield Call.of(_output_gated_derivs, *operands, *derivs, parts.cell, w_h)
+        return
     gated = empty(parts.reset.shape, like=x)
-    return in_turn(
-        [
-            _derivs.bind(*operands, *derivs, parts.cell),
-            prod.bind(gated, argument_deriv, w_h),
-            _add_product.bind(at.reset, gated, parts.state),
-            _add_product.bind(at.state, gated, parts.reset),
-        ]
-    )
+    yield Call.of(_derivs, *operands, *derivs, parts.cell)
+    yield Call.of(prod, gated, argument_deriv, w_h)
+    yield Call.of(_add_product, at.reset, gated, parts.state)
+    yield Call.of(_add_product, at.state, gated, parts.reset)

@@ -9,16 +9,12 @@ scale and offset (D,) are optional.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
 
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.arrays import Array, empty
-from nnet3tools.tensor.call import in_turn
+from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.registry import operator_of_formulas
-
-Step = Callable[[], None]
 
 _MEAN = {True: "mean = row_mean(x); c = x - mean; ", False: "c = x; "}
 _INVERSE = "inverse = 1 / sqrt(row_mean(c * c) + eps); "
@@ -66,15 +62,15 @@ def layer_norm(
     offset: Array | None = None,
     eps: float = 1e-9,
     centred: bool = True,
-) -> Step:
-    """A step that normalizes each row of x (N, D) to mean 0 and variance 1: layer norm.
+) -> Iterator[Call]:
+    """Normalize each row of x (N, D) to mean 0 and variance 1: layer norm.
 
-    If not `centred`, it scales each row to mean square 1: RMS norm. The row times scale, plus
+    If not `centred`, scale each row to mean square 1: RMS norm. The row times scale, plus
     offset, goes to out, which may be x.
     """
     given = [row for row in (scale, offset) if row is not None]
     formula = _forward(centred, scale is not None, offset is not None)
-    return formula.bind(out, x, float(eps), *given)
+    yield Call.of(formula, out, x, float(eps), *given)
 
 
 @operator_of_formulas(writes=("in_deriv", "scale_deriv", "offset_deriv"))
@@ -88,24 +84,22 @@ def layer_norm_backprop(
     offset_deriv: Array | None = None,
     add: bool = True,
     centred: bool = True,
-) -> Step:
-    """A step that adds the derivatives of `layer_norm` by x, scale and offset to the given arrays.
+) -> Iterator[Call]:
+    """Add the derivatives of `layer_norm` by x, scale and offset to the given arrays.
 
     With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
     for x (without the mean of g if not `centred`), the column sums of e n for scale, the column
     sums of e for offset. Without `add`, in_deriv is set. The outputs must not overlap the other
     operands.
     """
-    steps: list[Callable[[], Any]] = []
     product = None if scale_deriv is None else empty(x.shape, like=x)
     results = [out for out in (in_deriv, product) if out is not None]
     if results:
         given = [] if scale is None else [scale]
         wanted = in_deriv is not None, product is not None
         formula = _backward(centred, scale is not None, add, wanted)
-        steps.append(formula.bind(*results, x, out_deriv, float(eps), *given))
+        yield Call.of(formula, *results, x, out_deriv, float(eps), *given)
     if scale_deriv is not None:
-        steps.append(_column_sums.bind(scale_deriv, product, beta=1.0))
+        yield Call.of(_column_sums, scale_deriv, product, beta=1.0)
     if offset_deriv is not None:
-        steps.append(_column_sums.bind(offset_deriv, out_deriv, beta=1.0))
-    return in_turn(steps)
+        yield Call.of(_column_sums, offset_deriv, out_deriv, beta=1.0)

@@ -10,14 +10,11 @@ with c' the cell before. If the input has three columns more than 5 C, these sca
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.call import in_turn
+from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.registry import operator_of_formulas
-
-Step = Callable[[], None]
 
 _READ = "x_i x_f x_g x_o before w_i w_f w_o"
 _FORWARD = (
@@ -86,15 +83,15 @@ def _parts(x: Array, dim: int) -> list[Array]:
 
 
 @operator_of_formulas()
-def lstm_nonlinearity(out: Array, x: Array, params: Array) -> Step:
-    """A step that sets out (rows, 2 C) to [c, m], cell and output of LSTM cells with input rows x.
+def lstm_nonlinearity(out: Array, x: Array, params: Array) -> Iterator[Call]:
+    """Set out (rows, 2 C) to [c, m], cell and output of LSTM cells with input rows x.
 
     x (rows, 5 C or 5 C + 3) is [x_i, x_f, x_g, x_o, c'(, scales)]; params (3, C) are w_i, w_f, w_o.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)
     formula = _forward(len(parts) > 5)
-    return formula.bind(out[:, :dim], out[:, dim:], *parts[:5], *params, *parts[5:])
+    yield Call.of(formula, out[:, :dim], out[:, dim:], *parts[:5], *params, *parts[5:])
 
 
 @operator_of_formulas(writes=tuple(_RESULTS))
@@ -107,13 +104,13 @@ def lstm_nonlinearity_backprop(
     params_deriv: Array | None = None,
     value_sum: Array | None = None,
     deriv_sum: Array | None = None,
-) -> Step:
-    """A step for the derivatives of LSTM cells, whose values it computes again.
+) -> Iterator[Call]:
+    """Compute the derivatives of LSTM cells, whose values are computed again.
 
-    It sets `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). It adds the sums over the
-    rows of i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum`
-    (5, C). The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: the term -repair
-    * (2 i - 1) is added at the argument of sigmoid i, -repair * h at that of tanh h.
+    Set `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Add the sums over the rows of
+    i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum` (5, C).
+    The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: the term
+    -repair * (2 i - 1) is added at the argument of sigmoid i, -repair * h at that of tanh h.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)
@@ -122,11 +119,9 @@ def lstm_nonlinearity_backprop(
         "params_deriv": params_deriv, "value_sum": value_sum, "deriv_sum": deriv_sum,
     }  # fmt: skip
     results = {name: rows for name, rows in given.items() if rows is not None}
-    steps: list[Step] = []
     if results:
         read = [*parts[:5], *params, out_deriv[:, :dim], out_deriv[:, dim:], *repair, *parts[5:]]
         written = [row for rows in results.values() for row in rows]
-        steps.append(_backward(len(parts) > 5, tuple(results)).bind(*written, *read))
+        yield Call.of(_backward(len(parts) > 5, tuple(results)), *written, *read)
     if in_deriv is not None and in_deriv.shape[1] > 5 * dim:
-        steps.append(_zero.bind(in_deriv[:, 5 * dim :]))
-    return in_turn(steps)
+        yield Call.of(_zero, in_deriv[:, 5 * dim :])

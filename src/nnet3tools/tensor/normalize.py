@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from nnet3tools.tensor.arrays import Array, same_place
+from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.registry import operator_of_formulas
-
-Step = Callable[[], None]
 
 SQUARED_NORM_FLOOR = 2.0**-66
 """Floor of the mean square over target_rms squared (cu-math.cc, kSquaredNormFloor)."""
@@ -45,8 +43,10 @@ def _derivative(in_place: bool, with_log: bool) -> Element:
 
 
 @operator_of_formulas()
-def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: bool) -> Step:
-    """A step that scales each row of x (N, D) to root mean square target_rms.
+def normalize_per_row(
+    out: Array, x: Array, target_rms: float, add_log_stddev: bool
+) -> Iterator[Call]:
+    """Scale each row of x (N, D) to root mean square target_rms.
 
     out is (N, D), or with add_log_stddev (N, D + 1), the last column log of the row's root mean
     square. out's first D columns may be x.
@@ -54,16 +54,18 @@ def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: b
     dim = x.shape[1]
     d = dim * float(target_rms) ** 2
     if not add_log_stddev:
-        return _normalize.bind(out, x, d, SQUARED_NORM_FLOOR)
+        yield Call.of(_normalize, out, x, d, SQUARED_NORM_FLOOR)
+        return
     parts = out[:, :dim], out[:, dim:]
-    return _normalize_with_log.bind(*parts, x, d, SQUARED_NORM_FLOOR, math.log(target_rms))
+    log_rms = math.log(target_rms)
+    yield Call.of(_normalize_with_log, *parts, x, d, SQUARED_NORM_FLOOR, log_rms)
 
 
 @operator_of_formulas(writes=("in_deriv",))
 def diff_normalize_per_row(
     in_deriv: Array, in_value: Array, out_deriv: Array, target_rms: float, add_log_stddev: bool
-) -> Step:
-    """A step that adds the derivative of normalize_per_row by its input to in_deriv (N, D).
+) -> Iterator[Call]:
+    """Add the derivative of normalize_per_row by its input to in_deriv (N, D).
 
     If in_deriv is (the first D columns of) out_deriv itself, the derivative replaces it.
     """
@@ -71,4 +73,4 @@ def diff_normalize_per_row(
     e, log = out_deriv[:, :dim], (out_deriv[:, dim:], float(dim)) if add_log_stddev else ()
     formula = _derivative(same_place(in_deriv, out_deriv), add_log_stddev)
     d = dim * float(target_rms) ** 2
-    return formula.bind(in_deriv, in_value, e, d, SQUARED_NORM_FLOOR, *log)
+    yield Call.of(formula, in_deriv, in_value, e, d, SQUARED_NORM_FLOOR, *log)

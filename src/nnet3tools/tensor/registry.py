@@ -13,7 +13,6 @@ import functools
 import importlib
 import inspect
 import pkgutil
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -38,40 +37,6 @@ class UnsupportedOperator(UserError):
         super().__init__(
             f"operator {name} has no implementation for type {element_type} on device {device}"
         )
-
-
-class _Notes(threading.local):
-    """State of one thread. `receive` is a function that gets formulas in place of binding; or None.
-
-    While `receive` is set, formulas that this thread binds are passed to it and are not bound.
-    """
-
-    receive: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None
-
-
-_notes = _Notes()
-
-
-def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Whether `formulas_of` is listing what is bound, so that this formula must not be bound."""
-    if _notes.receive is None:
-        return False
-    _notes.receive(formula, operands, options)
-    return True
-
-
-def formulas_of(operator: Operator[Any, Any], *args: Any, **kwargs: Any) -> list[tuple]:
-    """The (formula or operator, operands, options) that an operator made of formulas would bind.
-
-    Nothing is bound or run.
-    """
-    found: list[tuple] = []
-    _notes.receive = lambda *bound: found.append(bound)
-    try:
-        operator.reference(*args, **kwargs)
-    finally:
-        _notes.receive = None
-    return found
 
 
 OPERATORS: dict[str, Operator[Any, Any]] = {}
@@ -120,7 +85,7 @@ class Operator(Generic[P, R]):
     """Whether calls return a float, or while they are recorded a Number."""
 
     is_formulas = False
-    """Whether the function only binds formulas, which do all of the work in order of binding."""
+    """Whether `reference` gives calls of formulas and other operators, which do all of the work."""
 
     def __init__(
         self, function: Callable[P, R], writes: tuple[str, ...], types: tuple[str, ...]
@@ -149,8 +114,6 @@ class Operator(Generic[P, R]):
 
         It keeps arrays by reference, numbers and index arrays by value.
         """
-        if note_binding(self, args, kwargs):
-            return cast(Callable[[], R], do_nothing)
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
@@ -194,24 +157,6 @@ def _first_array(first: Any) -> Any:
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
     return first
-
-
-def operator_of_formulas(
-    writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
-) -> Callable[[Callable[P, Callable[[], None]]], Operator[P, None]]:
-    """Decorator that declares an operator by a function that binds formulas, for all devices.
-
-    A device may register another implementation that was measured to be faster.
-    """
-
-    def declare(binder: Callable[P, Callable[[], None]]) -> Operator[P, None]:
-        made = operator(writes, types)(cast(Callable[P, None], binder))
-        made.is_formulas = True
-        for device in DEVICES:
-            implements(made.name, device, binder=True)(binder)
-        return made
-
-    return declare
 
 
 def operator(

@@ -17,7 +17,7 @@ from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work
 from nnet3tools.tensor.cpu.kernels import Job, job_maker
 from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
-from nnet3tools.tensor.registry import Operator, formulas_of
+from nnet3tools.tensor.registry import Operator
 
 _PRODUCT = parse("_1 * _2")
 
@@ -54,8 +54,8 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
     maker = job_maker(operator)
     if maker is None and isinstance(operator, Operator) and operator.is_formulas:
         jobs: list[Job] = []
-        for formula, bound, how in formulas_of(operator, *operands, **options):
-            if (more := _find_jobs(Call("", bound, how, formula))) is None:
+        for part in operator.reference(*operands, **options):
+            if (more := _find_jobs(part)) is None:
                 return None
             jobs += more
         return jobs
