@@ -13,13 +13,13 @@ from nnet3tools.decoding.decoder import Decoder
 from nnet3tools.decoding.determinization import Determinizer
 from nnet3tools.decoding.edit_distance import word_errors
 from nnet3tools.decoding.graph import DecodingGraph
-from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.decoding.options import AlignOptions, DeterminizeOptions, SearchOptions
 from nnet3tools.decoding.phone_determinization import PhoneDeterminizer
 from nnet3tools.decoding.raw_lattice import raw_lattice
 from nnet3tools.decoding.traceback import best_path
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.fst.lattice_conversion import compacted
 from support.search_options import search_options
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, STATES_TOPOLOGY, model_of
@@ -84,7 +84,7 @@ def decoded(fst: Fst, loglikes: np.ndarray, options: SearchOptions = WIDE) -> De
     return decoder
 
 
-def lattice_paths(lattice: LabelledLattice) -> dict[tuple, float]:
+def lattice_paths(lattice: CompactLattice) -> dict[tuple, float]:
     """The cost of the best path for each (transition ids, labels)."""
     found: dict[tuple, float] = defaultdict(lambda: math.inf)
     arcs, finals = lattice.arc_lists(), lattice.final_list()
@@ -100,10 +100,6 @@ def lattice_paths(lattice: LabelledLattice) -> dict[tuple, float]:
     if arcs:
         walk(0, 0.0, (), ())
     return found
-
-
-def as_lists(compact) -> LabelledLattice:
-    return LabelledLattice.from_lists(compact.arc_lists(), compact.final_list())
 
 
 def assert_costs(found: dict, expected: dict) -> None:
@@ -136,7 +132,7 @@ def test_raw_lattice_has_the_paths_within_the_beam(seed, beam):
         return
     decoder = decoded(fst, loglikes, search_options(1e6, lattice_beam=beam))
     decoder.finish()
-    found = lattice_paths(as_lists(compacted(raw_lattice(decoder))))
+    found = lattice_paths(compacted(raw_lattice(decoder)))
     limit = min(expected.values()) + beam
     inside = {key for key, cost in expected.items() if cost <= limit - 1e-3}
     assert inside <= set(found)
@@ -200,13 +196,13 @@ def test_determinized_lattice_has_the_best_path_of_each_word_sequence(seed):
             labels = [arc[0] for arc in arcs]
             assert len(labels) == len(set(labels))
             assert 0 not in labels
-        found = lattice_paths(as_lists(lattice))
+        found = lattice_paths(lattice)
         assert_costs(found, {(ids, words): cost for words, (cost, ids) in expected.items()})
 
 
 def test_determinization_is_pruned_and_ends_when_memory_does():
     arcs = [[(word, float(word), 0.0, (1,), state + 1) for word in (1, 2)] for state in range(12)]
-    lattice = LabelledLattice.from_lists([*arcs, []], [None] * 12 + [(0.0, 0.0, ())])
+    lattice = CompactLattice.from_lists(0, [None] * 12 + [(0.0, 0.0, ())], [*arcs, []])
     pruned = Determinizer(lattice, 1.5, 1e-3, 0)
     assert pruned.run() == 1.5
     sequences = {words for _, words in lattice_paths(pruned.result())}

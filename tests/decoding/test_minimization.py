@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from nnet3tools.decoding.determinization import determinized
-from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.decoding.minimization import minimized
 from nnet3tools.fst.lattice import CompactLattice
 
@@ -45,8 +44,8 @@ def random_lattice(seed: int) -> CompactLattice:
             ]
         )
     finals = [None] * (len(times) - 1) + [(0.25, 0.0, ())]
-    labelled = LabelledLattice.from_lists([*arcs, []], finals)
-    return determinized(labelled, 1e6, 1 / 1024, 0)[0].compact().connected()
+    labelled = CompactLattice.from_lists(0, finals, [*arcs, []])
+    return determinized(labelled, 1e6, 1 / 1024, 0)[0].connected()
 
 
 @pytest.mark.parametrize("seed", range(40))

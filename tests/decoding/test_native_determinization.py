@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from nnet3tools.decoding.determinization import Determinizer
-from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.decoding.native.lattices import determinized_by, top_order_by
 from nnet3tools.decoding.native.library import compiled_library
 from nnet3tools.errors import ProgramError
 from nnet3tools.fst.depth_first import top_order
+from nnet3tools.fst.lattice import CompactLattice
 
 LIBRARY = compiled_library()
 pytestmark = pytest.mark.skipif(LIBRARY is None, reason="there is no C compiler")
 
 
-def random_lattice(seed: int, size: int, num_labels: int, cost) -> LabelledLattice:
+def random_lattice(seed: int, size: int, num_labels: int, cost) -> CompactLattice:
     """Arcs forwards, many of them side by side, some without labels or ids; dead ends, too."""
     draw = random.Random(seed)
     arcs, finals = [], []
@@ -38,13 +38,14 @@ def random_lattice(seed: int, size: int, num_labels: int, cost) -> LabelledLatti
         ids = tuple(draw.choices((1, 2), k=draw.choice((0, 0, 2))))
         is_final = state == size - 1 or draw.random() < 0.15
         finals.append((cost(draw), cost(draw), ids) if is_final else None)
-    return LabelledLattice.from_lists(arcs, finals)
+    return CompactLattice.from_lists(0, finals, arcs)
 
 
-def assert_equal(one: LabelledLattice, other: LabelledLattice) -> None:
-    for name in ("offsets", "labels", "graph", "acoustic", "targets", "final_graph"):
-        ours, theirs = getattr(one, name), getattr(other, name)
+def assert_equal(one: CompactLattice, other: CompactLattice) -> None:
+    for name in ("offsets", "ilabels", "weights", "nextstates", "finals"):
+        ours, theirs = getattr(one.fst, name), getattr(other.fst, name)
         assert ours.tobytes() == theirs.tobytes(), name
+    assert one.acoustic.tobytes() == other.acoustic.tobytes()
     assert one.final_acoustic.tobytes() == other.final_acoustic.tobytes()
     assert one.strings.ends.tolist() == other.strings.ends.tolist()
     assert one.strings.ids.tolist() == other.strings.ids.tolist()
@@ -96,7 +97,7 @@ def test_long_sequences_and_wide_lattices():
     ]
     for state in range(0, size - 3, 5):
         arcs[state].append((draw.randrange(1, 4), draw.random(), 0.0, (4, state), state + 3))
-    lattice = LabelledLattice.from_lists([*arcs, []], [None] * (size - 1) + [(0.0, 0.0, (5,))])
+    lattice = CompactLattice.from_lists(0, [None] * (size - 1) + [(0.0, 0.0, (5,))], [*arcs, []])
     python = Determinizer(lattice, 1.0, 1 / 1024, 200_000)
     reached = python.run()
     found, native = determinized_by(LIBRARY, lattice, 1.0, 1 / 1024, 200_000)
@@ -114,14 +115,14 @@ def test_long_sequences_and_wide_lattices():
     ],
 )
 def test_lattices_with_hardly_anything(arcs, finals):
-    lattice = LabelledLattice.from_lists(arcs, finals)
+    lattice = CompactLattice.from_lists(0, finals, arcs)
     python = Determinizer(lattice, 4.0, 1 / 1024, 0)
     python.run()
     assert_equal(determinized_by(LIBRARY, lattice, 4.0, 1 / 1024, 0)[0], python.result())
 
 
 def test_states_out_of_order_never_get_to_c():
-    lattice = LabelledLattice.from_lists([[], [(1, 0.0, 0.0, (), 0)]], [(0.0, 0.0, ()), None])
+    lattice = CompactLattice.from_lists(0, [(0.0, 0.0, ()), None], [[], [(1, 0.0, 0.0, (), 0)]])
     with pytest.raises(ProgramError, match="out of order"):
         determinized_by(LIBRARY, lattice, 1.0, 1 / 1024, 0)
 
@@ -131,12 +132,11 @@ def test_topological_order_is_that_of_python(seed):
     draw = np.random.default_rng(seed)
     numbers = np.concatenate([[0], draw.permutation(np.arange(1, 20))])
     lattice = random_lattice(seed, 20, 3, COSTS["no costs"]).in_order(numbers.astype(np.int32))
-    targets = [[arc[4] for arc in arcs] for arcs in lattice.arc_lists()]
-    assert top_order_by(LIBRARY, lattice).tolist() == top_order(0, targets)
+    assert top_order_by(LIBRARY, lattice).tolist() == top_order(lattice.fst)
 
 
 def test_a_cycle_has_no_order():
-    lattice = LabelledLattice.from_lists(
-        [[(1, 0.0, 0.0, (), 1)], [(1, 0.0, 0.0, (), 0)]], [(0.0, 0.0, ()), None]
+    lattice = CompactLattice.from_lists(
+        0, [(0.0, 0.0, ()), None], [[(1, 0.0, 0.0, (), 1)], [(1, 0.0, 0.0, (), 0)]]
     )
     assert top_order_by(LIBRARY, lattice) is None

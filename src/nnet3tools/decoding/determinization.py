@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.decoding.native.lattices import determinized_by
 from nnet3tools.decoding.native.library import decoding_library
-from nnet3tools.fst.lattice import CompactArc, FinalWeight
+from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight
 
 _Ids = tuple[int, ...]
 
@@ -72,8 +71,8 @@ _ARC_BYTES, _ELEMENT_BYTES, _ID_BYTES = 32, 24, 48
 
 
 def determinized(
-    lattice: LabelledLattice, beam: float, delta: float, max_memory: int
-) -> tuple[LabelledLattice, float]:
+    lattice: CompactLattice, beam: float, delta: float, max_memory: int
+) -> tuple[CompactLattice, float]:
     """(lattice that is deterministic on its labels, beam that was reached).
 
     The input's states must be in topological order. `delta` is the tolerance between weights of
@@ -90,9 +89,7 @@ def determinized(
 class Determinizer:
     """Determinizes one lattice on its labels, in Python: `run`, then `result`."""
 
-    def __init__(
-        self, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
-    ) -> None:
+    def __init__(self, lattice: CompactLattice, beam: float, delta: float, max_memory: int) -> None:
         """`delta` is the tolerance between weights of equal subsets; `max_memory` is in bytes."""
         self._delta, self._max_memory = _Single(delta), max_memory
         arc_lists = [[_single(arc) for arc in arcs] for arcs in lattice.arc_lists()]
@@ -100,7 +97,7 @@ class Determinizer:
             None if final is None else (0, _Single(final[0]), _Single(final[1]), final[2], 0)
             for final in lattice.final_list()
         ]
-        self._backward = lattice.backward_costs()
+        self._backward = lattice.costs_to_end(range(lattice.fst.num_states))
         self._best = self._backward[0] if self._backward else math.inf
         self._beam, self._cutoff = beam, self._best + beam
         self._epsilon = [[arc for arc in arcs if not arc[0]] for arcs in arc_lists]
@@ -123,10 +120,10 @@ class Determinizer:
             self._do(heapq.heappop(self._queue))
         return self._beam
 
-    def result(self) -> LabelledLattice:
+    def result(self) -> CompactLattice:
         """The deterministic lattice; its states need not be in topological order."""
-        return LabelledLattice.from_lists(
-            [state.arcs for state in self._states], [state.final for state in self._states]
+        return CompactLattice.from_lists(
+            0, [state.final for state in self._states], [state.arcs for state in self._states]
         )
 
     def _is_out_of_memory(self) -> bool:

@@ -75,7 +75,7 @@ class _Alignment:
         self._is_self_loop = transitions.is_self_loop.tolist()
         self._start = lattice.fst.start
         self._input, self._input_finals = lattice.arc_lists(), lattice.final_list()
-        top_order(self._start, [[arc[4] for arc in arcs] for arcs in self._input])  # no cycle
+        top_order(lattice.fst)  # DataError for a cycle
         self._numbers: dict[_Pending, int] = {}
         self._queue: list[_Pending] = []
         self._arcs: list[list[CompactArc]] = []

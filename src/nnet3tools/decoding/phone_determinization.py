@@ -6,17 +6,18 @@ As Kaldi's DeterminizeLatticePhonePrunedWrapper. The first pass makes the second
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.decoding.determinization import determinized
-from nnet3tools.decoding.labelled_lattice import LabelledLattice, NewArcs, NewFinals
 from nnet3tools.decoding.minimization import minimized
 from nnet3tools.decoding.native.lattices import top_order_by
 from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.decoding.options import DeterminizeOptions
 from nnet3tools.fst.depth_first import top_order
-from nnet3tools.fst.fst import NOT_FINAL
+from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice import CompactLattice, Lattice, Strings
 from nnet3tools.fst.lattice_conversion import compacted, expanded
 from nnet3tools.io import log
@@ -46,7 +47,7 @@ class PhoneDeterminizer:
                 "Both --phone-determinize and --word-determinize are set to false, copying "
                 "lattice without determinization."
             )
-        lattice, complete = LabelledLattice.of(raw), True
+        lattice, complete = _labelled(raw), True
         if options.phone_determinize:
             first_phone = 1 + int(raw.fst.olabels.max(initial=0))
             lattice, complete = self._run(self._with_phones(lattice, first_phone))
@@ -54,14 +55,13 @@ class PhoneDeterminizer:
         if options.word_determinize:
             lattice, reached = self._run(lattice)
             complete &= reached
-            made = lattice.compact()
         else:
-            made = compacted(expanded(lattice.compact().connected()))
+            lattice = compacted(expanded(lattice.connected()))
         if options.minimize and (options.phone_determinize or options.word_determinize):
-            made = minimized(made)
-        return made.connected(), complete
+            lattice = minimized(lattice)
+        return lattice.connected(), complete
 
-    def _run(self, lattice: LabelledLattice) -> tuple[LabelledLattice, bool]:
+    def _run(self, lattice: CompactLattice) -> tuple[CompactLattice, bool]:
         """(determinized lattice, whether complete); uses a smaller beam if memory runs out."""
         beam = self._beam
         for attempt in range(_MOST_TRIES):
@@ -76,80 +76,126 @@ class PhoneDeterminizer:
             lattice = _pruned(lattice, beam)
         return made, reached >= beam
 
-    def _with_phones(self, lattice: LabelledLattice, first_phone: int) -> LabelledLattice:
+    def _with_phones(self, lattice: CompactLattice, first_phone: int) -> CompactLattice:
         """The lattice with phone labels where phones begin, except on the start state's arcs.
 
         As in Kaldi, an arc that has a word keeps it; the phone label is on an additional arc after
         it.
         """
-        begins, ends = lattice.strings.ends[:-1], lattice.strings.ends[1:]
-        begins, ends = begins[: lattice.num_arcs], ends[: lattice.num_arcs]
-        phones = np.zeros(lattice.num_arcs, np.int32)
-        has_ids = (ends > begins) & (lattice.sources > 0)
-        phones[has_ids] = self._phones[lattice.strings.ids[begins[has_ids]]]
-        has_phone, has_word = phones > 0, lattice.labels > 0
-        labels = np.where(has_phone & ~has_word, first_phone + phones, lattice.labels)
+        fst, strings = lattice.fst, lattice.strings
+        begins, ends = strings.ends[: fst.num_arcs], strings.ends[1 : fst.num_arcs + 1]
+        phones = np.zeros(fst.num_arcs, np.int32)
+        has_ids = (ends > begins) & (fst.sources > 0)
+        phones[has_ids] = self._phones[strings.ids[begins[has_ids]]]
+        has_phone, has_word = phones > 0, fst.ilabels > 0
+        labels = np.where(has_phone & ~has_word, first_phone + phones, fst.ilabels)
         both = np.flatnonzero(has_phone & has_word)
-        size, more = lattice.num_states, len(both)
-        targets = lattice.targets.copy()
-        targets[both] = np.arange(size, size + more)
-        costs = np.zeros(more, np.float32)
-        arcs = NewArcs(
-            np.arange(size, size + more),
-            (first_phone + phones[both]).astype(np.int32),
-            costs,
-            costs,
-            lattice.targets[both],
-            Strings.none(more),
+        new_states = np.arange(fst.num_states, fst.num_states + len(both))
+        targets = fst.nextstates.copy()
+        targets[both] = new_states
+        costs = np.zeros(len(both), np.float32)
+        none = Strings.none(len(both))
+        arcs = _Arcs(
+            new_states, first_phone + phones[both], costs, costs, fst.nextstates[both], none
         )
-        finals = NewFinals(
-            np.concatenate([lattice.final_graph, np.full(more, NOT_FINAL, np.float32)]),
+        finals = _Finals(
+            np.concatenate([fst.finals, np.full(len(both), NOT_FINAL, np.float32)]),
             np.concatenate([lattice.final_acoustic, costs]),
-            lattice.final_strings.joined(Strings.none(more)),
+            strings.only(np.arange(fst.num_arcs, len(strings.ends) - 1)).joined(none),
         )
-        relabelled = lattice.with_arcs(labels.astype(np.int32), targets)
-        return _top_sorted(relabelled.extended(arcs, finals))
+        return _top_sorted(_extended(lattice, labels, targets, arcs, finals))
 
 
-def _without_phones(lattice: LabelledLattice, first_phone: int) -> LabelledLattice:
+class _Arcs(NamedTuple):
+    """Arcs to add to a lattice."""
+
+    sources: NDArray[np.integer]
+    labels: NDArray[np.integer]
+    graph: NDArray[np.float32]
+    acoustic: NDArray[np.float32]
+    targets: NDArray[np.integer]
+    strings: Strings
+
+
+class _Finals(NamedTuple):
+    """Final weights to replace those of all states of a lattice."""
+
+    graph: NDArray[np.float32]
+    acoustic: NDArray[np.float32]
+    strings: Strings
+
+
+def _extended(
+    lattice: CompactLattice,
+    labels: NDArray[np.integer],
+    targets: NDArray[np.integer],
+    arcs: _Arcs,
+    finals: _Finals,
+) -> CompactLattice:
+    """The lattice with `labels` and `targets` on its arcs, with `arcs` after each state's own."""
+    fst = lattice.fst
+    sources = np.concatenate([fst.sources, arcs.sources])
+    order = np.argsort(sources, kind="stable")
+    strings = lattice.strings.only(np.arange(fst.num_arcs)).joined(arcs.strings).only(order)
+    extended = Fst.from_arcs(
+        0,
+        finals.graph,
+        sources,
+        np.concatenate([labels, arcs.labels]),
+        np.concatenate([fst.weights, arcs.graph]),
+        np.concatenate([targets, arcs.targets]),
+    )
+    acoustic = np.concatenate([lattice.acoustic, arcs.acoustic])[order]
+    return CompactLattice(extended, acoustic, finals.acoustic, strings.joined(finals.strings))
+
+
+def _labelled(raw: Lattice) -> CompactLattice:
+    """A decoder's lattice, whose states are in topological order, as a lattice of words."""
+    fst = raw.fst
+    reads = fst.ilabels != 0
+    ends = np.zeros(fst.num_arcs + fst.num_states + 1, np.int64)
+    np.cumsum(reads, out=ends[1 : fst.num_arcs + 1])
+    ends[fst.num_arcs + 1 :] = ends[fst.num_arcs]
+    strings = Strings(ends, fst.ilabels[reads])
+    return CompactLattice(fst.relabelled(fst.olabels), raw.acoustic, raw.final_acoustic, strings)
+
+
+def _without_phones(lattice: CompactLattice, first_phone: int) -> CompactLattice:
     """The lattice without phone labels; final weights with transition ids become arcs, as in Kaldi.
 
     The second pass can then move these weights towards the start, like those of other arcs.
     """
-    labels = np.where(lattice.labels < first_phone, lattice.labels, 0).astype(np.int32)
-    strings = lattice.final_strings
-    moved = np.flatnonzero(lattice.is_final & (strings.lengths > 0))
-    size, more = lattice.num_states, len(moved)
-    arcs = NewArcs(
+    fst, strings = lattice.fst, lattice.strings
+    labels = np.where(fst.ilabels < first_phone, fst.ilabels, 0)
+    moved = np.flatnonzero(fst.is_final & (strings.lengths[fst.num_arcs :] > 0))
+    size, more = fst.num_states, len(moved)
+    arcs = _Arcs(
         moved,
         np.zeros(more, np.int32),
-        lattice.final_graph[moved],
+        fst.finals[moved],
         lattice.final_acoustic[moved],
-        np.arange(size, size + more, dtype=np.int32),
-        strings.only(moved),
+        np.arange(size, size + more),
+        strings.only(moved + fst.num_arcs),
     )
-    graph = np.concatenate([lattice.final_graph, np.zeros(more, np.float32)])
+    graph = np.concatenate([fst.finals, np.zeros(more, np.float32)])
     acoustic = np.concatenate([lattice.final_acoustic, np.zeros(more, np.float32)])
     graph[moved], acoustic[moved] = NOT_FINAL, 0.0
-    finals = NewFinals(graph, acoustic, Strings.none(size + more))
-    return lattice.with_arcs(labels, lattice.targets).extended(arcs, finals)
+    finals = _Finals(graph, acoustic, Strings.none(size + more))
+    return _extended(lattice, labels, fst.nextstates, arcs, finals)
 
 
-def _top_sorted(lattice: LabelledLattice) -> LabelledLattice:
+def _top_sorted(lattice: CompactLattice) -> CompactLattice:
     """The lattice with its states in topological order. DataError for a cycle."""
     if lattice.is_top_sorted:
         return lattice
     library = decoding_library()
     order = None if library is None else top_order_by(library, lattice)
-    if order is None:
-        targets = np.split(lattice.targets, lattice.offsets[1:-1])
-        order = np.array(top_order(0, [t.tolist() for t in targets]), np.int32)
-    return lattice.in_order(order)
+    return lattice.in_order(np.array(top_order(lattice.fst)) if order is None else order)
 
 
-def _pruned(lattice: LabelledLattice, beam: float) -> LabelledLattice:
+def _pruned(lattice: CompactLattice, beam: float) -> CompactLattice:
     """The lattice without arcs and final weights that are on no path within the beam."""
-    backward = lattice.backward_costs()
+    backward = lattice.costs_to_end(range(lattice.fst.num_states))
     forward = [math.inf] * len(backward)
     forward[0] = 0.0
     cutoff = backward[0] + beam
@@ -167,4 +213,4 @@ def _pruned(lattice: LabelledLattice, beam: float) -> LabelledLattice:
         in_beam = final is not None and forward[state] + (final[0] + final[1]) <= cutoff
         arcs.append(kept)
         finals.append(final if in_beam else None)
-    return LabelledLattice.from_lists(arcs, finals)
+    return CompactLattice.from_lists(0, finals, arcs)

@@ -18,7 +18,7 @@ from nnet3tools.fst.lattice_determinize import (
     reversed_lattice,
 )
 from nnet3tools.fst.lattice_epsilon import lattice_without_epsilons
-from nnet3tools.fst.lattice_order import in_top_order, lattice_state_times, with_states_in
+from nnet3tools.fst.lattice_order import in_top_order, lattice_state_times
 from nnet3tools.fst.properties import Property, linear_properties
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.options import option
@@ -85,7 +85,7 @@ class SupervisionSplitter:
         self._unscale = float(np.float32(1.0) / scale)
         lattice = supervision.den_lat.scaled(acoustic_scale=float(scale))
         order = np.argsort(lattice_state_times(lattice), kind="stable")
-        self._lattice = with_states_in(lattice, order)
+        self._lattice = lattice.in_order(order)
         self._times = lattice_state_times(self._lattice)
         levels = LevelledLattice(self._lattice)
         found = levels.probabilities(*levels.costs(self._lattice))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import Fst
 
 
-def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int], list[int], bool]:
+def depth_first(fst: Fst) -> tuple[list[int], list[int], bool]:
     """States in discovery order, states in finishing order, whether there is a cycle.
 
-    `targets` are each state's next states. Unreachable states come last.
+    Unreachable states come last.
     """
+    targets, ends = fst.nextstates.tolist(), fst.offsets.tolist()
+    place = ends[:-1]  # the next arc of each state to follow
     discovered: list[int] = []
     finished: list[int] = []
-    place = [0] * len(targets)  # index of the next arc to follow
-    status = bytearray(len(targets))  # 1 while a state is on the path, 2 when it is finished
+    status = bytearray(fst.num_states)  # 1 while a state is on the path, 2 when it is finished
     is_cyclic = False
-    for root in [start, *range(len(targets))]:
+    for root in [fst.start, *range(fst.num_states)]:
         if root < 0 or status[root]:
             continue
         status[root] = 1
@@ -25,11 +25,11 @@ def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int]
         path = [root]
         while path:
             state = path[-1]
-            if place[state] == len(targets[state]):
+            if place[state] == ends[state + 1]:
                 status[state] = 2
                 finished.append(path.pop())
                 continue
-            target = targets[state][place[state]]
+            target = targets[place[state]]
             place[state] += 1
             if not status[target]:
                 status[target] = 1
@@ -40,9 +40,9 @@ def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int]
     return discovered, finished, is_cyclic
 
 
-def top_order(start: int, targets: Sequence[Sequence[int]]) -> list[int]:
+def top_order(fst: Fst) -> list[int]:
     """The states in OpenFst's topological order (TopSort); DataError for a cycle."""
-    _, finished, is_cyclic = depth_first(start, targets)
+    _, finished, is_cyclic = depth_first(fst)
     if is_cyclic:
         raise DataError("the lattice has a cycle, so its states have no topological order")
     return finished[::-1]

@@ -14,8 +14,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.fst.connect import accessible, coaccessible, keep_states
+from nnet3tools.fst.connect import accessible, coaccessible, keep_states, reordered
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.properties import OF_ANY_ORDER
 from nnet3tools.fst.weights import single_sum
 
 CompactArc = tuple[int, float, float, tuple[int, ...], int]
@@ -59,7 +60,7 @@ class Strings:
         ends = np.concatenate([self.ends, other.ends[1:] + self.ends[-1]])
         return Strings(ends, np.concatenate([self.ids, other.ids]))
 
-    def only(self, chosen: NDArray[np.intp]) -> Strings:
+    def only(self, chosen: NDArray[np.integer]) -> Strings:
         """Select the sequences with the numbers `chosen`."""
         lengths = self.lengths[chosen]
         ends = np.zeros(len(chosen) + 1, np.int64)
@@ -111,6 +112,41 @@ class _TwoCosts:
         """Whether each arc leads to a state with a higher number."""
         return bool((self.fst.nextstates > self.fst.sources).all())
 
+    def costs_to_end(self, order: Sequence[int]) -> list[float]:
+        """The cost of the best path from each state to the end; `order` is topological."""
+        fst = self.fst
+        arc_costs = (fst.weights.astype(np.float64) + self.acoustic).tolist()
+        costs: list[float] = (fst.finals.astype(np.float64) + self.final_acoustic).tolist()
+        targets, ends = fst.nextstates.tolist(), fst.offsets.tolist()
+        for state in reversed(order):
+            for arc in range(ends[state], ends[state + 1]):
+                costs[state] = min(costs[state], arc_costs[arc] + costs[targets[arc]])
+        return costs
+
+    def connected(self) -> Self:
+        """Drop the states that are on no path from the start to a final state."""
+        fst = self.fst
+        if not fst.num_states:
+            return self
+        keep = accessible(fst) & coaccessible(fst)
+        keep &= keep[fst.start]
+        if keep.all():
+            return self
+        arcs = np.flatnonzero(keep[fst.sources] & keep[fst.nextstates])
+        return self._with(keep_states(fst, keep), arcs, np.flatnonzero(keep))
+
+    def in_order(self, order: NDArray[np.integer]) -> Self:
+        """Renumber states as StateSort: `order[i]` becomes state i. Arcs keep their order."""
+        numbers = np.empty(len(order), np.int32)
+        numbers[order] = np.arange(len(order), dtype=np.int32)
+        fst = reordered(self.fst, numbers).with_properties(self.fst.properties & OF_ANY_ORDER)
+        return self._with(fst, np.argsort(numbers[self.fst.sources], kind="stable"), order)
+
+    def _with(self, fst: Fst, arcs: NDArray[np.integer], states: NDArray[np.integer]) -> Self:
+        """The lattice of `fst`, whose arcs and states are those with these numbers."""
+        costs = {"acoustic": self.acoustic[arcs], "final_acoustic": self.final_acoustic[states]}
+        return replace(self, fst=fst, **costs)
+
 
 def _mixed(
     scales: NDArray[np.float64], graph: NDArray[np.float32], acoustic: NDArray[np.float32]
@@ -155,22 +191,6 @@ class Lattice(_TwoCosts):
         """Final (graph, acoustic) cost of each state, None if the state is not final."""
         pairs = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strict=True)
         return [None if graph == NOT_FINAL else (graph, acoustic) for graph, acoustic in pairs]
-
-    def connected(self) -> Lattice:
-        """Drop the states that are on no path from the start to a final state."""
-        keep = _on_paths(self.fst)
-        if keep.all():
-            return self
-        arcs = keep[self.fst.sources] & keep[self.fst.nextstates]
-        return Lattice(keep_states(self.fst, keep), self.acoustic[arcs], self.final_acoustic[keep])
-
-
-def _on_paths(fst: Fst) -> NDArray[np.bool_]:
-    """Mask of the states on paths from the start to a final state; all False without a path."""
-    if not fst.num_states:
-        return np.zeros(0, bool)
-    keep = accessible(fst) & coaccessible(fst)
-    return keep if keep[fst.start] else np.zeros_like(keep)
 
 
 @dataclass(frozen=True)
@@ -217,14 +237,9 @@ class CompactLattice(_TwoCosts):
         weights = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strings, strict=True)
         return [None if weight[0] == NOT_FINAL else weight for weight in weights]
 
-    def connected(self) -> CompactLattice:
-        """Drop the states that are on no path from the start to a final state."""
-        keep = _on_paths(self.fst)
-        if keep.all():
-            return self
-        fst, arcs = keep_states(self.fst, keep), keep[self.fst.sources] & keep[self.fst.nextstates]
-        strings = self.strings.only(np.flatnonzero(np.concatenate([arcs, keep])))
-        return CompactLattice(fst, self.acoustic[arcs], self.final_acoustic[keep], strings)
+    def _with(self, fst: Fst, arcs: NDArray[np.integer], states: NDArray[np.integer]) -> Self:
+        strings = self.strings.only(np.concatenate([arcs, states + self.fst.num_arcs]))
+        return replace(super()._with(fst, arcs, states), strings=strings)
 
     def with_penalty(self, penalty: float) -> CompactLattice:
         """Add `penalty` to each word's graph cost (Kaldi's AddWordInsPenToCompactLattice)."""

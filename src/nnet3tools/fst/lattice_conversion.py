@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from nnet3tools.fst.depth_first import depth_first, top_order
 from nnet3tools.fst.fst import NO_STATE
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice
@@ -14,21 +16,7 @@ def top_sorted(lattice: CompactLattice) -> CompactLattice:
     """The lattice with states in topological order; DataError if it has a cycle."""
     if lattice.is_top_sorted:
         return lattice
-    return _sorted(lattice.fst.start, lattice.final_list(), lattice.arc_lists())
-
-
-def _sorted(
-    start: int, finals: list[FinalWeight | None], arcs: list[list[CompactArc]]
-) -> CompactLattice:
-    order = top_order(start, [[arc[4] for arc in of_state] for of_state in arcs])
-    numbers = [0] * len(order)
-    for number, state in enumerate(order):
-        numbers[state] = number
-    return CompactLattice.from_lists(
-        numbers[start],
-        [finals[state] for state in order],
-        [[(*arc[:4], numbers[arc[4]]) for arc in arcs[state]] for state in order],
-    )
+    return lattice.in_order(np.array(top_order(lattice.fst)))
 
 
 def compacted(lattice: Lattice) -> CompactLattice:
@@ -38,7 +26,7 @@ def compacted(lattice: Lattice) -> CompactLattice:
         return CompactLattice.empty()
     arcs, finals = lattice.arc_lists(), lattice.final_list()
     inner = _inner_states(lattice, arcs)
-    met, _, _ = depth_first(fst.start, [[arc[4] for arc in of_state] for of_state in arcs])
+    met, _, _ = depth_first(fst)
     numbers: dict[int, int] = {}
     new_arcs: dict[int, list[CompactArc]] = {}
     for state in met:
@@ -54,7 +42,9 @@ def compacted(lattice: Lattice) -> CompactLattice:
     for state, number in numbers.items():
         final = finals[state]
         new_finals[number] = None if final is None else (*final, ())
-    return _sorted(numbers[fst.start], new_finals, [new_arcs[n] for n in range(len(numbers))])
+    of_states = [new_arcs[number] for number in range(len(numbers))]
+    made = CompactLattice.from_lists(numbers[fst.start], new_finals, of_states)
+    return made.in_order(np.array(top_order(made.fst)))
 
 
 def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:

@@ -57,7 +57,7 @@ class _EpsilonRemoval:
     def __init__(self, lattice: CompactLattice) -> None:
         self._start = lattice.fst.start
         self._arcs, self._finals = lattice.arc_lists(), lattice.final_list()
-        self._order = top_order(self._start, [[a[4] for a in arcs] for arcs in self._arcs])
+        self._order = top_order(lattice.fst)
         self._places = np.argsort(self._order).tolist()
 
     def result(self) -> CompactLattice:

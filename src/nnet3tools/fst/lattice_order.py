@@ -5,24 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.fst.depth_first import top_order
-from nnet3tools.fst.fst import NO_STATE, Fst
+from nnet3tools.fst.fst import NO_STATE
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.properties import Property, concatenated_properties
 
 _NOWHERE = -1
 
 _IS_SORTED = Property.ACYCLIC | Property.INITIAL_ACYCLIC | Property.TOP_SORTED
-_ANY_ORDER = ~(
-    Property.TOP_SORTED | Property.NOT_TOP_SORTED | Property.STRING | Property.NOT_STRING
-)
-"""Properties that do not depend on the numbers of states (OpenFst's kStateSortProperties)."""
 
 
 def in_top_order(lattice: Lattice) -> Lattice:
@@ -30,37 +25,12 @@ def in_top_order(lattice: Lattice) -> Lattice:
 
     DataError if the lattice has a cycle.
     """
-    fst = lattice.fst
-    if fst.start == NO_STATE:
+    if lattice.fst.start == NO_STATE:
         return lattice
-    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
-    of_states = [targets[begin:end] for begin, end in pairwise(ends)]
-    found = with_states_in(lattice, np.array(top_order(fst.start, of_states)))
+    found = lattice.in_order(np.array(top_order(lattice.fst)))
     settled = _IS_SORTED | Property.CYCLIC | Property.INITIAL_CYCLIC
     properties = (found.fst.properties & ~settled) | _IS_SORTED
     return replace(found, fst=found.fst.with_properties(properties))
-
-
-def with_states_in(lattice: Lattice, order: NDArray[np.integer]) -> Lattice:
-    """Renumber states: `order[i]` becomes state i (StateSort). A state's arcs keep their order."""
-    fst = lattice.fst
-    numbers = np.empty(len(order), np.int32)
-    numbers[order] = np.arange(len(order), dtype=np.int32)
-    sources = numbers[fst.sources]
-    arcs = np.argsort(sources, kind="stable")
-    inputs = fst.ilabels[arcs]
-    counts = fst.counts[order]
-    sorted_fst = Fst(
-        start=int(numbers[fst.start]),
-        finals=fst.finals[order],
-        offsets=np.concatenate([[0], np.cumsum(counts)]),
-        ilabels=inputs,
-        olabels=inputs if fst.olabels is fst.ilabels else fst.olabels[arcs],
-        weights=fst.weights[arcs],
-        nextstates=numbers[fst.nextstates[arcs]],
-        properties=fst.properties & _ANY_ORDER,
-    )
-    return Lattice(sorted_fst, lattice.acoustic[arcs], lattice.final_acoustic[order])
 
 
 def lattice_state_times(lattice: Lattice) -> NDArray[np.int32]:

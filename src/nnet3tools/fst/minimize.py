@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import connect, keep_states
+from nnet3tools.fst.depth_first import depth_first
 from nnet3tools.fst.fst import ArcTuple, Fst
 from nnet3tools.fst.weights import single
 
@@ -20,15 +21,8 @@ def top_order(fst: Fst) -> list[int] | None:
     """The states in a topological order; None if there is a cycle."""
     if (fst.nextstates > fst.sources).all():
         return list(range(fst.num_states))
-    left = np.bincount(fst.nextstates, minlength=fst.num_states).tolist()
-    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
-    order = [state for state, count in enumerate(left) if not count]
-    for state in order:  # which grows
-        for target in targets[ends[state] : ends[state + 1]]:
-            left[target] -= 1
-            if not left[target]:
-                order.append(target)
-    return order if len(order) == fst.num_states else None
+    _, finished, is_cyclic = depth_first(fst)
+    return None if is_cyclic else finished[::-1]
 
 
 def distances_to_end(fst: Fst, order: list[int]) -> NDArray[np.float32]:

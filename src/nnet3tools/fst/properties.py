@@ -56,6 +56,11 @@ class Property(IntFlag):
 
 _ON_PATHS = Property.ACCESSIBLE | Property.COACCESSIBLE
 
+OF_ANY_ORDER = ~(
+    Property.TOP_SORTED | Property.NOT_TOP_SORTED | Property.STRING | Property.NOT_STRING
+)
+"""Properties that do not depend on the numbers of states (OpenFst's kStateSortProperties)."""
+
 _BOTH_HAVE = Property.ACCEPTOR | Property.UNWEIGHTED | Property.UNWEIGHTED_CYCLES | Property.ACYCLIC
 
 _EITHER_HAS = (

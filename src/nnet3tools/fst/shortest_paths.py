@@ -66,7 +66,7 @@ def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
     if start == NO_STATE:
         return []
     arcs, finals = lattice.arc_lists(), lattice.final_list()
-    backward = _backward_costs(arcs, finals, lattice.is_top_sorted, start)
+    backward = lattice.costs_to_end(top_order(lattice.fst))
     number = 0
     # (cost of the whole path, order of arrival, cost so far, state (-1: end), path so far)
     queue: list[tuple[float, int, float, int, _Way | None]]
@@ -93,28 +93,6 @@ def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
                 number += 1
                 heapq.heappush(queue, (total, number, after, arc[4], _Way(way, arc)))
     return found
-
-
-def _backward_costs(
-    arcs: list[list[_Arc]], finals: list[tuple[float, float] | None], is_sorted: bool, start: int
-) -> list[float]:
-    """The cost of the best path from each state to the end.
-
-    `arcs` and `finals` are those of each state; `is_sorted` says that states are in topological
-    order.
-    """
-    costs = [math.inf] * len(arcs)
-    if is_sorted:
-        order = list(range(len(arcs)))
-    else:
-        order = top_order(start, [[arc[4] for arc in of_state] for of_state in arcs])
-    for state in reversed(order):
-        final = finals[state]
-        best = math.inf if final is None else final[0] + final[1]
-        for _, _, graph, acoustic, target in arcs[state]:
-            best = min(best, graph + acoustic + costs[target])
-        costs[state] = best
-    return costs
 
 
 def _linear(end: _Way) -> Lattice:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.errors import ProgramError
-from nnet3tools.fst.lattice import Lattice, Strings
+from nnet3tools.fst.fst import NO_STATE, Fst
+from nnet3tools.fst.lattice import CompactLattice, Lattice, Strings
 
 
 class _Lattice(ctypes.Structure):
@@ -32,13 +32,15 @@ class _Lattice(ctypes.Structure):
 
 
 def determinized_by(
-    library: ctypes.CDLL, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
-) -> tuple[LabelledLattice, float]:
+    library: ctypes.CDLL, lattice: CompactLattice, beam: float, delta: float, max_memory: int
+) -> tuple[CompactLattice, float]:
     """The result of determinization.determinized, computed in C. MemoryError if memory runs out."""
     if not lattice.is_top_sorted:
         raise ProgramError("a lattice to be determinized has states out of order")
     arrays = _arrays(lattice)
-    given = _Lattice(lattice.num_states, lattice.num_arcs, *(array.ctypes.data for array in arrays))
+    given = _Lattice(
+        lattice.fst.num_states, lattice.fst.num_arcs, *(array.ctypes.data for array in arrays)
+    )
     made, reached = _Lattice(), ctypes.c_double()
     run: Any = library.nn_determinize
     run.argtypes = (
@@ -56,15 +58,16 @@ def determinized_by(
         library.nn_free_lattice(ctypes.byref(made))
 
 
-def _arrays(lattice: LabelledLattice) -> list[NDArray]:
+def _arrays(lattice: CompactLattice) -> list[NDArray]:
     """The arrays of a lattice with C's element types, in the order of the fields of `_Lattice`."""
+    fst = lattice.fst
     wanted: list[tuple[NDArray, type]] = [
-        (lattice.offsets, np.int64),
-        (lattice.labels, np.int32),
-        (lattice.targets, np.int32),
-        (lattice.graph, np.float32),
+        (fst.offsets, np.int64),
+        (fst.ilabels, np.int32),
+        (fst.nextstates, np.int32),
+        (fst.weights, np.float32),
         (lattice.acoustic, np.float32),
-        (lattice.final_graph, np.float32),
+        (fst.finals, np.float32),
         (lattice.final_acoustic, np.float32),
         (lattice.strings.ends, np.int64),
         (lattice.strings.ids, np.int32),
@@ -72,22 +75,25 @@ def _arrays(lattice: LabelledLattice) -> list[NDArray]:
     return [np.ascontiguousarray(array, kind) for array, kind in wanted]
 
 
-def _copied(made: _Lattice) -> LabelledLattice:
-    """A LabelledLattice with copies of the arrays that C allocated."""
+def _copied(made: _Lattice) -> CompactLattice:
+    """A CompactLattice with copies of the arrays that C allocated."""
     states, arcs = made.num_states, made.num_arcs
     ends = _copy(made.string_first, np.int64, arcs + states + 1)
-    final_graph = _copy(made.final_graph, np.float32, states)
-    final_acoustic = _copy(made.final_acoustic, np.float32, states)
-    return LabelledLattice(
+    labels = _copy(made.labels, np.int32, arcs)
+    fst = Fst(
+        0 if states else NO_STATE,
+        _copy(made.final_graph, np.float32, states),
         _copy(made.first, np.int64, states + 1),
-        _copy(made.labels, np.int32, arcs),
+        labels,
+        labels,
         _copy(made.graph, np.float32, arcs),
-        _copy(made.acoustic, np.float32, arcs),
         _copy(made.targets, np.int32, arcs),
-        final_graph,
-        np.where(np.isinf(final_graph), 0.0, final_acoustic),
-        Strings(ends, _copy(made.ids, np.int32, int(ends[-1]))),
     )
+    acoustic = _copy(made.acoustic, np.float32, arcs)
+    final_acoustic = _copy(made.final_acoustic, np.float32, states)
+    final_acoustic[~fst.is_final] = 0.0
+    strings = Strings(ends, _copy(made.ids, np.int32, int(ends[-1])))
+    return CompactLattice(fst, acoustic, final_acoustic, strings)
 
 
 def _copy(place: int, kind: type, size: int) -> NDArray:
@@ -95,13 +101,13 @@ def _copy(place: int, kind: type, size: int) -> NDArray:
     return np.frombuffer(bytearray(data), kind)
 
 
-def top_order_by(library: ctypes.CDLL, lattice: LabelledLattice) -> NDArray[np.int32] | None:
+def top_order_by(library: ctypes.CDLL, lattice: CompactLattice) -> NDArray[np.int32] | None:
     """The states in topological order, as fst.depth_first.top_order, in C; None for a cycle."""
-    size = lattice.num_states
+    fst, size = lattice.fst, lattice.fst.num_states
     order, way = np.empty(size, np.int32), np.empty(size, np.int32)
     after = np.empty(size, np.int64)
-    offsets = np.ascontiguousarray(lattice.offsets, np.int64)
-    targets = np.ascontiguousarray(lattice.targets, np.int32)
+    offsets = np.ascontiguousarray(fst.offsets, np.int64)
+    targets = np.ascontiguousarray(fst.nextstates, np.int32)
     run: Any = library.nn_top_order
     run.argtypes = (ctypes.c_int64, *[ctypes.c_void_p] * 5)
     arrays = (offsets, targets, after, way, order)
