@@ -7,7 +7,7 @@ from pathlib import Path
 from nnet3tools.io import log
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.chain_options import ChainOptions
-from nnet3tools.recipe.egs_parts import parse_egs_opts
+from nnet3tools.recipe.egs_options import parse_egs_opts
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.options import AlignmentOptions
 from nnet3tools.recipe.plan import CopyFile, WriteText
@@ -26,12 +26,13 @@ def decoding_steps(e: Experiment) -> list[CopyFile | WriteText]:
     """
     if not e.is_acoustic:
         return []
-    is_chain = isinstance(e, ChainExperiment)
+    if isinstance(e, ChainExperiment):
+        factor, scale = e.options.chain.frame_subsampling_factor, 1.0
+    else:
+        factor = int(parse_egs_opts(e.options.egs.opts).frame_subsampling_factor)
+        scale = _KALDIS_SCALE
     facts = ModelFacts(
-        _subsampling_factor(e),
-        *_feature_config(e),
-        cmvn_opts=None,
-        decoding={"acoustic-scale": 1.0 if is_chain else _KALDIS_SCALE},
+        factor, *_feature_config(e), cmvn_opts=None, decoding={"acoustic-scale": scale}
     )
     steps: list[CopyFile | WriteText] = []
     for name, content in directory_files(facts).items():
@@ -43,13 +44,6 @@ def decoding_steps(e: Experiment) -> list[CopyFile | WriteText]:
     if e.options.egs.dir and not (e.egs_path / "cmvn_opts").is_file():
         _warn(e, "cmvn_opts", f"there is none in --egs.dir={e.egs_path}: copy the training's there")
     return [*steps, *_cmvn_configs(e), *_lang_files(e)]
-
-
-def _subsampling_factor(e: Experiment) -> int:
-    """Frames of features for each output of the network."""
-    if isinstance(e, ChainExperiment):
-        return e.options.chain.frame_subsampling_factor
-    return int(parse_egs_opts(e.options.egs.opts).frame_subsampling_factor)
 
 
 def _feature_config(e: Experiment) -> tuple[Path | None, str]:

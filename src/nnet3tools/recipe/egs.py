@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,52 +16,63 @@ from nnet3tools.recipe.data_dir import (
     read_lines,
     split_by_speaker,
 )
-from nnet3tools.recipe.egs_parts import Contexts, ivector_id
+from nnet3tools.recipe.egs_dir import ivector_id
+from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, Pipeline, pipe_text
-from nnet3tools.recipe.objective import FRAME_NAMES, ExampleNames
-from nnet3tools.recipe.plan import Concatenate, Jobs, Remove, Step, WriteText
+from nnet3tools.recipe.plan import Concatenate, Jobs, Later, Remove, Step, WriteText, lines_at
+from nnet3tools.recipe.targets import Targets
+
+SUBSETS = ("valid_combine", "valid_diagnostic", "train_combine", "train_diagnostic")
+_SOURCES = {"valid": ("valid", "egs.1"), "train": ("train_subset", "egs.2")}
+"""For each kind of subset, the part of the data that it is from, and the home of its jobs."""
 
 
 @dataclass(frozen=True)
 class EgsMaking:
-    """Plans the programs that make examples, from everything that the examples depend on."""
+    """Plans the programs that make an experiment's examples."""
 
-    data: DataDir
-    targets: Any
-    """A Targets, with `program` and `rspecifier` for frames or `supervision` for chains."""
-    egs: Path
-    contexts: Contexts
-    frames_per_eg: str
-    samples_per_iter: int
-    srand: int
-    cmvn_opts: str
-    online_ivector_dir: str
+    experiment: Experiment
+    targets: Targets
     opts: Any
     """An EgsOpts, or for chains a ChainEgsOpts or E2eEgsOpts."""
-    names: ExampleNames = FRAME_NAMES
+
+    @property
+    def _egs(self) -> Path:
+        return self.experiment.egs_path
+
+    @property
+    def _data(self) -> DataDir:
+        return self.experiment.data
 
     # -- sizes
 
     @property
-    def num_parts(self) -> int:
+    def _num_parts(self) -> int:
         """The number of parts that the data is split into."""
         return int(self.opts.nj)
 
+    @cached_property
+    def _num_frames(self) -> int:
+        return self._data.num_frames()
+
     @property
-    def principal_frames(self) -> int:
+    def _labels_per_eg(self) -> int:
         """The preferred number of labels of an example."""
-        return int(self.frames_per_eg.split(",")[0])
+        return int(self.experiment.frames_per_eg.split(",")[0])
 
-    def num_archives(self, num_frames: int) -> int:
+    @property
+    def _num_archives(self) -> int:
         """The number of archives such that each has about --trainer.samples-per-iter examples."""
-        return num_frames // (self.principal_frames * self.samples_per_iter) + 1
+        size = self._labels_per_eg * self.experiment.options.trainer.samples_per_iter
+        return self._num_frames // size + 1
 
-    def archives(self, num_frames: int) -> tuple[int, int]:
+    @property
+    def _archives(self) -> tuple[int, int]:
         """The number of groups of archives, and the number of final archives in each group.
 
         As in Kaldi, the first number is limited by the number of files that may be open.
         """
-        total = self.num_archives(num_frames)
+        total = self._num_archives
         most_open = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         num_groups, multiple = total, 1
         while num_groups + 4 > most_open:
@@ -71,111 +83,135 @@ class EgsMaking:
     def check(self) -> None:
         """DataError if the data directory lacks files or has too few utterances."""
         for name in ("feats.scp", "utt2spk", "cmvn.scp"):
-            self.data.file(name)
-        self.held_out()
+            self._data.file(name)
+        self._held_out()
 
     # -- steps
 
-    def info(self, num_frames: int, feat_dim: int) -> list[Step]:
+    def steps(self) -> list[Step]:
+        """The steps from --egs.stage on."""
+        options, parts = self.experiment.options, self._parts()
+        found: list[Step] = [
+            *(
+                lines_at(self._egs / f"{name}_uttlist", parts[name])
+                for name, _ in _SOURCES.values()
+            ),
+            *self._info(),
+            *self._cmvn_files(),
+            *self.targets.steps,
+            Later(lambda: self._scripts(parts)),
+        ]
+        if options.egs.stage <= 3:
+            found += self._subsets()
+            if options.trainer.optimization.do_final_combination:
+                found.append(self._combination_check())
+        if options.egs.stage <= 4:
+            found.append(self._everything())
+        if options.egs.stage <= 5:
+            found += self._shuffled()
+        return [*found, self._tidied()]
+
+    def _step(self, log: str, *programs: tuple[str, ...], out: Path | None = None) -> Jobs:
+        """A step of one job, which writes the file `out`."""
+        return Jobs((self._job(log, *programs),), () if out is None else (out,))
+
+    def _job(self, log: str, *programs: tuple[str, ...], home: str = "egs.1") -> Job:
+        return Job(f"{self._egs}/log/{log}.log", (programs,), home)
+
+    def _info(self) -> list[Step]:
         """The steps that write egs/info and cmvn_opts."""
-        num_groups, multiple = self.archives(num_frames)
+        e, contexts = self.experiment, self.experiment.contexts()
+        num_groups, multiple = self._archives
         num_archives = num_groups * multiple
+        ivectors = e.options.feat.online_ivector_dir
         values: dict[str, object] = {
-            "num_frames": num_frames,
-            "feat_dim": feat_dim,
-            "ivector_dim": self._ivector_dim(),
+            "num_frames": self._num_frames,
+            "feat_dim": self._data.feature_dim(),
+            "ivector_dim": first_matrix_dim(Path(ivectors) / "ivector_online.scp")
+            if ivectors
+            else 0,
             "num_archives": num_archives,
-            "frames_per_eg": self.frames_per_eg,
-            "egs_per_archive": num_frames // (self.principal_frames * num_archives),
-            "left_context": self.contexts.left,
-            "right_context": self.contexts.right,
-            "left_context_initial": self.contexts.left_initial,
-            "right_context_final": self.contexts.right_final,
+            "frames_per_eg": e.frames_per_eg,
+            "egs_per_archive": self._num_frames // (self._labels_per_eg * num_archives),
+            "left_context": contexts.left,
+            "right_context": contexts.right,
+            "left_context_initial": contexts.left_initial,
+            "right_context_final": contexts.right_final,
         }
-        values |= self.info_values()
-        if self.online_ivector_dir and (name := ivector_id(Path(self.online_ivector_dir))):
+        values |= self._info_values()
+        if ivectors and (name := ivector_id(Path(ivectors))):
             values["final.ie.id"] = name
         steps: list[Step] = [
-            WriteText(self.egs / "info" / name, f"{value}\n") for name, value in values.items()
+            lines_at(self._egs / "info" / name, [value]) for name, value in values.items()
         ]
-        return [*steps, WriteText(self.egs / "cmvn_opts", f"{self.cmvn_opts}\n")]
+        return [*steps, lines_at(self._egs / "cmvn_opts", [e.options.feat.cmvn_opts])]
 
-    def info_values(self) -> dict[str, Any]:
+    def _info_values(self) -> dict[str, Any]:
         """The entries of egs/info that differ between kinds of examples."""
         factor = self.opts.frame_subsampling_factor
         return {} if factor == 1 else {"frame_subsampling_factor": factor}
 
-    def _ivector_dim(self) -> int:
-        if not self.online_ivector_dir:
-            return 0
-        return first_matrix_dim(Path(self.online_ivector_dir) / "ivector_online.scp")
-
-    def cmvn_files(self) -> list[Step]:
+    def _cmvn_files(self) -> list[Step]:
         """The steps that write the initial statistics of online normalization."""
         if not self.opts.online_cmvn:
-            return [Remove((f"{self.egs}/online_cmvn",))]
-        stats = self.egs / "global_cmvn.stats"
-        words = ("matrix-sum", "--binary=false", f"scp:{self.data.path}/cmvn.scp", str(stats))
-        job = Job(f"{self.egs}/log/sum_cmvn.log", ((words,),), "egs.1")
-        return [Jobs((job,), (stats,)), WriteText(self.egs / "online_cmvn", "")]
+            return [Remove((f"{self._egs}/online_cmvn",))]
+        stats = self._egs / "global_cmvn.stats"
+        words = ("matrix-sum", "--binary=false", f"scp:{self._data.path}/cmvn.scp", str(stats))
+        step = self._step("sum_cmvn", words, out=stats)
+        return [step, WriteText(self._egs / "online_cmvn", "")]
 
-    def held_out(self) -> tuple[list[str], list[str]]:
+    def _held_out(self) -> tuple[list[str], list[str]]:
         """The utterances for validation, and training utterances for diagnostics."""
         num_valid = self.opts.num_utts_subset_valid or self.opts.num_utts_subset
         num_train = self.opts.num_utts_subset_train or self.opts.num_utts_subset
-        return self.data.held_out(num_valid, num_train)
+        return self._data.held_out(num_valid, num_train)
 
-    def lists(self) -> tuple[dict[str, list[str]], list[Step]]:
-        """The utterances by part ("valid", "train_subset", "1", ...), and steps to write them."""
-        valid, train_subset = self.held_out()
+    def _parts(self) -> dict[str, list[str]]:
+        """The utterances of each part: "valid", "train_subset", "1", "2", ..."""
+        valid, train_subset = self._held_out()
         held = set(valid)
         parts = {"valid": valid, "train_subset": train_subset}
-        for n, part in enumerate(split_by_speaker(self.data.utt2spk(), self.num_parts), start=1):
+        for n, part in enumerate(split_by_speaker(self._data.utt2spk(), self._num_parts), start=1):
             parts[str(n)] = [utterance for utterance in part if utterance not in held]
-        files: list[Step] = [
-            WriteText(self.egs / f"{name}_uttlist", "".join(f"{u}\n" for u in parts[name]))
-            for name in ("valid", "train_subset")
-        ]
-        return parts, files
+        return parts
 
-    def scripts(self, parts: dict[str, list[str]]) -> list[Step]:
+    def _scripts(self, parts: dict[str, list[str]]) -> list[Step]:
         """The steps that write, for each part, scripts of features and targets and speaker maps."""
-        features, targets = self.data.lines("feats.scp"), self.targets.lines(self.egs)
-        utt2spk = self.data.lines("utt2spk")
+        features, utt2spk = self._data.lines("feats.scp"), self._data.lines("utt2spk")
+        targets = [line for path in self.targets.lists for line in read_lines(path)]
         steps: list[Step] = []
         for name, utterances in parts.items():
             wanted = set(utterances)
             chosen = filter_lines(features, wanted)
             if not chosen:
                 raise DataError(
-                    f"{self.data.path}/feats.scp has none of the {len(wanted)} utterances of part "
+                    f"{self._data.path}/feats.scp has none of the {len(wanted)} utterances of part "
                     f"'{name}'"
                 )
-            steps.append(_lines_at(self.egs / f"feats.{name}.scp", chosen))
-            steps.append(_lines_at(self.egs / f"targets.{name}.scp", filter_lines(targets, wanted)))
+            found = filter_lines(targets, wanted)
+            steps.append(lines_at(self._egs / f"feats.{name}.scp", chosen))
+            steps.append(lines_at(self._egs / f"targets.{name}.scp", found))
             if self.opts.online_cmvn:
-                steps.append(
-                    _lines_at(self.egs / f"spk2utt.{name}", _spk2utt(filter_lines(utt2spk, wanted)))
-                )
+                speakers = _spk2utt(filter_lines(utt2spk, wanted))
+                steps.append(lines_at(self._egs / f"spk2utt.{name}", speakers))
         return steps
 
+    # -- the programs that cut features into examples
+
     def _features(self, name: str) -> str:
-        script = f"{self.egs}/feats.{name}.scp"
-        data = self.data.path
+        """The rspecifier of the normalized features of a part."""
+        egs, data, options = self._egs, self._data.path, self.experiment.options.feat.cmvn_opts
+        source = f"scp:{egs}/feats.{name}.scp ark:-"
         if self.opts.online_cmvn:
-            program = (
-                f"apply-cmvn-online {self.cmvn_opts} --spk2utt=ark:{self.egs}/spk2utt.{name} "
-                f"{self.egs}/global_cmvn.stats scp:{script} ark:-"
-            )
+            speakers = f"--spk2utt=ark:{egs}/spk2utt.{name}"
+            program = f"apply-cmvn-online {options} {speakers} {egs}/global_cmvn.stats {source}"
         else:
-            program = (
-                f"apply-cmvn {self.cmvn_opts} --utt2spk=ark:{data}/utt2spk scp:{data}/cmvn.scp "
-                f"scp:{script} ark:-"
-            )
+            speakers = f"--utt2spk=ark:{data}/utt2spk"
+            program = f"apply-cmvn {options} {speakers} scp:{data}/cmvn.scp {source}"
         return "ark,s,cs:" + pipe_text(program)
 
     def _ivector_words(self) -> list[str]:
-        if not (where := self.online_ivector_dir):
+        if not (where := self.experiment.options.feat.online_ivector_dir):
             return []
         period = read_lines(Path(where) / "ivector_period")[0].strip()
         return [
@@ -185,152 +221,137 @@ class EgsMaking:
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
         """The pipeline that writes the examples of the part `name` to `out`."""
+        script = self._egs / f"targets.{name}.scp"
+        before = pipe_text(*map(" ".join, self.targets.reading(script)))
         words = (
             *self.targets.program,
             f"--frame-subsampling-factor={self.opts.frame_subsampling_factor}",
             f"--length-tolerance={self.opts.length_tolerance}",
             *self._ivector_words(),
-            *self.contexts.words(),
+            *self.experiment.contexts().words(),
             f"--compress={str(self.opts.compress).lower()}",
-            f"--num-frames={self.frames_per_eg}",
+            f"--num-frames={self.experiment.frames_per_eg}",
             self._features(name),
-            self.targets.rspecifier(self.egs / f"targets.{name}.scp"),
+            f"ark,s,cs:{before}" if self.targets.reading(script) else f"scp,s,cs:{script}",
             out,
         )
         return (words,)
 
-    def _subset_sizes(self) -> tuple[tuple[str, str, int], ...]:
-        """For each subset of examples: the part it is from, its purpose, its number of examples."""
-        opts, frames = self.opts, self.principal_frames
-        return (
-            ("valid", "combine", opts.num_valid_frames_combine // frames),
-            ("valid", "diagnostic", opts.num_frames_diagnostic // frames),
-            ("train", "combine", opts.num_train_frames_combine // frames),
-            ("train", "diagnostic", opts.num_frames_diagnostic // frames),
-        )
+    def _subset_sizes(self) -> tuple[int, ...]:
+        """The number of examples of each subset of `SUBSETS`."""
+        diagnostic = self.opts.num_frames_diagnostic
+        valid, train = self.opts.num_valid_frames_combine, self.opts.num_train_frames_combine
+        return tuple(n // self._labels_per_eg for n in (valid, diagnostic, train, diagnostic))
 
-    def _job(self, log: str, *programs: tuple[str, ...], home: str = "egs.1") -> Job:
-        return Job(f"{self.egs}/log/{log}.log", (programs,), home)
-
-    def subsets(self) -> list[Step]:
+    def _subsets(self) -> list[Step]:
         """The steps that make examples for validation, diagnostics, and combining models."""
-        egs, file = self.egs, self.names.subset
-        cut = tuple(
+        egs, e = self._egs, self.experiment.objective
+        whole = {kind: egs / e.subset(f"{source}_all") for kind, (source, _) in _SOURCES.items()}
+        cut = [
             self._job(
-                f"create_{name}_subset",
-                *self._get_egs(full, f"ark:{egs}/{file(full + '_all')}"),
-                home=home,
+                f"create_{kind}_subset", *self._get_egs(source, f"ark:{whole[kind]}"), home=home
             )
-            for name, full, home in (
-                ("valid", "valid", "egs.1"),
-                ("train", "train_subset", "egs.2"),
-            )
-        )
+            for kind, (source, home) in _SOURCES.items()
+        ]
         chosen = []
-        for name, what, count in self._subset_sizes():
-            out = f"ark:{egs}/{file(f'{name}_{what}')}"
+        for name, count in zip(SUBSETS, self._subset_sizes(), strict=True):
+            kind, _, what = name.partition("_")
+            out = f"ark:{egs}/{e.subset(name)}"
             if self.opts.generate_egs_scp and what == "diagnostic":
-                out = f"ark,scp:{egs}/{file(f'{name}_{what}')},{egs}/{name}_{what}.scp"
-            full = "valid_all" if name == "valid" else "train_subset_all"
-            subset = self.names.program("subset-egs")
-            words = (subset, f"--n={count}", f"ark:{egs}/{file(full)}", out)
-            chosen.append(
-                self._job(
-                    f"create_{name}_subset_{what}",
-                    words,
-                    home="egs.1" if name == "valid" else "egs.2",
-                )
-            )
-        parts = (egs / file("valid_combine"), egs / file("train_combine"))
-        judging = (egs / file("valid_diagnostic"), egs / file("train_diagnostic"))
+                out = f"ark,scp:{egs}/{e.subset(name)},{egs}/{name}.scp"
+            words = (e.program("subset-egs"), f"--n={count}", f"ark:{whole[kind]}", out)
+            log = f"create_{kind}_subset_{what}"
+            chosen.append(self._job(log, words, home=_SOURCES[kind][1]))
         return [
-            Jobs(cut, (egs / file("valid_all"), egs / file("train_subset_all"))),
-            Jobs(tuple(chosen), (*parts, *judging)),
-            *self._combined(parts),
+            Jobs(tuple(cut), tuple(whole.values())),
+            Jobs(tuple(chosen), tuple(egs / e.subset(name) for name in SUBSETS)),
+            self._combined(),
         ]
 
-    def _combined(self, parts: tuple[Path, ...]) -> list[Step]:
-        egs, combine = self.egs, self.egs / self.names.subset("combine")
+    def _combined(self) -> Step:
+        """The step that joins both subsets for combining models."""
+        egs, e = self._egs, self.experiment.objective
+        combine = egs / e.subset("combine")
+        parts = tuple(egs / e.subset(name) for name in ("valid_combine", "train_combine"))
         if not self.opts.generate_egs_scp:
-            return [Concatenate(combine, parts, "no examples to combine models with")]
-        words = (
-            self.names.program("copy-egs"),
-            f"ark:cat {' '.join(map(str, parts))} |",
-            f"ark,scp:{combine},{egs}/combine.scp",
-        )
-        return [Jobs((self._job("copy_combine", words),), (egs / "combine.scp",))]
+            return Concatenate(combine, parts, "no examples to combine models with")
+        source, out = f"ark:cat {' '.join(map(str, parts))} |", egs / "combine.scp"
+        words = (e.program("copy-egs"), source, f"ark,scp:{combine},{out}")
+        return self._step("copy_combine", words, out=out)
 
-    def everything(self, num_frames: int) -> list[Step]:
-        """The steps that make all training examples and spread them at random over the archives."""
-        num_groups, _ = self.archives(num_frames)
-        jobs = []
-        for n in range(1, self.num_parts + 1):
-            outs = [f"ark:{self._unshuffled(n, m)}" for m in range(1, num_groups + 1)]
-            program = self.names.program("copy-egs")
-            copy = (program, "--random=true", f"--srand={n + self.srand}", "ark:-", *outs)
+    def _combination_check(self) -> Jobs:
+        """The step that merges the examples for combination, to find errors before training."""
+        e = self.experiment.objective
+        source, sizes = f"ark:{self._egs / e.subset('combine')}", e.combination_sizes
+        words = (e.program("merge-egs"), f"--minibatch-size={sizes}", source, "ark:/dev/null")
+        return self._step("check_combine", words)
+
+    # -- training examples
+
+    def _unshuffled(self, part: int, group: int) -> Path:
+        """The path of the intermediate archive of a part of the data and a group of archives."""
+        return self._egs / f"{self.experiment.objective.files}_orig.{part}.{group}.ark"
+
+    def _everything(self) -> Step:
+        """The step that makes all training examples and spreads them at random over the groups."""
+        num_groups, _ = self._archives
+        jobs, outputs = [], []
+        for n in range(1, self._num_parts + 1):
+            archives = [self._unshuffled(n, m) for m in range(1, num_groups + 1)]
+            srand = f"--srand={n + self.experiment.options.trainer.srand}"
+            program = self.experiment.objective.program("copy-egs")
+            copy = (program, "--random=true", srand, "ark:-", *(f"ark:{out}" for out in archives))
             cut = self._get_egs(str(n), "ark:-")
             jobs.append(self._job(f"get_egs.{n}", *cut, copy, home=f"egs.{n}"))
-        outputs = [
-            self._unshuffled(n, m)
-            for n in range(1, self.num_parts + 1)
-            for m in range(1, num_groups + 1)
-        ]
-        return [Jobs(tuple(jobs), tuple(outputs))]
-
-    def _unshuffled(self, part: int, number: int) -> Path:
-        """The path of the intermediate archive of part `part` for group `number`."""
-        return self.egs / f"{self.names.files}_orig.{part}.{number}.ark"
+            outputs += archives
+        return Jobs(tuple(jobs), tuple(outputs))
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
         """The pipeline that shuffles the examples of a group, but for its last argument."""
-        program = self.names.program("shuffle-egs")
-        return ((program, f"--srand={group + self.srand}", sources),)
+        program = self.experiment.objective.program("shuffle-egs")
+        return ((program, f"--srand={group + self.experiment.options.trainer.srand}", sources),)
 
-    def shuffled(self, num_frames: int) -> list[Step]:
+    def _shuffled(self) -> list[Step]:
         """The steps that write the final archives (egs.1.ark, ...) in random order."""
-        num_groups, multiple = self.archives(num_frames)
+        e, (num_groups, multiple) = self.experiment.objective, self._archives
         jobs = []
         for m in range(1, num_groups + 1):
-            sources = [str(self._unshuffled(n, m)) for n in range(1, self.num_parts + 1)]
+            sources = [str(self._unshuffled(n, m)) for n in range(1, self._num_parts + 1)]
             numbers = range((m - 1) * multiple + 1, m * multiple + 1)
             outs = [self._archive_out(number) for number in numbers]
             *before, words = self._shuffle(m, f"ark:cat {' '.join(sources)} |")
             programs: Pipeline = (*before, (*words, outs[0]))
             if multiple > 1:
-                copy = (self.names.program("copy-egs"), "ark:-", *outs)
-                programs = (*before, (*words, "ark:-"), copy)
+                programs = (*before, (*words, "ark:-"), (e.program("copy-egs"), "ark:-", *outs))
             jobs.append(self._job(f"shuffle.{m}", *programs, home=f"egs.{m}"))
         numbers = range(1, num_groups * multiple + 1)
-        archives = tuple(self.egs / self.names.archive(n) for n in numbers)
-        steps: list[Step] = [Jobs(tuple(jobs), archives)]
+        steps: list[Step] = [Jobs(tuple(jobs), tuple(self._egs / e.archive(n) for n in numbers))]
         if self.opts.generate_egs_scp:
-            scripts = tuple(self.egs / self.names.archive(n, "scp") for n in numbers)
-            steps.append(Concatenate(self.egs / f"{self.names.files}.scp", scripts))
+            scripts = tuple(self._egs / e.archive(n, "scp") for n in numbers)
+            steps.append(Concatenate(self._egs / f"{e.files}.scp", scripts))
         return steps
 
     def _archive_out(self, number: int) -> str:
-        archive = f"{self.egs}/{self.names.archive(number)}"
+        archive = f"{self._egs}/{self.experiment.objective.archive(number)}"
         if self.opts.generate_egs_scp:
-            return f"ark,scp:{archive},{self.egs}/{self.names.archive(number, 'scp')}"
+            script = self.experiment.objective.archive(number, "scp")
+            return f"ark,scp:{archive},{self._egs}/{script}"
         return f"ark:{archive}"
 
-    def tidied(self) -> list[Step]:
+    def _tidied(self) -> Step:
         """The step that removes the intermediate files of making examples."""
+        e = self.experiment.objective
         subsets = ("valid_all", "train_subset_all", "valid_combine", "train_combine")
         names = [
-            *map(self.names.subset, subsets),
+            *map(e.subset, subsets),
             *("feats.*.scp", "targets.*.scp", "spk2utt.*"),
             *self.targets.copies,
         ]
         if self.opts.generate_egs_scp:
-            names.append(self.names.archive("[0-9]*", "scp"))
+            names.append(e.archive("[0-9]*", "scp"))
         # The driver looks for these files to tell whether the stage is done, so they go last.
-        names.append(f"{self.names.files}_orig.*.ark")
-        return [Remove(tuple(f"{self.egs}/{name}" for name in names))]
-
-
-def _lines_at(path: Path, lines: list[str]) -> WriteText:
-    return WriteText(path, "".join(f"{line}\n" for line in lines))
+        names.append(f"{e.files}_orig.*.ark")
+        return Remove(tuple(f"{self._egs}/{name}" for name in names))
 
 
 def _spk2utt(lines: list[str]) -> list[str]:

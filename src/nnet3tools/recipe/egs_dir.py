@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.errors import DataError
-from nnet3tools.recipe.data_dir import DataDir, first_matrix_dim, read_lines
-from nnet3tools.recipe.egs_parts import Contexts, ivector_id
-from nnet3tools.recipe.objective import ExampleNames
+from nnet3tools.recipe.data_dir import first_matrix_dim, read_lines
+from nnet3tools.recipe.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -17,54 +16,38 @@ class EgsDir:
 
     path: Path
     num_archives: int
-    frames_per_eg: str
     is_multitask: bool
     egs_per_archive: int
     """The approximate number; 0 if the directory does not say."""
 
 
-@dataclass(frozen=True)
-class ExpectedEgs:
-    """The properties that an experiment needs its examples to have; "" for absent directories.
-
-    `frames_option` is the option that gives the number of frames.
-    """
-
-    names: ExampleNames
-    contexts: Contexts
-    frames_per_eg: str
-    frames_option: str
-    feat_dir: str
-    online_ivector_dir: str
-
-
-def open_egs_dir(path: Path, expected: ExpectedEgs) -> EgsDir:
-    """The facts about the examples in a directory; DataError if they are not as expected."""
+def open_egs_dir(e: Experiment) -> EgsDir:
+    """The facts about existing examples; DataError if they do not fit the experiment."""
+    path = e.egs_path
     info = _Info(path)
-    _check_features(info, expected.feat_dir)
-    _check_ivectors(info, expected.online_ivector_dir)
-    _check_contexts(info, expected.contexts)
-    frames = info.text("frames_per_eg")
-    if frames != expected.frames_per_eg:
+    _check_features(info, e)
+    _check_ivectors(info, e.options.feat.online_ivector_dir)
+    _check_contexts(info, e)
+    if (frames := info.text("frames_per_eg")) != e.frames_per_eg:
         raise DataError(
-            f"{path}: its examples have {frames} labels: --egs.{expected.frames_option} is "
-            f"{expected.frames_per_eg}"
+            f"{path}: its examples have {frames} labels: "
+            f"--egs.{'chunk-width' if e.has_chunks else 'frames-per-eg'} is {e.frames_per_eg}"
         )
-    is_multitask = _is_multitask(path, expected.names)
     num_archives, size = info.number("num_archives"), info.number("egs_per_archive", 0)
-    return EgsDir(path, num_archives, frames, is_multitask, size)
+    return EgsDir(path, num_archives, _is_multitask(e), size)
 
 
-def _check_features(info: _Info, feat_dir: str) -> None:
-    dim = DataDir(Path(feat_dir)).feature_dim() if feat_dir else 0
+def _check_features(info: _Info, e: Experiment) -> None:
+    dim = e.data.feature_dim() if e.options.feat_dir else 0
     if dim and dim != (found := info.number("feat_dim")):
         raise DataError(
-            f"{info.path}: its features have dimension {found}, those of --feat-dir={feat_dir} "
-            f"{dim}"
+            f"{info.path}: its features have dimension {found}, those of "
+            f"--feat-dir={e.options.feat_dir} {dim}"
         )
 
 
-def _check_contexts(info: _Info, wanted: Contexts) -> None:
+def _check_contexts(info: _Info, e: Experiment) -> None:
+    wanted = e.contexts()
     for side, need in (("left", wanted.left), ("right", wanted.right)):
         if (found := info.number(f"{side}_context")) < need:
             raise DataError(
@@ -89,7 +72,14 @@ def _check_ivectors(info: _Info, where: str) -> None:
         )
 
 
-def _is_multitask(path: Path, names: ExampleNames) -> bool:
+def ivector_id(where: Path) -> str:
+    """The identifier of the iVector extractor in directory `where`; "" if there is none."""
+    path = where / "final.ie.id"
+    return read_lines(path)[0].strip() if path.is_file() else ""
+
+
+def _is_multitask(e: Experiment) -> bool:
+    path, names = e.egs_path, e.objective
     script, egs = path / "valid_diagnostic.scp", path / names.subset("valid_diagnostic")
     if script.exists() and egs.exists() and not (path / f"{names.files}.scp").exists():
         raise DataError(f"{path}: expected one of {egs.name} and {script.name}, found both")

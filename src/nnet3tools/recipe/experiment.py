@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.recipe.data_dir import DataDir, number_in
-from nnet3tools.recipe.egs import EgsMaking
-from nnet3tools.recipe.egs_dir import EgsDir, ExpectedEgs, open_egs_dir
-from nnet3tools.recipe.egs_parts import (
-    AlignedTargets,
-    Contexts,
-    GivenTargets,
-    parse_egs_opts,
-)
-from nnet3tools.recipe.frame_targets import aligned_targets, given_targets
 from nnet3tools.recipe.jobs import Job
-from nnet3tools.recipe.network_source import NetworkSource
-from nnet3tools.recipe.objective import ExampleNames, FrameObjective, Objective
-from nnet3tools.recipe.option_checks import check_minibatch_size, check_trainer
+from nnet3tools.recipe.network_source import Contexts, NetworkSource
+from nnet3tools.recipe.objective import Objective
 from nnet3tools.recipe.options import (
     AlignmentOptions,
     ChunkEgsOptions,
@@ -29,22 +21,22 @@ from nnet3tools.recipe.options import (
     RnnOptions,
 )
 from nnet3tools.recipe.plan import Jobs
-from nnet3tools.recipe.schedules import Iterations, chunk_widths
+from nnet3tools.recipe.schedules import chunk_widths, parse_dropout_schedule
+from nnet3tools.training.minibatch_rules import MinibatchRules
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A run of a training program, whose commands for models `objective` builds."""
+    """A run of a training program."""
 
     program: str
     options: DnnOptions | RnnOptions
-    objective: Objective = field(default_factory=FrameObjective)
 
     # -- what kind it is
 
     @property
     def am(self) -> AlignmentOptions | None:
-        """The options of alignments; None if the models are plain networks."""
+        """The options of alignments; None if the models are plain networks, or chain models."""
         return getattr(self.options, "am", None)
 
     @property
@@ -62,29 +54,59 @@ class Experiment:
         """Whether examples are chunks of frames, as recurrent and chain models need them."""
         return isinstance(self.options.egs, ChunkEgsOptions)
 
+    @cached_property
+    def objective(self) -> Objective:
+        """The objective, and the kind of examples; OptionError for malformed options."""
+        o = self.options
+        if isinstance(o, RnnOptions):
+            size = o.trainer.rnn.num_chunk_per_minibatch
+            return Objective(size, f"1:{size}", passes_per_archive=1)
+        size = o.trainer.optimization.minibatch_size
+        return Objective(size, f"1:{size}", o.egs.frames_per_eg, "--frame")
+
+    @property
+    def frames_per_eg(self) -> str:
+        """The number of labels of an example, as text; several numbers if lengths vary."""
+        egs = self.options.egs
+        return egs.chunk_width if isinstance(egs, ChunkEgsOptions) else str(egs.frames_per_eg)
+
+    # -- files
+
     @property
     def dir(self) -> Path:
         """The experiment's directory."""
         return Path(self.options.run.dir)
 
     @property
+    def data(self) -> DataDir:
+        """The data directory; OptionError if there is none."""
+        if not self.options.feat_dir:
+            raise OptionError("option --feat-dir is required, unless there is --egs.dir")
+        return DataDir(Path(self.options.feat_dir))
+
+    @property
+    def tree_dir(self) -> Path | None:
+        """The directory of tree, transition model and alignments; None for plain networks."""
+        return None if self.am is None else Path(self.am.ali_dir)
+
+    def num_ali_jobs(self) -> int:
+        """The number of files of alignments, or of graphs, in `tree_dir`."""
+        assert self.tree_dir is not None
+        return number_in(self.tree_dir / "num_jobs")
+
+    @property
     def is_acoustic(self) -> bool:
         """Whether models have a transition model."""
-        return self.am is not None
-
-    @property
-    def names(self) -> ExampleNames:
-        """The names of example files and of the programs for examples."""
-        return self.objective.names
-
-    @property
-    def suffix(self) -> str:
-        """The suffix of the names of model files."""
-        return "mdl" if self.is_acoustic else "raw"
+        return self.tree_dir is not None
 
     def model(self, number: int | str) -> Path:
         """The path of the model of an iteration, or of "final" or "combined"."""
-        return self.dir / f"{number}.{self.suffix}"
+        return self.dir / f"{number}.{'mdl' if self.is_acoustic else 'raw'}"
+
+    @property
+    def egs_path(self) -> Path:
+        """The path of the directory of examples."""
+        return Path(self.options.egs.dir) if self.options.egs.dir else self.dir / "egs"
 
     def log(self, name: str) -> str:
         """The path of the log file `name`."""
@@ -96,43 +118,7 @@ class Experiment:
         """A step of one job: a pipeline of programs, logged as `log`, that writes file `out`."""
         return Jobs((Job(self.log(log), (programs,), "train.1", wants_gpu),), (out,))
 
-    @property
-    def minibatch_size(self) -> str:
-        """The value of --minibatch-size for training jobs."""
-        o = self.options
-        if isinstance(o, RnnOptions):
-            return o.trainer.rnn.num_chunk_per_minibatch
-        return o.trainer.optimization.minibatch_size
-
-    @property
-    def frames_per_eg(self) -> str:
-        """The number of labels of an example, as text; several numbers if lengths vary."""
-        o = self.options
-        return o.egs.chunk_width if isinstance(o, RnnOptions) else str(o.egs.frames_per_eg)
-
-    @property
-    def passes_per_archive(self) -> int:
-        """How often an epoch reads each archive: once, or once per frame of its examples."""
-        return 1 if isinstance(self.options, RnnOptions) else self.options.egs.frames_per_eg
-
-    @property
-    def has_shifts(self) -> bool:
-        """Whether each pass over an archive uses another frame of its examples."""
-        return not isinstance(self.options, RnnOptions)
-
-    @property
-    def reported_quantity(self) -> str:
-        """The quantity ("accuracies" or other) that accuracy.report shows."""
-        return "accuracies"
-
-    @property
-    def combination_sizes(self) -> str:
-        """The value of --minibatch-size for combining models."""
-        return f"1:{self.minibatch_size}"
-
-    def backstitch_scale(self, iteration: int) -> float:
-        """The backstitch scale of an iteration."""
-        return self.options.trainer.optimization.backstitch_training_scale
+    # -- options of programs
 
     @property
     def gpu_options(self) -> str:
@@ -145,37 +131,20 @@ class Experiment:
         """Whether training jobs use a GPU."""
         return self.gpu_options in ("yes", "wait")
 
-    # -- checks
-
-    def check(self) -> None:
-        """OptionError or DataError for mistakes that can be found before any job runs."""
-        o = self.options
-        if not o.run.dir:
-            raise OptionError("option --dir is required")
-        if not self.dir.is_dir():
-            raise DataError(f"--dir={self.dir}: there is no such directory")
-        self._check_given()
-        self.network.check()
-        named = "rnn.num-chunk-per-minibatch" if self.has_chunks else "optimization.minibatch-size"
-        check_minibatch_size(named, self.minibatch_size)
-        chunk_widths(self.frames_per_eg)
-        check_trainer(o.trainer, o.trainer.optimization, o.run.clean)
-
-    def _check_given(self) -> None:
-        """OptionError if a directory is missing that this kind of training needs."""
-        if self.am is not None and not self.am.ali_dir:
-            raise OptionError("option --ali-dir is required")
-
-    # -- the network
-
-    @property
+    @cached_property
     def network(self) -> NetworkSource:
         """The source of the network: config files or --trainer.input-model."""
         return NetworkSource(self.dir, self.options.trainer.input_model)
 
+    @property
+    def has_init_config(self) -> bool:
+        """Whether an LDA-like transform is estimated before model 0."""
+        return self.network.has_init_config
+
     def contexts(self) -> Contexts:
         """The frames of input context that examples have around their labels."""
-        left, right = self.network.contexts()
+        extra = self.objective.extra_context
+        left, right = (side + extra for side in self.network.contexts)
         egs = self.options.egs
         if not isinstance(egs, ChunkEgsOptions):
             return Contexts(left, right)
@@ -192,92 +161,59 @@ class Experiment:
         margin = getattr(self.options.trainer, "deriv_truncate_margin", -1)
         if margin < 0:
             return ()
-        left, right = self.network.contexts()
+        left, right = self.network.contexts
         return (
             f"--optimization.min-deriv-time={-margin - left}",
             f"--optimization.max-deriv-time-relative={margin + right}",
         )
 
-    @property
-    def has_init_config(self) -> bool:
-        """Whether an LDA-like transform is estimated before model 0."""
-        return self.network.has_init_config
+    # -- checks
 
-    # -- examples
+    def check(self) -> None:
+        """OptionError or DataError for mistakes that can be found before any job runs."""
+        if not self.options.run.dir:
+            raise OptionError("option --dir is required")
+        if not self.dir.is_dir():
+            raise DataError(f"--dir={self.dir}: there is no such directory")
+        self._check_given()
+        self.network.check()
+        try:
+            MinibatchRules(self.objective.minibatch_size)
+        except OptionError as error:
+            chunks = self.has_chunks
+            name = "rnn.num-chunk-per-minibatch" if chunks else "optimization.minibatch-size"
+            raise OptionError(f"--trainer.{name}: {error}") from None
+        chunk_widths(self.frames_per_eg)
+        self._check_numbers()
 
-    @property
-    def egs_path(self) -> Path:
-        """The path of the directory of examples."""
-        return Path(self.options.egs.dir) if self.options.egs.dir else self.dir / "egs"
+    def _check_given(self) -> None:
+        """OptionError if a directory is missing that this kind of training needs."""
+        if self.am is not None and not self.am.ali_dir:
+            raise OptionError("option --ali-dir is required")
 
-    def egs_making(self) -> EgsMaking:
-        """The plan of making examples; OptionError or DataError if an input of it is missing."""
-        o = self.options
-        if not o.feat_dir:
-            raise OptionError("option --feat-dir is required, unless there is --egs.dir")
-        data = DataDir(Path(o.feat_dir))
-        return EgsMaking(
-            data,
-            self._targets(),
-            self.egs_path,
-            self.contexts(),
-            self.frames_per_eg,
-            o.trainer.samples_per_iter,
-            o.trainer.srand,
-            o.feat.cmvn_opts,
-            o.feat.online_ivector_dir,
-            parse_egs_opts(o.egs.opts),
-        )
-
-    def _targets(self) -> GivenTargets | AlignedTargets:
-        if self.am is not None:
-            return aligned_targets(Path(self.am.ali_dir), self.num_ali_jobs(), self.network)
-        assert self.raw is not None
-        return given_targets(self.raw, self.network)
-
-    def num_ali_jobs(self) -> int:
-        """The number of files of alignments in the alignments' directory."""
-        assert self.am is not None
-        return number_in(Path(self.am.ali_dir) / "num_jobs")
-
-    def egs_dir(self) -> EgsDir:
-        """The facts about the existing examples; DataError if they do not fit this experiment."""
-        expected = ExpectedEgs(
-            self.names,
-            self.contexts(),
-            self.frames_per_eg,
-            "chunk-width" if self.has_chunks else "frames-per-eg",
-            self.options.feat_dir,
-            self.options.feat.online_ivector_dir,
-        )
-        return open_egs_dir(self.egs_path, expected)
-
-    def most_jobs(self, egs: EgsDir) -> int:
-        """The largest number of jobs that can train at once."""
-        return egs.num_archives
-
-    def iterations(self, egs: EgsDir) -> Iterations:
-        """The schedule; OptionError if it has no iteration, or more jobs than archives."""
-        optimization = self.options.trainer.optimization
-        most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
-        if most > self.most_jobs(egs):
-            raise OptionError(
-                f"--trainer.optimization.num-jobs-final={most} is more than the "
-                f"{egs.num_archives} archives in {egs.path}"
-            )
-        iterations = Iterations(
-            egs.num_archives,
-            self.passes_per_archive,
-            self.options.trainer.num_epochs,
-            optimization.num_jobs_initial,
-            optimization.num_jobs_final,
-            optimization.num_jobs_step,
-            optimization.initial_effective_lrate,
-            optimization.final_effective_lrate,
-        )
-        if iterations.count < 1:
-            raise OptionError(
-                f"--trainer.num-epochs={self.options.trainer.num_epochs:g} makes no iteration of "
-                f"{egs.num_archives} archives"
-            )
-        return iterations
+    def _check_numbers(self) -> None:
+        """OptionError for a malformed schedule, or a number out of range."""
+        trainer, clean = self.options.trainer, self.options.run.clean
+        optimization = trainer.optimization
+        parse_dropout_schedule(trainer.dropout_schedule)
+        for name, value, least in (
+            ("trainer.num-epochs", trainer.num_epochs, 0.0),
+            ("trainer.samples-per-iter", trainer.samples_per_iter, 1),
+            ("trainer.optimization.num-jobs-initial", optimization.num_jobs_initial, 1),
+            ("trainer.optimization.num-jobs-final", optimization.num_jobs_final, 1),
+            ("trainer.optimization.num-jobs-step", optimization.num_jobs_step, 1),
+            ("trainer.optimization.max-models-combine", optimization.max_models_combine, 1),
+            ("cleanup.preserve-model-interval", clean.preserve_model_interval, 1),
+            ("trainer.num-jobs-compute-prior", trainer.num_jobs_compute_prior, 1),
+        ):
+            if value < least:
+                raise OptionError(f"--{name}={value:g}: expected at least {least:g}")
+        for name, rate in (
+            ("initial", optimization.initial_effective_lrate),
+            ("final", optimization.final_effective_lrate),
+        ):
+            if not rate > 0.0 or not math.isfinite(rate):
+                raise OptionError(
+                    f"--trainer.optimization.{name}-effective-lrate={rate:g}: expected a positive "
+                    "number"
+                )

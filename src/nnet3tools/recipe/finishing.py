@@ -55,7 +55,7 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
         if not model.is_file():
             raise DataError(f"{model} is missing: it is one of those to combine")
     examples = e.objective.diagnostic_examples(
-        egs.path, "combine", e.combination_sizes, egs.is_multitask
+        egs.path, "combine", e.objective.combination_sizes, egs.is_multitask
     )
     options = (
         f"--use-gpu={e.gpu_options}",
@@ -116,7 +116,7 @@ def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list
     return [Jobs(tuple(jobs), tuple(vectors)), e.step(f"vector_sum.{name}", sums, out=out)]
 
 
-def tidying_steps(e: Experiment, egs: EgsDir | None, schedule: Iterations) -> list[Step]:
+def tidying_steps(e: Experiment, schedule: Iterations) -> list[Step]:
     """The last steps: remove examples that this experiment made, and intermediate models."""
     run = e.options.run
     if not run.cleanup:
@@ -124,7 +124,7 @@ def tidying_steps(e: Experiment, egs: EgsDir | None, schedule: Iterations) -> li
     steps: list[Step] = []
     ours = not e.options.egs.dir and not (e.egs_path / ".nodelete").exists()
     if run.clean.remove_egs and ours:
-        steps.append(Remove((f"{e.egs_path}/{e.names.archive('*')}",)))
+        steps.append(Remove((f"{e.egs_path}/{e.objective.archive('*')}",)))
     interval = run.clean.preserve_model_interval
     models = [e.model(n) for n in range(schedule.count) if n % interval != 0]
     return [*steps, Remove(tuple(map(str, models)))]

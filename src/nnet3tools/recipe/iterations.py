@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
-from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
@@ -15,6 +12,7 @@ from nnet3tools.recipe.jobs import Job, Pipeline
 from nnet3tools.recipe.objective import ExampleOrder
 from nnet3tools.recipe.options import ChunkOptimizationOptions
 from nnet3tools.recipe.plan import Jobs, Later, Remove, Stage, Step, WriteText
+from nnet3tools.recipe.report.log_file import read_log
 from nnet3tools.recipe.saturation import saturation
 from nnet3tools.recipe.schedules import (
     Iterations,
@@ -25,128 +23,127 @@ from nnet3tools.recipe.schedules import (
 
 _WORST_DIFFERENCE = 1.0
 """Models whose objective is worse than the best by more than this are not averaged."""
-
-_OBJECTIVE = re.compile(
-    r"LOG .* Overall average objective function for 'output' is ([0-9e.\-+= ]+) over "
-    r"([0-9e.\-+]+) frames"
-)
+_NO_OBJECTIVE = -100000.0
 
 
-@dataclass(frozen=True)
-class Iteration:
-    """One iteration and its numbers in the schedule."""
-
-    number: int
-    num_jobs: int
-    learning_rate: float
-    proportional_shrink: float
-    """The factor on parameters from --trainer.optimization.proportional-shrink."""
-    processed: int
-    """The number of archives processed before this iteration."""
-    fraction: float
-    """The fraction of all data seen before this iteration."""
+def schedule_of(e: Experiment, egs: EgsDir) -> Iterations:
+    """The schedule; OptionError if it has no iteration, or more jobs than archives."""
+    trainer, objective = e.options.trainer, e.objective
+    o = trainer.optimization
+    most = max(o.num_jobs_initial, o.num_jobs_final)
+    if most > egs.num_archives * objective.jobs_per_archive:
+        raise OptionError(
+            f"--trainer.optimization.num-jobs-final={most} is more than the "
+            f"{egs.num_archives} archives in {egs.path}"
+        )
+    schedule = Iterations(
+        egs.num_archives,
+        objective.passes_per_archive,
+        trainer.num_epochs,
+        o.num_jobs_initial,
+        o.num_jobs_final,
+        o.num_jobs_step,
+        o.initial_effective_lrate,
+        o.final_effective_lrate,
+    )
+    if schedule.count < 1:
+        raise OptionError(
+            f"--trainer.num-epochs={trainer.num_epochs:g} makes no iteration of "
+            f"{egs.num_archives} archives"
+        )
+    return schedule
 
 
 def iteration_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
     """One stage per training iteration; OptionError if the schedule is impossible."""
-    kept = _kept_models(e, schedule)
-    return [_stage(e, egs, schedule, number, kept) for number in range(schedule.count)]
+    optimization, kept = e.options.trainer.optimization, set[int]()
+    if optimization.do_final_combination:
+        kept = set(models_to_combine(schedule, optimization.max_models_combine))
+    for n in range(schedule.count):
+        if (shrink := _proportional_shrink(e, schedule, n)) <= 0.5:
+            raise OptionError(
+                f"--trainer.optimization.proportional-shrink={optimization.proportional_shrink:g} "
+                f"is too large: iteration {n} would scale parameters by {shrink:g}"
+            )
+    return [_stage(e, egs, schedule, n, kept) for n in range(schedule.count)]
 
 
-def _kept_models(e: Experiment, schedule: Iterations) -> set[int]:
-    optimization = e.options.trainer.optimization
-    if not optimization.do_final_combination:
-        return set()
-    return set(models_to_combine(schedule, optimization.max_models_combine))
-
-
-def _iteration(e: Experiment, schedule: Iterations, number: int) -> Iteration:
-    rate = schedule.learning_rate(number)
+def _proportional_shrink(e: Experiment, schedule: Iterations, n: int) -> float:
+    """The factor on parameters from --trainer.optimization.proportional-shrink."""
     factor = e.options.trainer.optimization.proportional_shrink
-    shrink = 1.0 - factor * rate
-    if shrink <= 0.5:
-        raise OptionError(
-            f"--trainer.optimization.proportional-shrink={factor:g} is too large: iteration "
-            f"{number} would scale parameters by {shrink:g}"
-        )
-    num_jobs, processed = schedule.num_jobs(number), schedule.processed(number)
-    return Iteration(number, num_jobs, rate, shrink, processed, schedule.fraction(number))
+    return 1.0 - factor * schedule.learning_rate(n)
 
 
-def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, number: int, kept: set[int]) -> Stage:
-    iteration = _iteration(e, schedule, number)
-    trained = tuple(e.dir / f"{number + 1}.{job}.raw" for job in range(1, iteration.num_jobs + 1))
-    after: list[str] = [*map(str, trained), f"{e.dir}/cache.{number}"]
-    if e.options.run.cleanup and _is_superfluous(e, number - 2, kept):
-        after.append(str(e.model(number - 2)))
+def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, n: int, kept: set[int]) -> Stage:
+    """The stage of iteration `n`; the models `kept` are not removed after it."""
+    trained = tuple(e.dir / f"{n + 1}.{job}.raw" for job in range(1, schedule.num_jobs(n) + 1))
+    after: list[str] = [*map(str, trained), f"{e.dir}/cache.{n}"]
+    old, interval = n - 2, e.options.run.clean.preserve_model_interval
+    if e.options.run.cleanup and old >= 0 and old % interval != 0 and old not in kept:
+        after.append(str(e.model(old)))
     steps: tuple[Step, ...] = (
         WriteText(e.dir / "srand", str(e.options.trainer.srand)),
-        Later(lambda: [Jobs(_training_jobs(e, egs, iteration), trained)]),
-        Later(lambda: [_average(e, iteration)]),
+        Later(lambda: [Jobs(_training_jobs(e, egs, schedule, n), trained)]),
+        Later(lambda: [_average(e, n, len(trained))]),
         Remove(tuple(after)),
     )
     return Stage(
-        number,
-        f"iteration {number}",
+        n,
+        f"iteration {n}",
         steps,
-        (e.model(number + 1),),
-        (e.model(number),),
-        diagnostics(e, egs, number),
-        iteration=number,
-    )
-
-
-def _is_superfluous(e: Experiment, number: int, kept: set[int]) -> bool:
-    """Whether model `number`, not to be combined (`kept`), is removed once it is not needed."""
-    return (
-        number >= 0
-        and number % e.options.run.clean.preserve_model_interval != 0
-        and number not in kept
+        (e.model(n + 1),),
+        (e.model(n),),
+        diagnostics(e, egs, n),
+        iteration=n,
     )
 
 
 # -- the jobs that train
 
 
-def _training_jobs(e: Experiment, egs: EgsDir, iteration: Iteration) -> tuple[Job, ...]:
-    _require(e, egs.path, iteration)
-    shrink = _shrink(e, iteration)
-    model = (
-        f"nnet3-copy --learning-rate={iteration.learning_rate} --scale={shrink} "
-        f"{e.model(iteration.number)} - |"
-    )
-    if edits := dropout_edits(e.options.trainer.dropout_schedule, iteration.fraction):
+def _training_jobs(e: Experiment, egs: EgsDir, schedule: Iterations, n: int) -> tuple[Job, ...]:
+    if not any(egs.path.glob(e.objective.archive("*", "*"))):
+        raise DataError(
+            f"{egs.path} holds no archives of examples for iteration {n} (they were removed, or "
+            "never made): make them with --stage=-3, or name others with --egs.dir"
+        )
+    shrink, rate = _shrink(e, schedule, n), schedule.learning_rate(n)
+    model = f"nnet3-copy --learning-rate={rate} --scale={shrink} {e.model(n)} - |"
+    if edits := dropout_edits(e.options.trainer.dropout_schedule, schedule.fraction(n)):
         model += f"nnet3-copy --edits='{edits}' - - |"
-    return tuple(
-        _training_job(e, egs, iteration, job, model) for job in range(1, iteration.num_jobs + 1)
-    )
+    jobs = range(1, schedule.num_jobs(n) + 1)
+    return tuple(_training_job(e, egs, schedule, n, job, model) for job in jobs)
 
 
-def _training_job(e: Experiment, egs: EgsDir, iteration: Iteration, job: int, model: str) -> Job:
-    n, t = iteration.number, e.options.trainer
-    k = iteration.processed + job - 1
+def _training_job(
+    e: Experiment, egs: EgsDir, schedule: Iterations, n: int, job: int, model: str
+) -> Job:
+    t, objective, size = e.options.trainer, e.objective, e.objective.minibatch_size
+    k = schedule.processed(n) + job - 1
     archive = k % egs.num_archives + 1
-    shifts = e.passes_per_archive if e.has_shifts else 0
     augmentation = e.image.augmentation_opts
     order = ExampleOrder(
         archive,
-        e.minibatch_size if n else halved_minibatch_size(e.minibatch_size),
+        size if n else halved_minibatch_size(size),
         t.shuffle_buffer_size,
         n + t.srand,
-        (k // egs.num_archives + archive) % shifts if shifts else None,
+        (k // egs.num_archives + archive) % objective.passes_per_archive,
         f"--srand={k + t.srand} {augmentation}" if augmentation else "",
     )
-    examples = e.objective.training_examples(egs.path, order, egs.is_multitask)
-    out = f"{e.dir}/{n + 1}.{job}.raw"
-    words = e.objective.train(_training_options(e, iteration, job), model, examples, out)
+    examples = objective.training_examples(egs.path, order, egs.is_multitask)
+    options = _training_options(e, n, job, schedule.num_jobs(n))
+    words = objective.train(options, model, examples, f"{e.dir}/{n + 1}.{job}.raw")
     return Job(e.log(f"train.{n}.{job}"), ((words,),), f"train.{job}", e.wants_gpu)
 
 
-def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[str, ...]:
-    """The options of the training program for job number `job` of an iteration."""
-    n, t = iteration.number, e.options.trainer
+def _training_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[str, ...]:
+    """The options of the training program for job number `job` of iteration `n`."""
+    t, growth = e.options.trainer, e.objective.backstitch_growth
     optimization = t.optimization
     limit = t.max_param_change if n else t.max_param_change / math.sqrt(2)
+    backstitch = optimization.backstitch_training_scale
+    if n < growth:
+        backstitch = backstitch * n / growth
     return (
         f"--use-gpu={e.gpu_options}",
         *([f"--read-cache={e.dir}/cache.{n}"] if n else []),
@@ -155,8 +152,8 @@ def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[st
         "--print-interval=10",
         f"--momentum={optimization.momentum}",
         f"--max-param-change={limit}",
-        f"--backstitch-training-scale={e.backstitch_scale(n)}",
-        f"--l2-regularize-factor={1.0 / iteration.num_jobs}",
+        f"--backstitch-training-scale={backstitch}",
+        f"--l2-regularize-factor={1.0 / num_jobs}",
         f"--backstitch-training-interval={optimization.backstitch_training_interval}",
         f"--srand={n + t.srand}",
         *t.add_option,
@@ -164,22 +161,12 @@ def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[st
     )
 
 
-def _require(e: Experiment, egs: Path, iteration: Iteration) -> None:
-    """DataError if the archives that an iteration needs have been removed from directory `egs`."""
-    if not any(egs.glob(e.names.archive("*", "*"))):
-        raise DataError(
-            f"{egs} holds no archives of examples for iteration {iteration.number} (they were "
-            "removed, or never made): make them with --stage=-3, or name others with --egs.dir"
-        )
-
-
-def _shrink(e: Experiment, iteration: Iteration) -> float:
+def _shrink(e: Experiment, schedule: Iterations, n: int) -> float:
     """The factor by which parameters are multiplied before an iteration."""
-    options, shrink = e.options.trainer.optimization, iteration.proportional_shrink
+    options, shrink = e.options.trainer.optimization, _proportional_shrink(e, schedule, n)
     if not isinstance(options, ChunkOptimizationOptions) or options.shrink_value >= shrink:
         return shrink
-    model = e.model(iteration.number)
-    if iteration.number == 0 or saturation(str(model)) > options.shrink_saturation_threshold:
+    if n == 0 or saturation(str(e.model(n))) > options.shrink_saturation_threshold:
         return options.shrink_value
     return 1.0 if e.am is not None else shrink
 
@@ -187,10 +174,9 @@ def _shrink(e: Experiment, iteration: Iteration) -> float:
 # -- what becomes of the models that they write
 
 
-def _average(e: Experiment, iteration: Iteration) -> Step:
+def _average(e: Experiment, n: int, num_jobs: int) -> Step:
     """The step that averages an iteration's good models; in iteration 0 it copies the best."""
-    n = iteration.number
-    objectives = [_objective(e.log(f"train.{n}.{job + 1}")) for job in range(iteration.num_jobs)]
+    objectives = [_objective(e.log(f"train.{n}.{job + 1}")) for job in range(num_jobs)]
     best = max(range(len(objectives)), key=lambda i: objectives[i])
     good = [
         i for i, value in enumerate(objectives) if objectives[best] - value <= _WORST_DIFFERENCE
@@ -212,15 +198,8 @@ def _average(e: Experiment, iteration: Iteration) -> Step:
 
 def _objective(path: str) -> float:
     """The last objective in the training log `path`; a very low number if there is none."""
-    try:
-        with open(path, errors="replace") as file:
-            found = [match for line in file if (match := _OBJECTIVE.search(line))]
-    except OSError:
-        found = []
-    if not found:
-        return -100000.0
-    value = float(found[-1][1].split()[-1])
-    return value if math.isfinite(value) else -100000.0
+    found = read_log(path)
+    return _NO_OBJECTIVE if found is None else found.objectives.get("output", _NO_OBJECTIVE)
 
 
 # -- diagnostics

@@ -65,6 +65,12 @@ def pipe_text(*programs: str) -> str:
     return " | ".join(" ".join(program.split()) for program in programs) + " |"
 
 
+def unzipped(folder: object, kind: str, count: int) -> str:
+    """The rspecifier of all archives `kind`.N.gz in a folder, which has `count` of them."""
+    files = " ".join(f"{folder}/{kind}.{n + 1}.gz" for n in range(count))
+    return f"ark:gunzip -c {files} |"
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The end of a job: its exit status, or the reason why there is none."""

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.data_dir import read_lines
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Frames of input context on each side; chunks at an utterance's ends may have others."""
+
+    left: int
+    right: int
+    left_initial: int = -1
+    right_final: int = -1
+
+    def words(self) -> list[str]:
+        """The contexts as options of nnet3-get-egs."""
+        found = [f"--left-context={self.left}", f"--right-context={self.right}"]
+        if self.left_initial >= 0:
+            found.append(f"--left-context-initial={self.left_initial}")
+        if self.right_final >= 0:
+            found.append(f"--right-context-final={self.right_final}")
+        return found
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,7 @@ class NetworkSource:
             found[name.strip()] = value.strip()
         return found
 
+    @cached_property
     def contexts(self) -> tuple[int, int]:
         """The left and right context of the network."""
         variables = self.variables()

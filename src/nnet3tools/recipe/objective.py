@@ -3,35 +3,10 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from nnet3tools.recipe.jobs import pipe_text
-
-
-@dataclass(frozen=True)
-class ExampleNames:
-    """Names of example files (egs.1.ark, combine.egs) and of the programs that handle them."""
-
-    files: str = "egs"
-    programs: str = "nnet3-"
-
-    def archive(self, number: int | str, kind: str = "ark") -> str:
-        """The file name of training archive `number`, or of its script file (`kind` "scp")."""
-        return f"{self.files}.{number}.{kind}"
-
-    def subset(self, name: str) -> str:
-        """The file name of the examples `name` for diagnostics or combination."""
-        return f"{name}.{self.files}"
-
-    def program(self, what: str) -> str:
-        """The full name of a program; `what` is the name without prefix, such as "copy-egs"."""
-        return self.programs + what
-
-
-FRAME_NAMES = ExampleNames()
 
 
 @dataclass(frozen=True)
@@ -45,81 +20,100 @@ class ExampleOrder:
     minibatch_size: str
     buffer_size: int
     srand: int
-    shift: int | None = None
+    shift: int
     augmentation: str = ""
 
 
 @dataclass(frozen=True)
-class Objective(ABC):
-    """Builds the commands that train, evaluate and combine models by one objective."""
+class Objective:
+    """What differs between objectives and kinds of examples: sizes, names, programs, options.
 
-    names: ExampleNames = FRAME_NAMES
-    """The names of files of examples, and of the programs for them."""
-    shift_option: ClassVar[str] = "--frame"
-    """The option of the program that copies examples, with the value `ExampleOrder.shift`."""
+    The methods build the commands that train, evaluate and combine models.
+    """
 
-    @abstractmethod
+    minibatch_size: str
+    """The value of --minibatch-size for training jobs."""
+    combination_sizes: str
+    """The value of --minibatch-size for combining models."""
+    passes_per_archive: int
+    """How often an epoch reads each archive: once, or once per frame or shift of its examples."""
+    shift_option: str = ""
+    """The option of the program that copies examples, with a value for each pass; "" for none."""
+    jobs_per_archive: int = 1
+    """Training jobs that may read an archive at once."""
+    extra_context: int = 0
+    """Frames that shifts of examples need on each side besides the network's context."""
+    backstitch_growth: int = 0
+    """Iterations until backstitch has its full scale."""
+    reported_quantity: str = "accuracies"
+    """The quantity of log files that accuracy.report shows."""
+    files: str = "egs"
+    """The part of file names that stands for examples: egs.1.ark, combine.egs."""
+    programs: str = "nnet3-"
+    """The beginning of the names of programs."""
+    graph: tuple[str, ...] = ()
+    """The denominator graph among the arguments of programs, if there is one."""
+    train_options: tuple[str, ...] = ()
+    prob_options: tuple[str, ...] = ()
+    combine_options: tuple[str, ...] = ()
+    last_train_options: tuple[str, ...] = ()
+
+    def archive(self, number: int | str, kind: str = "ark") -> str:
+        """The file name of training archive `number`, or of its script file (`kind` "scp")."""
+        return f"{self.files}.{number}.{kind}"
+
+    def subset(self, name: str) -> str:
+        """The file name of the examples `name` for diagnostics or combination."""
+        return f"{name}.{self.files}"
+
+    def program(self, what: str) -> str:
+        """The full name of a program; `what` is the name without prefix, such as "copy-egs"."""
+        return self.programs + what
+
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
         """The words of the command that trains `model` and writes the result to `out`."""
+        given = (*self.train_options, *options, *self.last_train_options)
+        return (self.program("train"), *given, model, *self.graph, examples, out)
 
-    @abstractmethod
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
         """The words of the command that evaluates `model` on examples."""
+        given = (*self.prob_options, *options)
+        return (self.program("compute-prob"), *given, model, *self.graph, examples)
 
-    @abstractmethod
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
         """The words of the command that combines `models` into the model `out`."""
+        given = (*self.combine_options, *options)
+        return (self.program("combine"), *given, *self.graph, *models, examples, out)
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
         """The rspecifier of a job's examples: a pipe that copies, shuffles, varies, merges."""
-        names = self.names
-        shift = "" if order.shift is None else f"{self.shift_option}={order.shift}"
-        source = f"ark:{egs}/{names.archive(order.archive)}"
+        shift = f"{self.shift_option}={order.shift}" if self.shift_option else ""
+        source = f"ark:{egs}/{self.archive(order.archive)}"
         if is_multitask:
-            outputs = _multitask_options(egs, f"{names.files}.", f".{order.archive}")
-            source = f"{outputs} scp:{egs}/{names.archive(order.archive, 'scp')}"
+            outputs = _multitask_options(egs, f"{self.files}.", f".{order.archive}")
+            source = f"{outputs} scp:{egs}/{self.archive(order.archive, 'scp')}"
         shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
         varied = f"nnet3-egs-augment-image {order.augmentation} ark:- ark:-"
         return "ark,bg:" + pipe_text(
-            f"{names.program('copy-egs')} {shift} {source} ark:-",
-            f"{names.program('shuffle-egs')} {shuffling} ark:- ark:-",
+            f"{self.program('copy-egs')} {shift} {source} ark:-",
+            f"{self.program('shuffle-egs')} {shuffling} ark:- ark:-",
             *((varied,) if order.augmentation else ()),
-            f"{names.program('merge-egs')} --minibatch-size={order.minibatch_size} ark:- ark:-",
+            f"{self.program('merge-egs')} --minibatch-size={order.minibatch_size} ark:- ark:-",
         )
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
         """The rspecifier of the subset `name`, such as "combine", merged by the rule `sizes`."""
-        source = f"ark:{egs}/{self.names.subset(name)}"
+        source = f"ark:{egs}/{self.subset(name)}"
         if is_multitask:
             source = f"{_multitask_options(egs, f'{name}.', '')} scp:{egs}/{name}.scp"
         return "ark,bg:" + pipe_text(
-            f"{self.names.program('copy-egs')} {source} ark:-",
-            f"{self.names.program('merge-egs')} --minibatch-size={sizes} ark:- ark:-",
+            f"{self.program('copy-egs')} {source} ark:-",
+            f"{self.program('merge-egs')} --minibatch-size={sizes} ark:- ark:-",
         )
-
-
-class FrameObjective(Objective):
-    """Commands for frame-level objectives: cross-entropy or squared error."""
-
-    def train(
-        self, options: tuple[str, ...], model: str, examples: str, out: str
-    ) -> tuple[str, ...]:
-        """The words of the nnet3-train command that writes the model `out`."""
-        return ("nnet3-train", *options, model, examples, out)
-
-    def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
-        """The words of the nnet3-compute-prob command for a model and examples."""
-        return ("nnet3-compute-prob", *options, model, examples)
-
-    def combine(
-        self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
-    ) -> tuple[str, ...]:
-        """The words of the nnet3-combine command that writes the model `out`."""
-        return ("nnet3-combine", *options, *models, examples, out)
 
 
 def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:

@@ -32,9 +32,14 @@ class WriteText:
             file.write(self.text.encode("utf-8", "surrogateescape"))
 
 
+def lines_at(path: Path, lines: Iterable[object]) -> WriteText:
+    """The step that writes lines to the file `path`."""
+    return WriteText(path, "".join(f"{line}\n" for line in lines))
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a text file of lines; the file appears whole or not at all."""
-    WriteText(path, "".join(f"{line}\n" for line in lines)).do()
+    lines_at(path, lines).do()
 
 
 @dataclass(frozen=True)

@@ -1,112 +1,101 @@
-"""The stages before training: the first network, examples, the LDA-like transform, model 0."""
+"""The stages before training: phone language model, first network, examples, LDA, model 0."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.recipe.chain_egs import egs_making
+from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
-from nnet3tools.recipe.jobs import Job, pipe_text
+from nnet3tools.recipe.jobs import Job, pipe_text, unzipped
 from nnet3tools.recipe.plan import CopyFile, Jobs, Later, Link, Remove, Stage, Step, WriteText
-from nnet3tools.recipe.schedules import Iterations
 
 
-class Preparation:
-    """Plans the stages before training on frame targets; subclasses plan for other objectives."""
-
-    def __init__(self, experiment: Experiment) -> None:
-        self._e = experiment
-
-    def early_copies(self) -> list[CopyFile | WriteText]:
-        """Steps that copy the alignments' files which decoding with an acoustic model needs."""
-        e = self._e
-        if e.am is None:
-            return []
-        ali = Path(e.am.ali_dir)
-        names = [name for name in ("phones.txt", "tree") if (ali / name).is_file()]
-        return [
-            *(CopyFile(ali / name, e.dir / name) for name in names),
-            WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
-        ]
-
-    def schedule_files(self, schedule: Iterations) -> list[WriteText]:
-        """Steps that write the length of the schedule; here none."""
+def early_copies(e: Experiment) -> list[Step]:
+    """Steps that copy the files beside a tree which decoding (end to end, graphs) needs."""
+    if (tree_dir := e.tree_dir) is None:
         return []
-
-    def before_egs(self) -> list[Stage]:
-        """The stages up to the making of examples, which is the last of them."""
-        e = self._e
-        shift = 0 if e.am is None else -1  # acoustic models' stages have numbers one lower
-        stages = []
-        if e.has_init_config:
-            stages.append(init_stage(e, -4 + shift))
-        if not e.options.egs.dir:
-            stages.append(egs_stage(e, -3 + shift))
-        return stages
-
-    def with_egs(self, egs: EgsDir) -> list[Stage]:
-        """The stages between the making of examples and model 0."""
-        e = self._e
-        stages = []
-        if e.has_init_config:
-            stages.append(lda_stage(e, egs, -2 if e.am is None else -3))
-        if e.am is not None and not e.options.trainer.input_model:
-            stages.append(_prior_stage(e))
-        stages.append(_first_model_stage(e))
-        return stages
+    names = ["phones.txt", "tree"]
+    if isinstance(e, ChainExperiment) and e.is_e2e:
+        names += ["phone_lm.fst", "0.trans_mdl"]
+    return [
+        *(CopyFile(tree_dir / n, e.dir / n) for n in names if (tree_dir / n).is_file()),
+        WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
+    ]
 
 
-def init_stage(e: Experiment, number: int) -> Stage:
+def stages_before_egs(e: Experiment) -> list[Stage]:
+    """The stages up to the making of examples, which is the last of them."""
+    stages = []
+    if isinstance(e, ChainExperiment):
+        stages += [] if e.is_e2e else [_phone_lm_stage(e)]
+        stages.append(_den_fst_stage(e))
+    if e.has_init_config:
+        stages.append(_init_stage(e))
+    if not e.options.egs.dir:
+        stages.append(_egs_stage(e))
+    return stages
+
+
+def stages_with_egs(e: Experiment, egs: EgsDir) -> list[Stage]:
+    """The stages between the making of examples and model 0."""
+    stages = [_lda_stage(e, egs)] if e.has_init_config else []
+    if e.am is not None and not e.options.trainer.input_model:
+        stages.append(_prior_stage(e))
+    return [*stages, _first_model_stage(e)]
+
+
+def _number(e: Experiment, number: int) -> int:
+    """The number of a stage: one lower for acoustic models that are no chain models."""
+    return number if e.am is None else number - 1
+
+
+def _phone_lm_stage(e: ChainExperiment) -> Stage:
+    """The stage that estimates the phone language model of the tree's alignments."""
+    out, alignments = e.dir / "phone_lm.fst", unzipped(e.tree_dir, "ali", e.num_ali_jobs())
+    phones = ("ali-to-phones", f"{e.tree_dir}/final.mdl", alignments, "ark:-")
+    estimate = ("chain-est-phone-lm", *shlex.split(e.options.chain.lm_opts), "ark:-", str(out))
+    step = e.step("make_phone_lm", phones, estimate, out=out)
+    return Stage(-6, "the phone language model", (step,), (out,))
+
+
+def _den_fst_stage(e: ChainExperiment) -> Stage:
+    model, steps = e.dir / "0.trans_mdl", list[Step]()
+    if not e.is_e2e:
+        words = ("copy-transition-model", f"{e.tree_dir}/final.mdl", str(model))
+        steps.append(e.step("copy_transition_model", words, out=model))
+    outputs = (e.dir / "den.fst", e.dir / "normalization.fst")
+    made_of = (f"{e.dir}/tree", str(model), f"{e.dir}/phone_lm.fst")
+    make = ("chain-make-den-fst", *made_of, *map(str, outputs))
+    steps.append(Jobs((Job(e.log("make_den_fst"), ((make,),), "train.1"),), outputs))
+    return Stage(-5, "the denominator graph", tuple(steps), (*outputs, model))
+
+
+def _init_stage(e: Experiment) -> Stage:
     """The stage that builds the part of the network which feeds the LDA-like transform."""
-    words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", f"{e.dir}/init.raw")
     out = e.dir / "init.raw"
-    return Stage(
-        number, "the first part of the network", (e.step("nnet_init", words, out=out),), (out,)
-    )
+    words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", str(out))
+    step = e.step("nnet_init", words, out=out)
+    return Stage(_number(e, -4), "the first part of the network", (step,), (out,))
 
 
-def egs_stage(e: Experiment, number: int) -> Stage:
+def _egs_stage(e: Experiment) -> Stage:
     """The stage that makes examples; its steps are determined when it runs."""
-    egs = e.egs_path
+    egs, names = e.egs_path, e.objective
     subsets = ("combine", "valid_diagnostic", "train_diagnostic")
-    outputs = tuple(egs / e.names.subset(name) for name in subsets)
-
-    def steps() -> list[Step]:
-        making = e.egs_making()
-        num_frames = making.data.num_frames()
-        parts, files = making.lists()
-        found: list[Step] = [
-            *files,
-            *making.info(num_frames, making.data.feature_dim()),
-            *making.cmvn_files(),
-            *making.targets.steps_before(egs),
-            Later(lambda: making.scripts(parts)),
-        ]
-        stage = e.options.egs.stage
-        if stage <= 3:
-            found += making.subsets()
-            if e.options.trainer.optimization.do_final_combination:
-                found.append(_combination_check(e))
-        if stage <= 4:
-            found += making.everything(num_frames)
-        if stage <= 5:
-            found += making.shuffled(num_frames)
-        return [*found, *making.tidied()]
-
-    outputs = (*outputs, egs / e.names.archive(1), egs / "info" / "num_archives")
-    absent = (f"{egs}/{e.names.files}_orig.*.ark",)
-    return Stage(number, "examples", (Later(steps),), outputs, absent=absent)
-
-
-def _combination_check(e: Experiment) -> Jobs:
-    """The step that merges the examples for combination, which would else fail after training."""
-    egs, program = e.egs_path, e.names.program("merge-egs")
-    source = f"ark:{egs / e.names.subset('combine')}"
-    words = (program, f"--minibatch-size={e.combination_sizes}", source, "ark:/dev/null")
-    return Jobs((Job(f"{egs}/log/check_combine.log", ((words,),), "egs.1"),))
+    outputs = [*map(names.subset, subsets), names.archive(1), "info/num_archives"]
+    return Stage(
+        _number(e, -3),
+        "examples",
+        (Later(lambda: egs_making(e).steps()),),
+        tuple(egs / name for name in outputs),
+        absent=(f"{egs}/{names.files}_orig.*.ark",),
+    )
 
 
 def egs_properties(e: Experiment) -> list[Step]:
@@ -123,7 +112,7 @@ def egs_properties(e: Experiment) -> list[Step]:
     return [CopyFile(path, e.dir / path.name) for path in found if path.is_file()]
 
 
-def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
+def _lda_stage(e: Experiment, egs: EgsDir) -> Stage:
     """The stage that accumulates LDA statistics and estimates the LDA-like transform."""
     options = e.options.trainer.lda
     count = min(egs.num_archives, options.max_lda_jobs)
@@ -131,10 +120,10 @@ def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
     jobs = []
     for n in range(1, count + 1):
         kind = "scp" if egs.is_multitask else "ark"
-        source = f"{kind}:{egs.path}/{e.names.archive(n, kind)}"
-        examples = "ark:" + pipe_text(f"{e.names.program('copy-egs')} {source} ark:-")
+        source = f"{kind}:{egs.path}/{e.objective.archive(n, kind)}"
+        examples = "ark:" + pipe_text(f"{e.objective.program('copy-egs')} {source} ark:-")
         words = (
-            e.names.program("acc-lda-stats"),
+            e.objective.program("acc-lda-stats"),
             f"--rand-prune={options.rand_prune}",
             f"{e.dir}/init.raw",
             examples,
@@ -150,7 +139,7 @@ def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
         Link(e.dir / "configs" / "lda.mat", "../lda.mat"),
         Remove((f"{e.dir}/*.lda_stats",)),
     )
-    return Stage(number, "the LDA-like transform", steps, (e.dir / "lda.mat",))
+    return Stage(_number(e, -2), "the LDA-like transform", steps, (e.dir / "lda.mat",))
 
 
 def _prior_stage(e: Experiment) -> Stage:
@@ -198,7 +187,7 @@ def _scales(e: Experiment) -> list[Step]:
     return [WriteText(out, f"[ {shown} ]"), Link(link, f"../{out.name}")]
 
 
-def first_network(e: Experiment, raw: Path, srand: int) -> Jobs:
+def _first_network(e: Experiment, raw: Path, srand: int) -> Jobs:
     """The step that adds final.config to init.raw, if that exists, and writes `raw`."""
     first = [f"{e.dir}/init.raw"] if e.has_init_config else []
     words = ("nnet3-init", f"--srand={srand}", *first, f"{e.dir}/configs/final.config", str(raw))
@@ -206,22 +195,25 @@ def first_network(e: Experiment, raw: Path, srand: int) -> Jobs:
 
 
 def _first_model_stage(e: Experiment) -> Stage:
+    """The stage that makes the network, unless it is given, and model 0 of it."""
     given, raw = e.options.trainer.input_model, e.dir / "0.raw"
-    steps: list[Step]
-    if given:
-        steps = [] if e.am is not None else [CopyFile(Path(given), raw)]
-    else:
-        steps = [first_network(e, raw, e.options.trainer.srand if e.am is None else -3)]
-    if e.am is not None:
+    steps: list[Step] = []
+    if not given:
+        srand = -1 if e.raw is None else e.options.trainer.srand
+        steps.append(_first_network(e, raw, srand if e.am is None else -3))
+    elif not e.is_acoustic:
+        steps.append(CopyFile(Path(given), raw))
+    if e.is_acoustic:
         steps.append(_acoustic_model(e, given or str(raw)))
     return Stage(-1, "the initial model", tuple(steps), (e.model(0),))
 
 
 def _acoustic_model(e: Experiment, raw: str) -> Jobs:
-    """The job that makes model 0 from the network `raw`, transitions and priors."""
-    assert e.am is not None
-    ali = e.am.ali_dir
-    files = " ".join(f"{ali}/ali.{n + 1}.gz" for n in range(e.num_ali_jobs()))
-    init = ("nnet3-am-init", f"{ali}/final.mdl", raw, "-")
-    train = ("nnet3-am-train-transitions", "-", f"ark:gunzip -c {files} |", f"{e.dir}/0.mdl")
+    """The step that makes model 0 from the network `raw` and transitions."""
+    if e.am is None:
+        words = ("nnet3-am-init", f"{e.dir}/0.trans_mdl", raw, str(e.model(0)))
+        return e.step("init_mdl", words, out=e.model(0))
+    alignments = unzipped(e.am.ali_dir, "ali", e.num_ali_jobs())
+    init = ("nnet3-am-init", f"{e.am.ali_dir}/final.mdl", raw, "-")
+    train = ("nnet3-am-train-transitions", "-", alignments, f"{e.dir}/0.mdl")
     return e.step("init_mdl", init, train, out=e.model(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -11,25 +10,8 @@ from dataclasses import dataclass, field
 from nnet3tools.cli.progress import duration
 from nnet3tools.io import log
 from nnet3tools.recipe.plan import Stage
+from nnet3tools.recipe.report.log_file import read_log
 from nnet3tools.recipe.schedules import Iterations
-
-_JUDGED = re.compile(
-    r"LOG .* Overall (?:log-likelihood|log-probability|objective) for '([^']*)' is "
-    r"(?:[^ ]+ \+ [^ ]+ = )?([^ ]+) per frame, over"
-)
-_TRAINED = re.compile(
-    r"LOG .* Overall average objective function for '[^']*' is .* over ([0-9.e+]+) frames"
-)
-
-
-def _last(path: str, pattern: re.Pattern[str], group: int) -> str:
-    """The group `group` of the last match of a pattern in the file `path`; "" if there is none."""
-    try:
-        with open(path, errors="replace") as file:
-            found = [match[group] for line in file if (match := pattern.search(line))]
-    except OSError:
-        return ""
-    return found[-1] if found else ""
 
 
 @dataclass
@@ -76,10 +58,11 @@ class Progress:
         seconds_left = max(0, left) * self._spent / self._trained
         parts = []
         for name in ("train", "valid"):
-            if value := _last(self.log_of(f"compute_prob_{name}.{n}"), _JUDGED, 2):
-                parts.append(f"{name} {value}")
-        logs = [self.log_of(f"train.{n}.{job + 1}") for job in range(jobs)]
-        frames = sum(float(_last(path, _TRAINED, 1) or 0) for path in logs)
+            judged = read_log(self.log_of(f"compute_prob_{name}.{n}"))
+            if judged is not None and judged.objectives:
+                parts.append(f"{name} {[*judged.objectives.values()][-1]:g}")
+        logs = [read_log(self.log_of(f"train.{n}.{job + 1}")) for job in range(jobs)]
+        frames = sum(log.num_frames / max(len(log.objectives), 1) for log in logs if log)
         parts.append(f"{frames / max(took, 1e-3):.0f} frames/s")
         self._latest = ", ".join([*parts, f"{duration(seconds_left)} left"])
         if not self._at_terminal:

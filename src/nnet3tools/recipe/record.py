@@ -12,6 +12,7 @@ from typing import Any
 
 from nnet3tools.cli.option_specs import specs_of
 from nnet3tools.errors import DataError
+from nnet3tools.io import log
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.plan import WriteText
@@ -103,8 +104,11 @@ def write_recorded(path: Path, record: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Scope that locks a training directory; DataError if another driver works in it."""
+def working_in(folder: Path) -> Iterator[None]:
+    """Scope that locks a training directory; DataError if another driver works in it.
+
+    Logs one line, however deeply nested, if Ctrl-C or a signal ends the program.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,5 +119,10 @@ def locked(folder: Path) -> Iterator[None]:
         pass
     try:
         yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        if not getattr(error, "is_noted", False):
+            log.log("Stopped; the same command goes on after the last finished stage")
+            error.is_noted = True  # type: ignore[union-attr]
+        raise
     finally:
         os.close(descriptor)

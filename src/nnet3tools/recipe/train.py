@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 from nnet3tools.recipe.accuracy import write_accuracy_report
+from nnet3tools.recipe.chain_egs import egs_making
+from nnet3tools.recipe.chain_experiment import ChainExperiment
+from nnet3tools.recipe.chain_options import ChainOptions
 from nnet3tools.recipe.decoding_files import decoding_steps
 from nnet3tools.recipe.driver import Driver, first_unfinished
-from nnet3tools.recipe.egs_dir import EgsDir
+from nnet3tools.recipe.egs_dir import EgsDir, open_egs_dir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.finishing import finishing_stages, tidying_steps
-from nnet3tools.recipe.interruption import interruption_noted
-from nnet3tools.recipe.iterations import iteration_stages
+from nnet3tools.recipe.iterations import iteration_stages, schedule_of
 from nnet3tools.recipe.jobs import JobRunner
-from nnet3tools.recipe.options import JobOptions
-from nnet3tools.recipe.plan import Stage
-from nnet3tools.recipe.preparation import Preparation, egs_properties
+from nnet3tools.recipe.options import DnnOptions, JobOptions, RnnOptions
+from nnet3tools.recipe.plan import Stage, lines_at
+from nnet3tools.recipe.preparation import (
+    early_copies,
+    egs_properties,
+    stages_before_egs,
+    stages_with_egs,
+)
 from nnet3tools.recipe.progress import Progress
-from nnet3tools.recipe.record import check_record, locked, write_record
+from nnet3tools.recipe.record import check_record, working_in, write_record
 from nnet3tools.recipe.schedules import Iterations
 
 _FROM_WHERE_IT_STOPPED = -1000
@@ -30,18 +36,22 @@ _SHARE_WITHOUT_REPORTS = 20.0
 """After a report is written, the next one waits for this many times the seconds that it took."""
 
 
-def train(experiment: Experiment, preparation: Preparation | None = None) -> None:
+def train(program: str, options: DnnOptions | RnnOptions | ChainOptions) -> None:
     """Run all stages of a training, from the last finished stage on unless --stage is given."""
+    if isinstance(options, ChainOptions):
+        experiment: Experiment = ChainExperiment(program, options)
+    else:
+        experiment = Experiment(program, options)
     experiment.check()
-    with locked(experiment.dir), interruption_noted():
-        _Training(experiment, preparation or Preparation(experiment)).run()
+    with working_in(experiment.dir):
+        _Training(experiment).run()
 
 
 class _Training:
     """One run of a training program, which plans the stages and drives them."""
 
-    def __init__(self, experiment: Experiment, preparation: Preparation) -> None:
-        self._e, self._preparation = experiment, preparation
+    def __init__(self, experiment: Experiment) -> None:
+        self._e = experiment
         self._stage = experiment.options.run.stage
         self._resumes = self._stage == _FROM_WHERE_IT_STOPPED
         self._progress = Progress(experiment.log, experiment.options.trainer.num_epochs)
@@ -52,22 +62,27 @@ class _Training:
     def run(self) -> None:
         """Run all stages of the training."""
         e = self._e
-        before = self._preparation.before_egs()
+        before = stages_before_egs(e)
         if not e.options.egs.dir:
-            making = e.egs_making()  # raises errors for missing inputs before anything runs
+            making = egs_making(e)  # raises errors for missing inputs before anything runs
             if self._needs(before):
                 making.check()
         decoding = decoding_steps(e)
         write_record(e)
-        with self._runner() as runner:
+        o = e.options.trainer.optimization
+        most = max(o.num_jobs_initial, o.num_jobs_final)
+        runner = make_runner(e.options.run, most, e.wants_gpu, e.options.egs.cmd)
+        with contextlib.closing(runner):
             driver = Driver(runner, self._stage_ended, again=not self._resumes)
-            driver.do([*self._preparation.early_copies(), *decoding])
+            driver.do([*early_copies(e), *decoding])
             if self._needs(before):
                 self._run_stages(driver, before)
-            egs = e.egs_dir()
-            schedule = e.iterations(egs)
-            driver.do([*egs_properties(e), *self._preparation.schedule_files(schedule)])
-            self._run_all(driver, before, egs, schedule)
+            egs = open_egs_dir(e)
+            schedule = schedule_of(e, egs)
+            driver.do(egs_properties(e))
+            if isinstance(e, ChainExperiment) and not e.is_e2e:  # as only chain/train.py does
+                driver.do([lines_at(e.dir / "num_iters", [schedule.count])])
+            self._run_all(driver, egs, schedule)
 
     def _needs(self, before: list[Stage]) -> bool:
         """Whether any of the stages `before` (up to the making of examples) has to run."""
@@ -80,7 +95,7 @@ class _Training:
     def _has_model(self) -> bool:
         """Whether the directory has a model of an earlier run."""
         e = self._e
-        return any(e.dir.glob(f"[0-9]*.{e.suffix}")) or e.model("final").exists()
+        return any(e.dir.glob(e.model("[0-9]*").name)) or e.model("final").exists()
 
     def _has_something(self) -> bool:
         """Whether the directory has results that a run with other options would spoil."""
@@ -97,12 +112,10 @@ class _Training:
                 self._progress.begin(stage)
                 driver.run(stage)
 
-    def _run_all(
-        self, driver: Driver, before: list[Stage], egs: EgsDir, schedule: Iterations
-    ) -> None:
+    def _run_all(self, driver: Driver, egs: EgsDir, schedule: Iterations) -> None:
         e = self._e
         stages = [
-            *self._preparation.with_egs(egs),
+            *stages_with_egs(e, egs),
             *iteration_stages(e, egs, schedule),
             *finishing_stages(e, egs, schedule),
         ]
@@ -118,26 +131,13 @@ class _Training:
         if exit_stage <= schedule.count:
             log.log(f"Exiting early due to --exit-stage {exit_stage}")
             return
-        driver.do(tidying_steps(e, egs, schedule))
+        driver.do(tidying_steps(e, schedule))
         _write_report(e.dir)
         # Only Kaldi's train_raw_dnn.py puts the name of the output into the name of the file.
         is_raw_dnn = e.raw is not None and not e.has_chunks
         name = f"accuracy{'.output' if is_raw_dnn else ''}.report"
-        write_accuracy_report(e.dir, name, e.reported_quantity)
+        write_accuracy_report(e.dir, name, e.objective.reported_quantity)
         log.log(f"Trained {e.model('final')}")
-
-    @contextlib.contextmanager
-    def _runner(self) -> Iterator[JobRunner]:
-        runner = self._make_runner()
-        try:
-            yield runner
-        finally:
-            runner.close()
-
-    def _make_runner(self) -> JobRunner:
-        optimization = self._e.options.trainer.optimization
-        most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
-        return make_runner(self._e.options.run, most, self._e.wants_gpu, self._e.options.egs.cmd)
 
     def _stage_ended(self, stage: Stage) -> None:
         self._progress.end(stage)

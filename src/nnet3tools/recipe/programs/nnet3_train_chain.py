@@ -1,9 +1,7 @@
 """nnet3-train-chain: the whole LF-MMI training of a chain model."""
 
-from __future__ import annotations
-
-from nnet3tools.cli.options import program
 from nnet3tools.recipe.chain_options import LatticeChainOptions
+from nnet3tools.recipe.programs.training_program import training_program
 
 USAGE = """Train a chain model: phone language model, denominator graph, examples, initial model,
 iterations with diagnostics, combination. Options and files are those of Kaldi's
@@ -17,12 +15,4 @@ nnet3-train-chain --feat-dir=data/train --tree-dir=exp/tree --lat-dir=exp/lats -
 See also: nnet3-xconfig-to-configs, nnet3-prepare-lang, docs/training.md
 """
 
-
-@program("nnet3-train-chain", USAGE, LatticeChainOptions, num_args=0, values_apart=True)
-def main(options: LatticeChainOptions, args: list[str]) -> None:
-    from nnet3tools.recipe.chain_experiment import chain_experiment
-    from nnet3tools.recipe.chain_preparation import ChainPreparation
-    from nnet3tools.recipe.train import train
-
-    experiment = chain_experiment("nnet3-train-chain", options)
-    train(experiment, ChainPreparation(experiment))
+main = training_program("nnet3-train-chain", USAGE, LatticeChainOptions)

@@ -14,10 +14,9 @@ from pathlib import Path
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.recipe.driver import Driver
-from nnet3tools.recipe.interruption import interruption_noted
 from nnet3tools.recipe.plan import Stage, Step, WriteText
 from nnet3tools.recipe.progress import duration
-from nnet3tools.recipe.record import check_recorded, locked, option_values, write_recorded
+from nnet3tools.recipe.record import check_recorded, option_values, working_in, write_recorded
 from nnet3tools.recipe.speech import alignments, copies, finishing, flat_start
 from nnet3tools.recipe.speech.options import RUN_NAMES, RecognizerTrainingOptions
 from nnet3tools.recipe.speech.preparation import check_unchanged, prepare_data
@@ -73,7 +72,7 @@ def train_recognizer(options: RecognizerTrainingOptions, data: str, lexicon: str
     )
     data, lexicon = _absolute(data), lexicon if lexicon == "none" else _absolute(lexicon)
     Path(out).mkdir(parents=True, exist_ok=True)
-    with locked(Path(out)), interruption_noted():
+    with working_in(Path(out)):
         base = os.getcwd()
         os.chdir(out)
         setup = _prepared(options, data, lexicon, base)

@@ -104,8 +104,6 @@ def _average(setup: Setup, folder: Path, data: Path) -> Step:
 
 
 def _train(setup: Setup, folder: Path, data: Path, tree: Path) -> None:
-    from nnet3tools.recipe.chain_experiment import chain_experiment
-    from nnet3tools.recipe.chain_preparation import ChainPreparation
     from nnet3tools.recipe.train import train
 
     is_e2e = folder == FLAT
@@ -113,8 +111,7 @@ def _train(setup: Setup, folder: Path, data: Path, tree: Path) -> None:
     kind: Any = E2eOptions if is_e2e else LatticeChainOptions
     line: CommandLine[Any] = CommandLine(name, "", kind, 0, values_apart=True)
     options, _ = line.parse(["--print-args=false", *_words(setup, folder, data, tree)])
-    experiment = chain_experiment(name, options)
-    train(experiment, ChainPreparation(experiment))
+    train(name, options)
 
 
 def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:

@@ -1,11 +1,12 @@
-"""The body and usage of the four programs that train on targets of frames."""
+"""The body of the training programs, and the usage of the four that train on targets of frames."""
 
 from __future__ import annotations
 
 from nnet3tools.cli.options import Main, program
+from nnet3tools.recipe.chain_options import ChainOptions
 from nnet3tools.recipe.options import DnnOptions, RnnOptions
 
-_USAGE = """Train a {network}: examples, initial
+_USAGE_OF_FRAMES = """Train a {network}: examples, initial
 model, iterations with diagnostics, combination. Options and files are those of Kaldi's
 steps/nnet3/{script}. If started again with the same options, it continues after the last
 finished step.
@@ -22,13 +23,19 @@ def frame_training(
 ) -> Main:
     """The `main` of the program `name`; `network` and `targets` are words of its usage."""
     script = name.removeprefix("nnet3-").replace("-", "_") + ".py"
-    usage = _USAGE.format(name=name, network=network, script=script, targets=targets)
+    usage = _USAGE_OF_FRAMES.format(name=name, network=network, script=script, targets=targets)
+    return training_program(name, usage, options_class)
+
+
+def training_program(
+    name: str, usage: str, options_class: type[DnnOptions | RnnOptions | ChainOptions]
+) -> Main:
+    """The `main` of the program `name`."""
 
     @program(name, usage, options_class, num_args=0, values_apart=True)
-    def main(options: DnnOptions | RnnOptions, args: list[str]) -> None:
-        from nnet3tools.recipe.experiment import Experiment
+    def main(options: DnnOptions | RnnOptions | ChainOptions, args: list[str]) -> None:
         from nnet3tools.recipe.train import train
 
-        train(Experiment(name, options))
+        train(name, options)
 
     return main

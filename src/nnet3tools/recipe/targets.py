@@ -1,0 +1,155 @@
+"""Targets of training: where they come from, and the check that the network's output fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.nnet.hmm.tree import ContextDependency
+from nnet3tools.recipe.chain_experiment import ChainExperiment
+from nnet3tools.recipe.chain_options import LatticeChainOptions
+from nnet3tools.recipe.data_dir import first_matrix_dim, number_in
+from nnet3tools.recipe.egs_options import ChainEgsOpts
+from nnet3tools.recipe.experiment import Experiment
+from nnet3tools.recipe.jobs import Job, Pipeline, unzipped
+from nnet3tools.recipe.plan import CopyFile, Jobs, Step
+
+
+@dataclass(frozen=True)
+class Targets:
+    """A source of the training targets of utterances."""
+
+    lists: tuple[Path, ...]
+    """Script files (scp), which have a line for each utterance."""
+    reading: Callable[[Path], Pipeline] = lambda script: ()
+    """The programs that make targets of a script file; none if its objects are the targets."""
+    program: tuple[str, ...] = ()
+    """For targets of frames: the example-making program and its option for their number."""
+    steps: tuple[Step, ...] = ()
+    """The steps that make the lists."""
+    copies: tuple[str, ...] = ()
+    """The names of the files in the examples' directory that the steps make."""
+
+
+def _copied(e: Experiment, name: str, program: str, objects: str, log: str) -> Targets:
+    """Targets without `reading`, from objects that a step copies to one archive with a list."""
+    egs, ark, scp = e.egs_path, f"{name}.ark", f"{name}.scp"
+    words = (program, objects, f"ark,scp:{egs / ark},{egs / scp}")
+    step = Jobs((Job(f"{egs}/log/{log}.log", ((words,),), "egs.1"),), (egs / scp,))
+    return Targets((egs / scp,), steps=(step,), copies=(ark, scp))
+
+
+def frame_targets(e: Experiment) -> Targets:
+    """The targets of frames: given ones, or the pdfs of alignments.
+
+    OptionError or DataError if there are none, or if the network has other outputs.
+    """
+    return _aligned_targets(e) if e.am is not None else _given_targets(e)
+
+
+def _given_targets(e: Experiment) -> Targets:
+    assert e.raw is not None
+    if not e.raw.targets_scp:
+        raise OptionError("option --targets-scp is required, unless there is --egs.dir")
+    script, network = Path(e.raw.targets_scp), e.network
+    variables = f"{network.dir}/configs/vars"
+    text = network.variables().get("num_targets", "")
+    if text and not text.isdecimal():
+        raise DataError(f"{variables}: num_targets={text}: expected a number")
+    if not e.raw.use_dense_targets:
+        if not text:
+            raise DataError(f"{variables}: expected num_targets=<number>")
+        network.check_targets(int(text), variables)
+        return Targets(
+            (script,),
+            lambda script: (("ali-to-post", f"scp:{script}", "ark:-"),),
+            ("nnet3-get-egs", f"--num-pdfs={int(text)}"),
+        )
+    dim = first_matrix_dim(script)
+    if text and int(text) != dim:
+        raise DataError(
+            f"{script}: targets have dimension {dim}, but {variables} says num_targets={text}"
+        )
+    network.check_targets(dim, str(script))
+    return Targets((script,), program=("nnet3-get-egs-dense-targets", f"--num-targets={dim}"))
+
+
+def _aligned_targets(e: Experiment) -> Targets:
+    ali, num_jobs = e.tree_dir, e.num_ali_jobs()
+    assert ali is not None
+    for name in ("final.mdl", "tree", *(f"ali.{n + 1}.gz" for n in range(num_jobs))):
+        if not (ali / name).is_file():
+            raise DataError(f"--ali-dir={ali}: there is no file '{ali / name}'")
+    num_pdfs = ContextDependency.load(str(ali / "tree")).num_pdfs
+    e.network.check_targets(num_pdfs, f"{ali}/tree")
+    alignments = unzipped(ali, "ali", num_jobs)
+    copied = _copied(e, "ali", "copy-int-vector", alignments, "copy_alignments")
+    return Targets(
+        copied.lists,
+        lambda script: (
+            ("ali-to-pdf", f"{ali}/final.mdl", f"scp:{script}", "ark:-"),
+            ("ali-to-post", "ark:-", "ark:-"),
+        ),
+        ("nnet3-get-egs", f"--num-pdfs={num_pdfs}"),
+        (CopyFile(ali / "tree", e.egs_path / "tree"), *copied.steps),
+        copied.copies,
+    )
+
+
+# -- chains
+
+
+def check_pdfs(e: ChainExperiment) -> None:
+    """DataError if the network has another number of outputs than the tree has pdfs."""
+    tree = str(e.tree_dir / "tree")
+    e.network.check_targets(ContextDependency.load(tree).num_pdfs, tree)
+
+
+def transcript_graphs(e: ChainExperiment) -> Targets:
+    """End-to-end supervision: graphs of transcripts (fst.N.scp in --tree-dir)."""
+    lists = _parts(e.tree_dir, "fst.{}.scp", e.num_ali_jobs())
+    return Targets(lists, lambda script: (("fstcopy", f"scp:{script}", "ark:-"),))
+
+
+def supervision(e: ChainExperiment, opts: ChainEgsOpts) -> Targets:
+    """Chain supervision of lattices (lat.N.gz) or, without --lat-dir, alignments (ali.N.gz)."""
+    o = e.options
+    assert isinstance(o, LatticeChainOptions)
+    source = Path(o.lat_dir or o.tree_dir)
+    kind, program = ("lat", "lattice-copy") if o.lat_dir else ("ali", "copy-int-vector")
+    num_jobs = number_in(source / "num_jobs")
+    _parts(source, f"{kind}.{{}}.gz", num_jobs)
+    objects = unzipped(source, kind, num_jobs)
+    copied = _copied(e, "supervision", program, objects, "copy_supervision")
+    to_phones = (
+        ("lattice-align-phones", "--replace-output-symbols=true")
+        if o.lat_dir
+        else ("ali-to-phones", "--write-lengths=true")
+    )
+    get = (
+        "chain-get-supervision",
+        f"--lattice-input={'true' if o.lat_dir else 'false'}",
+        f"--frame-subsampling-factor={o.chain.alignment_subsampling_factor}",
+        f"--right-tolerance={o.chain.right_tolerance}",
+        f"--left-tolerance={o.chain.left_tolerance}",
+        *(() if opts.constrained else ("--convert-to-pdfs=false",)),
+        *((f"--lm-scale={opts.lattice_lm_scale}",) if opts.lattice_lm_scale else ()),
+        *(f"{e.dir}/tree", f"{e.dir}/0.trans_mdl", "ark:-", "ark:-"),
+    )
+    return Targets(
+        copied.lists,
+        lambda script: ((*to_phones, f"{source}/final.mdl", f"scp:{script}", "ark:-"), get),
+        steps=copied.steps,
+        copies=copied.copies,
+    )
+
+
+def _parts(folder: Path, pattern: str, count: int) -> tuple[Path, ...]:
+    """The files with the numbers 1 to `count` in a folder; DataError if one is missing."""
+    paths = tuple(folder / pattern.format(n) for n in range(1, count + 1))
+    for path in paths:
+        if not path.is_file():
+            raise DataError(f"there is no file '{path}': num_jobs there is {count}")
+    return paths
