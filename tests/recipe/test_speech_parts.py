@@ -11,9 +11,8 @@ import pytest
 from nnet3tools.errors import OptionError
 from nnet3tools.features.perturbation import allowed_lengths, at_size, lengths_of_copies
 from nnet3tools.lang.lexicon import Pronunciation
-from nnet3tools.recipe.speech.finishing import best_scale
 from nnet3tools.recipe.speech.pronunciations import pronunciations_said, weighted
-from nnet3tools.recipe.speech.scoring import Scores, aligned
+from nnet3tools.recipe.speech.scoring import Scores, aligned, best_scale
 from nnet3tools.recipe.speech.sizes import SIZES, size_for
 from nnet3tools.recipe.speech.training import xconfig
 from nnet3tools.xconfig.configs import Conversion, write_config_dir

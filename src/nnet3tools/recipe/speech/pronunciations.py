@@ -11,7 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nnet3tools.io import log
+from nnet3tools.lang.dictionary import Dictionary
 from nnet3tools.lang.lexicon import Pronunciation
+from nnet3tools.lang.symbols import SymbolTable
+from nnet3tools.recipe.data_dir import read_lines
+from nnet3tools.recipe.own_data.pronunciations import write_dictionary
+from nnet3tools.recipe.speech.setup import DICT, LANG, PHONES_SAID, SAID, Setup, read_table
 
 LEAST = 1e-4
 """The least probability: no pronunciation may become impossible."""
@@ -67,3 +73,32 @@ def weighted(
         said = (counts[entry.word, entry.phones] + 1) / (most_said[entry.word] + 1)
         found.append(replace(entry, probability=max(entry.probability * alike * said, LEAST)))
     return found
+
+
+def write_dictionary_as_said(setup: Setup) -> None:
+    """Write the dictionary folder with the counted probabilities, and log what was counted."""
+    dictionary = Dictionary.load(str(DICT))
+    pronunciations: dict[str, list[Phones]] = {}
+    for entry in dictionary.lexicon:
+        pronunciations.setdefault(entry.word, []).append(entry.phones)
+    numbers = SymbolTable.load(str(LANG / "phones.txt")).numbers
+    names = {str(number): name for name, number in numbers.items()}
+    words_of = read_table(setup.second_data / "text")
+    counts: Counter[tuple[str, Phones]] = Counter()
+    num_pauses = num_boundaries = num_unclear = 0
+    for line in read_lines(PHONES_SAID):
+        key, *phones = line.split()
+        unknown = setup.facts.unknown_word
+        words = [word if word in pronunciations else unknown for word in words_of[key]]
+        said = [names[phone] for phone in phones]
+        rows = pronunciations_said(words, said, pronunciations, dictionary.optional_silence)
+        if rows is None:
+            num_unclear += 1
+            continue
+        counts.update((word, found) for word, found, _ in rows)
+        num_pauses += sum(pause for _, _, pause in rows[:-1])
+        num_boundaries += max(len(rows) - 1, 0)
+    write_dictionary(SAID, replace(dictionary, lexicon=(*weighted(dictionary.lexicon, counts),)))
+    share = num_pauses / max(num_boundaries, 1)
+    log.log(f"Silence at {share:.3f} of {num_boundaries} places between words; the "
+            f"pronunciations of {num_unclear} utterances are unclear")  # fmt: skip

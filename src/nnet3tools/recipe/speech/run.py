@@ -17,7 +17,7 @@ from nnet3tools.recipe.driver import Driver
 from nnet3tools.recipe.plan import Stage, Step, WriteText
 from nnet3tools.recipe.progress import duration
 from nnet3tools.recipe.record import check_recorded, option_values, working_in, write_recorded
-from nnet3tools.recipe.speech import alignments, copies, finishing, flat_start
+from nnet3tools.recipe.speech import copies, stages
 from nnet3tools.recipe.speech.options import RUN_NAMES, RecognizerTrainingOptions
 from nnet3tools.recipe.speech.preparation import check_unchanged, prepare_data
 from nnet3tools.recipe.speech.setup import FOLDERS, STAGE_TIMES, WORK, Facts, Setup
@@ -48,15 +48,15 @@ class _Part:
 
 STAGES = (
     _Part("features", "features of copies of the sound", copies.copies_at_allowed_lengths),
-    _Part("lang", "dictionary and language model", flat_start.lang_steps),
-    _Part("graphs", "phone language model, graphs of transcripts", flat_start.preparation_steps),
-    _Part("flat", "first model, from a flat start", flat_start.flat_training),
-    _Part("align", "alignments by the first model", alignments.alignment_steps),
-    _Part("said", "probabilities of pronunciations", alignments.pronunciation_steps),
-    _Part("chain", "second model", alignments.second_training),
-    _Part("graph", "decoding graph", finishing.graph_steps),
-    _Part("scales", "scale of the language model, on the held-out part", finishing.scale_steps),
-    _Part("scores", "word errors and report", finishing.scoring_steps),
+    _Part("lang", "dictionary and language model", stages.lang_steps),
+    _Part("graphs", "phone language model, graphs of transcripts", stages.flat_start_steps),
+    _Part("flat", "first model, from a flat start", stages.first_training),
+    _Part("align", "alignments by the first model", stages.alignment_steps),
+    _Part("said", "probabilities of pronunciations", stages.pronunciation_steps),
+    _Part("chain", "second model", stages.second_training),
+    _Part("graph", "decoding graph", stages.graph_steps),
+    _Part("scales", "scale of the language model, on the held-out part", stages.scale_steps),
+    _Part("scores", "word errors and report", stages.scoring_steps),
 )
 
 

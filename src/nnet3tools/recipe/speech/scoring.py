@@ -1,4 +1,4 @@
-"""Word errors of recognized text, with what was confused with what."""
+"""Word errors of recognized text, and the scale of the language model with the fewest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from nnet3tools.io import log
+from nnet3tools.lang.symbols import SymbolTable
+from nnet3tools.recipe.speech.setup import (
+    CHAIN,
+    CMVN_OPTIONS,
+    DECODE,
+    GRAPH,
+    HELD_OUT,
+    SUBSAMPLING,
+    read_table,
+)
+from nnet3tools.recognizer.directory import ModelFacts, write_directory
+
+LM_SCALES = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
 WordPair = tuple[str, str]
 """A word that was said and what was recognized for it; "" where there is none."""
 
@@ -74,3 +89,41 @@ class Scores:
         """The utterances with most errors, at most `count`; none without errors."""
         order = sorted(self.errors, key=lambda key: (-self.errors[key], key))
         return [key for key in order[:count] if self.errors[key]]
+
+
+def best_scale(errors: dict[float, int]) -> float:
+    """The middle one of the scales with the fewest errors."""
+    fewest = min(errors.values())
+    best = [scale for scale, count in errors.items() if count == fewest]
+    return best[len(best) // 2]
+
+
+def write_model_directory() -> None:
+    """Choose the language model's scale, and write the files that decoding needs."""
+    numbers = SymbolTable.load(str(GRAPH / "words.txt")).numbers
+    names = {str(number): name for name, number in numbers.items()}
+    said = read_table(HELD_OUT / "text")
+    errors = {}
+    for scale in LM_SCALES:
+        found = read_table(DECODE / f"words.{scale:g}")
+        text = {key: [names[number] for number in row] for key, row in found.items()}
+        errors[scale] = Scores.of(said, text).num_errors
+    chosen = best_scale(errors)
+    shown = ", ".join(f"{scale:g}: {count}" for scale, count in errors.items())
+    log.log(
+        f"Errors of the held-out part by scale of the language model: {shown}; taken: {chosen:g}"
+    )
+    decoding = {
+        "acoustic-scale": 1.0,
+        "lm-scale": chosen,
+        "allow-downsample": "true",
+        "endpoint.silence-phones": (GRAPH / "phones" / "silence.csl").read_text().strip(),
+    }
+    facts = ModelFacts(
+        SUBSAMPLING,
+        features=Path("mfcc.conf"),
+        cmvn_opts=CMVN_OPTIONS,
+        global_cmvn_stats=CHAIN / "global_cmvn.stats",
+        decoding=decoding,
+    )
+    write_directory(".", facts)

@@ -22,7 +22,7 @@ COPIES, SPEEDS = WORK / "data" / "copies", WORK / "data" / "speeds"
 DICT, SAID, LANG, LM = (WORK / name for name in ("dict", "dict_said", "lang", "lm"))
 FLAT_TREE, FLAT, TREE, CHAIN = (WORK / name for name in ("flat_tree", "flat", "tree", "chain"))
 DECODE, FINAL_LANG, GRAPH = WORK / "decode", Path("lang"), Path("graph")
-STAGE_TIMES = WORK / "stages.json"
+PHONES_SAID, STAGE_TIMES = TREE / "phones_said.txt", WORK / "stages.json"
 FOLDERS = (COPIES / "parts", SPEEDS / "parts", LM, FLAT_TREE, TREE, DECODE)
 """Folders that the steps of stages expect."""
 SUBSAMPLING = 3
