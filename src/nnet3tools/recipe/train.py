@@ -8,7 +8,6 @@ from pathlib import Path
 
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
-from nnet3tools.recipe.accuracy import write_accuracy_report
 from nnet3tools.recipe.chain_egs import egs_making
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.chain_options import ChainOptions
@@ -20,7 +19,7 @@ from nnet3tools.recipe.finishing import finishing_stages, tidying_steps
 from nnet3tools.recipe.iterations import iteration_stages, schedule_of
 from nnet3tools.recipe.jobs import JobRunner
 from nnet3tools.recipe.options import DnnOptions, JobOptions, RnnOptions
-from nnet3tools.recipe.plan import Stage, lines_at
+from nnet3tools.recipe.plan import Stage, WriteText, lines_at
 from nnet3tools.recipe.preparation import (
     early_copies,
     egs_properties,
@@ -29,6 +28,7 @@ from nnet3tools.recipe.preparation import (
 )
 from nnet3tools.recipe.progress import Progress
 from nnet3tools.recipe.record import check_record, working_in, write_record
+from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.schedules import Iterations
 
 _FROM_WHERE_IT_STOPPED = -1000
@@ -136,7 +136,8 @@ class _Training:
         # Only Kaldi's train_raw_dnn.py puts the name of the output into the name of the file.
         is_raw_dnn = e.raw is not None and not e.has_chunks
         name = f"accuracy{'.output' if is_raw_dnn else ''}.report"
-        write_accuracy_report(e.dir, name, e.objective.reported_quantity)
+        table = read_history(e.dir).accuracy_table(e.objective.reported_quantity)
+        WriteText(e.dir / name, table).do()
         log.log(f"Trained {e.model('final')}")
 
     def _stage_ended(self, stage: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,13 @@ _LEAST_WHOLE_SECONDS = 4
 """A duration in whole seconds above this gives a rate with an error below 20 %."""
 _MODEL_LOGS = ("progress", "full_info", "info", "init", "init_model", "add_first_layer")
 """Stages whose logs contain the output of nnet3-info, logs of later models first."""
+
+
+_TABLE_HEAD = "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
 @dataclass(frozen=True)
@@ -64,30 +72,34 @@ class History:
         found = [log for log in self.logs if log.stage == f"compute_prob_{part}"]
         return [log for log in found if log.marks in (("final",), ("combined",))][:1]
 
+    def by_iteration(self, stage: str) -> dict[int, list[LogFile]]:
+        """The logs of a stage by iteration, in the order of iterations."""
+        found: dict[int, list[LogFile]] = {}
+        for log in self.of_stage(stage):
+            found.setdefault(log.iteration or 0, []).append(log)
+        return found
+
     def training_objectives(self) -> dict[str, Curve]:
         """Curves by output of the training jobs' objective, averaged over an iteration's jobs.
 
         The points are halfway between the models before and after the iteration.
         """
-        sums: dict[str, dict[int, list[float]]] = {}
-        for log in self.of_stage("train"):
-            for output, value in log.objectives.items():
-                sums.setdefault(output, {}).setdefault(log.iteration or 0, []).append(value)
-        return {
-            output: [(i + 0.5, sum(values) / len(values)) for i, values in by_iteration.items()]
-            for output, by_iteration in sums.items()
-        }
+        curves: dict[str, Curve] = {}
+        for i, logs in self.by_iteration("train").items():
+            for output in dict.fromkeys(output for log in logs for output in log.objectives):
+                values = [log.objectives[output] for log in logs if output in log.objectives]
+                curves.setdefault(output, []).append((i + 0.5, _mean(values)))
+        return curves
 
     def learning_rates(self) -> tuple[Curve, Curve]:
         """Two curves: the learning rate of the jobs, and the same divided by their number."""
-        rates: dict[int, float] = {}
-        num_jobs: dict[int, int] = {}
-        for log in self.of_stage("train"):
-            if log.learning_rate is not None:
-                rates[log.iteration or 0] = log.learning_rate
-                num_jobs[log.iteration or 0] = num_jobs.get(log.iteration or 0, 0) + 1
-        given = sorted(rates.items())
-        return [*given], [(i, rate / num_jobs[i]) for i, rate in given]
+        given: Curve = []
+        divided: Curve = []
+        for i, logs in self.by_iteration("train").items():
+            if rates := [log.learning_rate for log in logs if log.learning_rate is not None]:
+                given.append((i, rates[-1]))
+                divided.append((i, rates[-1] / len(rates)))
+        return given, divided
 
     def dropout(self) -> dict[str, Curve]:
         """Curves of the dropout proportion by pattern of component names."""
@@ -102,15 +114,16 @@ class History:
 
         Iterations are left out whose duration is known in whole seconds only and is short.
         """
-        frames: dict[int, float] = {}
-        seconds: dict[int, float] = {}
-        for log in self.of_stage("train"):
-            least = 0.0 if log.is_timed_exactly else _LEAST_WHOLE_SECONDS
-            if log.seconds and log.seconds > least and log.num_frames:
-                i = log.iteration or 0
-                frames[i] = frames.get(i, 0.0) + log.num_frames
-                seconds[i] = max(seconds.get(i, 0.0), log.seconds)
-        return [(i, frames[i] / seconds[i]) for i in sorted(frames)]
+        curve: Curve = []
+        for i, logs in self.by_iteration("train").items():
+            frames, seconds = 0.0, 0.0
+            for log in logs:
+                least = 0.0 if log.is_timed_exactly else _LEAST_WHOLE_SECONDS
+                if log.seconds and log.seconds > least and log.num_frames:
+                    frames, seconds = frames + log.num_frames, max(seconds, log.seconds)
+            if frames:
+                curve.append((i, frames / seconds))
+        return curve
 
     def changes(self, kind: str) -> dict[str, Curve]:
         """Curves by component (in the network's order) of a figure of nnet3-show-progress."""
@@ -125,22 +138,45 @@ class History:
 
         Jobs are averaged; a log without a figure counts as 0.
         """
-        trained = [log for log in self.of_stage("train") if log.seconds is not None]
-        jobs: dict[int, list[LogFile]] = {}
-        for log in trained:
-            jobs.setdefault(log.iteration or 0, []).append(log)
-        names = dict.fromkeys(name for log in trained for name in log.max_changes)
-        each: dict[str, Curve] = {
-            name: [
-                (i, sum(log.max_changes.get(name, 0.0) for log in logs) / len(logs))
-                for i, logs in jobs.items()
-            ]
-            for name in names
+        jobs = {
+            i: ended
+            for i, logs in self.by_iteration("train").items()
+            if (ended := [log for log in logs if log.seconds is not None])
         }
-        whole = [
-            (i, sum(x.global_max_change for x in logs) / len(logs)) for i, logs in jobs.items()
+        trained = [log for logs in jobs.values() for log in logs]
+        each: dict[str, Curve] = {
+            name: [(i, _mean([x.max_changes.get(name, 0.0) for x in xs])) for i, xs in jobs.items()]
+            for name in dict.fromkeys(name for log in trained for name in log.max_changes)
+        }
+        return each, [(i, _mean([x.global_max_change for x in logs])) for i, logs in jobs.items()]
+
+    # -- tables
+
+    def accuracy_table(self, quantity: str) -> str:
+        """The text of Kaldi's accuracy.report: a line per iteration with seconds and accuracies.
+
+        The seconds are those of the longest job; the accuracies are those of training and
+        validation data. With `quantity` "plain_objectives", the table has objectives, because chain
+        models have no accuracies.
+        """
+        train, valid = (
+            {
+                log.iteration or 0: getattr(log, quantity)["output"]
+                for log in self.of_stage(f"compute_prob_{part}")
+                if "output" in getattr(log, quantity)
+            }
+            for part in ("train", "valid")
+        )
+        seconds = {
+            i: max(log.seconds or 0.0 for log in logs)
+            for i, logs in self.by_iteration("train").items()
+        }
+        lines = [
+            f"{i}\t{seconds[i]}\t{train[i]:g}\t{valid[i]:g}\t{valid[i] - train[i]:g}"
+            for i in sorted(seconds.keys() & train.keys() & valid.keys())
         ]
-        return each, [*whole]
+        total = datetime.timedelta(seconds=sum(seconds.values()))
+        return "\n".join([_TABLE_HEAD, *lines, f"Total training time is {total}\n"])
 
     # -- models
 
