@@ -59,14 +59,7 @@ class Driver:
             if not path.exists():
                 raise DataError(f"{path} is missing: stage {stage.number} ({stage.name}) needs it")
         waiting = [job for job in stage.background if self._again or not is_done(job)]
-        for step in self._flat(stage.steps):
-            if isinstance(step, Jobs):
-                self._begin(step, waiting)
-                waiting = []
-                self._finish(lambda: set(self._running) - self._background)
-            else:
-                step.do()
-        self._submit_background(waiting)
+        self.do(stage.steps, waiting)
         self._finish(lambda: set(self._running))
         for path in stage.outputs:
             if not path.exists():
@@ -79,14 +72,20 @@ class Driver:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()
 
-    def do(self, steps: Iterable[Step]) -> None:
-        """Run steps that belong to no stage."""
+    def do(self, steps: Iterable[Step], background: Iterable[Job] = ()) -> None:
+        """Run steps; `background` jobs begin with the jobs of the first step that has some."""
+        waiting = [*background]
         for step in self._flat(steps):
             if isinstance(step, Jobs):
-                self._begin(step, [])
-                self._finish(lambda: set(self._running))
+                done = all(map(is_done, step.jobs)) and all(path.exists() for path in step.outputs)
+                for job in step.jobs if self._again or not done else ():
+                    self._submit(job)
+                self._submit_background(waiting)
+                waiting = []
+                self._finish(lambda: set(self._running) - self._background)
             else:
                 step.do()
+        self._submit_background(waiting)
 
     def _flat(self, steps: Iterable[Step]) -> Iterable[Jobs | WriteText | Link | Remove]:
         for step in steps:
@@ -96,14 +95,6 @@ class Driver:
                 yield step  # type: ignore[misc]
 
     # -- jobs
-
-    def _begin(self, step: Jobs, background: list[Job]) -> None:
-        """Submit a step's jobs unless all are done, then the background jobs."""
-        done = all(map(is_done, step.jobs)) and all(path.exists() for path in step.outputs)
-        if self._again or not done:
-            for job in step.jobs:
-                self._submit(job)
-        self._submit_background(background)
 
     def _submit_background(self, jobs: list[Job]) -> None:
         for job in jobs:

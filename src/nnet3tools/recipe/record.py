@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +15,19 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment
+from nnet3tools.recipe.options import RunOptions
 from nnet3tools.recipe.plan import WriteText
 
 _NAME = "experiment.json"
-_FREE = (
-    "stage",
-    "exit-stage",
-    "executor",
-    "cmd",
-    "egs.cmd",
-    "egs.stage",
-    "num-jobs",
-    "hang-timeout",
-    "slurm-opts",
-    "slurm-gpu-opts",
-    "use-gpu",
-    "cleanup",
-    "cleanup.remove-egs",
-    "cleanup.preserve-model-interval",
-    "reporting.email",
-    "reporting.interval",
-    "dir",
-    "lang",
-    "feat.mfcc-config",
-    "feat.fbank-config",
-    "nj",
-)
+_FREE = {
+    *(spec.name for spec in specs_of(RunOptions)),
+    *("egs.cmd", "egs.stage", "lang", "feat.mfcc-config", "feat.fbank-config", "nj"),
+}
 """Options that do not change any result."""
 _HINT = "expected the same, another --dir, or --stage to say from where on to use the new ones"
 
 
-def option_values(options: object, free: tuple[str, ...] = _FREE) -> dict[str, Any]:
+def option_values(options: object, free: Collection[str] = _FREE) -> dict[str, Any]:
     """The values of a program's options by name, without those named in `free`."""
     values: dict[str, Any] = {}
     for spec in specs_of(type(options)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.recipe.options import JobOptions
-from nnet3tools.recipe.own_data.check_options import CheckOptions
+from nnet3tools.recipe.own_data.faults import CheckOptions
 
 RUN_NAMES = tuple(field.name.replace("_", "-") for field in fields(JobOptions))
 """The names of options that change no result; a second call may give other values."""
