@@ -21,7 +21,7 @@ from nnet3tools.nnet.components.array_fields import (
     Statistic,
     Vector,
 )
-from nnet3tools.nnet.components.base import Component, Properties
+from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.components.composite import CompositeComponent
 from nnet3tools.nnet.components.declared import Declared, Part
 from nnet3tools.nnet.components.field import Field
@@ -221,7 +221,6 @@ class Sample(UpdatableComponent):
     """A component with fields of every kind and without computation."""
 
     type_name = "Sample"
-    PROPERTIES = Properties.SIMPLE | Properties.UPDATABLE
     INFO = "dim num_blocks size share slow is_odd is_even sizes point matrix vector count rank"
 
     dim = Int("<Dim>", "dim", positive=True)

@@ -5,6 +5,7 @@ import pytest
 
 from nnet3tools.nnet.components import two_sided
 from nnet3tools.nnet.components.array_fields import Side
+from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.nnet.components.tdnn import TdnnComponent
 from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
@@ -55,17 +56,14 @@ def parameters_after_updates(
     monkeypatch.setattr(TwoSidedNaturalGradient, "_update_factored", update_factored)
     rng = np.random.default_rng(3)
     outputs = grid(20, range(8))
-    if is_tdnn := isinstance(component, TdnnComponent):
+    indexes, num_rows = None, 160
+    if isinstance(component, TdnnComponent):
         ordered = Ordered(component, inputs_for(component, outputs), outputs)
+        indexes, num_rows = ordered.rows.indexes, len(ordered.inputs)
     for _ in range(6):
-        num_rows = len(ordered.inputs) if is_tdnn else 160
         x = rng.normal(0.5, size=(num_rows, component.input_dim)).astype(np.float32)
         y = rng.normal(size=(160, component.output_dim)).astype(np.float32)
-        if is_tdnn:
-            component._update(ordered.rows.indexes, x, y)
-        else:
-            bias = getattr(component, "bias_params", None)
-            component.update_affine(component.input_matrix, bias, [x], y)
+        component.update(BackpropArgs("", indexes, x, None, y, None, None, None))
     return [np.array(p) for p in component.parameters().values()]
 
 

@@ -34,12 +34,7 @@ _add_rows = tensor.element("_1 += _2 * _3")
 class _SelfRepairing(NonlinearComponent):
     """Base class of ReLU, sigmoid and tanh: corrects gradients of dead or saturated units."""
 
-    PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.BACKPROP_NEEDS_OUTPUT
-        | Properties.PROPAGATE_IN_PLACE
-        | Properties.STORES_STATS
-    )
+    PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
 
     function: ClassVar[tensor.Element]
     """The output, as a function of the input."""
@@ -50,9 +45,6 @@ class _SelfRepairing(NonlinearComponent):
         self.function(out_value, in_value)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is None:
-            return
-        assert args.out_value is not None
         self.derivative(args.in_deriv, args.out_value, args.out_deriv)
         if args.to_update is not None:
             assert isinstance(args.to_update, _SelfRepairing)

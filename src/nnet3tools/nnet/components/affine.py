@@ -59,12 +59,7 @@ class AffineComponent(UpdatableComponent):
     `linear_params` (output_dim, input_dim) is W, `bias_params` (output_dim,) is b.
     """
 
-    PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.UPDATABLE
-        | Properties.BACKPROP_NEEDS_INPUT
-        | Properties.BACKPROP_ADDS
-    )
+    PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
     INFO = UpdatableComponent.INFO + " orthonormal_constraint linear_params bias_params"
     allows_bias_mean: ClassVar[bool] = False
 
@@ -100,16 +95,13 @@ class AffineComponent(UpdatableComponent):
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         affine_propagate(in_value, out_value, self.linear_params, self.bias_params)
 
-    def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
-        if args.to_update is not None:  # after in_deriv, because to_update may be self
-            assert isinstance(args.to_update, AffineComponent)
-            args.to_update._update(args.in_value, args.out_deriv)
+    def backprop_input(self, args: BackpropArgs) -> None:
+        tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
 
-    def _update(self, in_value: Array, out_deriv: Array) -> None:
+    def update(self, args: BackpropArgs) -> None:
         """Update W and b, without preconditioning."""
-        self.add_affine_gradient(self.linear_params, self.bias_params, [in_value], out_deriv)
+        parts = [args.in_value]
+        self.add_affine_gradient(self.linear_params, self.bias_params, parts, args.out_deriv)
 
 
 @register
@@ -136,6 +128,6 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
         super().init_from_config(line)
         self.set_default_ranks(line, self.input_dim, self.output_dim)
 
-    def _update(self, in_value: Array, out_deriv: Array) -> None:
+    def update(self, args: BackpropArgs) -> None:
         """Update W and b with natural gradient."""
-        self.update_affine(self.linear_params, self.bias_params, [in_value], out_deriv)
+        self.update_affine(self.linear_params, self.bias_params, [args.in_value], args.out_deriv)

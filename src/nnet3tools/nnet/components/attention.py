@@ -95,11 +95,9 @@ class RestrictedAttentionComponent(Component):
     """
 
     PROPERTIES = (
-        Properties.REORDERS_INDEXES
-        | Properties.BACKPROP_NEEDS_INPUT
+        Properties.BACKPROP_NEEDS_INPUT
         | Properties.PROPAGATE_ADDS
         | Properties.BACKPROP_ADDS
-        | Properties.STORES_STATS
         | Properties.USES_MEMO
     )
     INFO = (
@@ -221,8 +219,6 @@ class RestrictedAttentionComponent(Component):
 
     def backprop(self, args: BackpropArgs) -> None:
         assert isinstance(args.indexes, AttentionIndexes)
-        if args.in_deriv is None:
-            return
         num_rows, shift = args.out_deriv.shape[0], self._shift(args.in_deriv, args.out_deriv)
         value, deriv = (
             self._parts(m, args.indexes, num_rows) for m in (args.in_value, args.in_deriv)

@@ -72,7 +72,7 @@ class _NumBoundaries(Count):
 class BackpropTruncationComponent(Component):
     """Multiplies by `scale`; clips and zeroes derivatives, so that recurrences do not blow up."""
 
-    PROPERTIES = Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+    PROPERTIES = Properties.IN_PLACE
     INFO = (
         "dim scale_factor count recurrence_interval clipping_threshold clipped_proportion "
         "zeroing_threshold zeroing_interval zeroed_proportion count_zeroing_boundaries"
@@ -116,8 +116,6 @@ class BackpropTruncationComponent(Component):
     def backprop(self, args: BackpropArgs) -> None:
         """Compute the input derivative; clip or zero its rows; count them in `args.to_update`."""
         assert isinstance(args.indexes, TruncationIndexes)
-        if args.in_deriv is None:
-            return
         self._scale_by_factor(args.in_deriv, args.out_deriv)
         clip, zero = self.clipping_threshold or _OFF, self.zeroing_threshold or _OFF
         rows = args.in_deriv.shape[0]

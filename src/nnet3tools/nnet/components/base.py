@@ -44,6 +44,8 @@ class Properties(enum.IntFlag):
     OUTPUT_CONTIGUOUS = 0x800
     USES_MEMO = 0x1000
     RANDOM = 0x2000
+    IN_PLACE = PROPAGATE_IN_PLACE | BACKPROP_IN_PLACE
+    CONTIGUOUS = INPUT_CONTIGUOUS | OUTPUT_CONTIGUOUS
 
 
 class PrecomputedIndexes(Declared):
@@ -72,9 +74,9 @@ class BackpropArgs(NamedTuple):
     debug_info: str
     """The component's name, for error messages."""
     indexes: Indexes
-    in_value: Array | None
+    in_value: Array
     """(input rows, input_dim); None unless BACKPROP_NEEDS_INPUT."""
-    out_value: Array | None
+    out_value: Array
     """(output rows, output_dim); None unless BACKPROP_NEEDS_OUTPUT."""
     out_deriv: Array
     """(output rows, output_dim): derivative of the objective with respect to the output."""
@@ -82,8 +84,11 @@ class BackpropArgs(NamedTuple):
     """The return value of `propagate`."""
     to_update: Component | None
     """Receives the parameter change or gradient; may be the component itself."""
-    in_deriv: Array | None
-    """(input rows, input_dim): set, or added to if BACKPROP_ADDS; may be `out_deriv` (in place)."""
+    in_deriv: Array
+    """(input rows, input_dim): set, or added to if BACKPROP_ADDS; may be `out_deriv` (in place).
+
+    None only for updatable components, if no derivative is needed at their input.
+    """
 
 
 class Component(Declared):
@@ -93,13 +98,32 @@ class Component(Declared):
     config lines, info lines, sums and moves between devices follow.
     """
 
-    PROPERTIES: ClassVar[Properties]
-    """The flags of all instances, for classes that do not override `properties`."""
+    PROPERTIES: ClassVar[Properties] = Properties(0)
+    """The flags of all instances, without those that follow from methods and base classes."""
+    IMPLIED: ClassVar[Properties] = Properties(0)
+    """The flags of all instances of all subclasses."""
+    FLAGS: ClassVar[Properties]
+    """All flags that instances have in common."""
     INFO = "input_dim output_dim"
     flops_per_input: ClassVar[int | None] = None
     """Number of operations for each input element; None for one per output element."""
     backprop_reads_signs_only: ClassVar[bool] = False
     """Whether backprop needs only the output's signs, so that a byte per element is enough."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Set FLAGS: SIMPLE, REORDERS_INDEXES and STORES_STATS follow from overridden methods."""
+        super().__init_subclass__(**named)
+        cls.FLAGS = cls.PROPERTIES | cls.IMPLIED
+        base = Component
+        if (cls.input_indexes, cls.precompute_indexes) == (
+            base.input_indexes,
+            base.precompute_indexes,
+        ):
+            cls.FLAGS |= Properties.SIMPLE
+        if cls.reorder_indexes is not base.reorder_indexes:
+            cls.FLAGS |= Properties.REORDERS_INDEXES
+        if cls.store_stats is not base.store_stats:
+            cls.FLAGS |= Properties.STORES_STATS
 
     @property
     def input_dim(self) -> int:
@@ -118,7 +142,7 @@ class Component(Declared):
     @property
     def properties(self) -> Properties:
         """The property flags of this component, which may depend on its configuration."""
-        return self.PROPERTIES
+        return self.FLAGS
 
     @property
     def couples_rows(self) -> bool:
@@ -249,6 +273,7 @@ class InputlessComponent(Component):
 class RandomComponent(Component):
     """A component that draws random numbers unless `test_mode` is set, such as dropout."""
 
+    IMPLIED = Properties.RANDOM
     test_mode: bool
 
 

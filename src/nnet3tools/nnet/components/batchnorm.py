@@ -89,6 +89,7 @@ class BatchNormComponent(BatchStatisticsComponent):
     inputs and their squares over `count` rows in float64.
     """
 
+    PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT | Properties.IN_PLACE
     INFO = "dim block_dim epsilon target_rms count test_mode"
     flops_per_input = 5  # of which 3 for mean and variance
 
@@ -106,16 +107,11 @@ class BatchNormComponent(BatchStatisticsComponent):
 
     @property
     def properties(self) -> Properties:
-        flags = (
-            Properties.SIMPLE
-            | Properties.BACKPROP_NEEDS_OUTPUT
-            | Properties.PROPAGATE_IN_PLACE
-            | Properties.BACKPROP_IN_PLACE
-        )
+        flags = self.FLAGS | Properties.USES_MEMO
         if self.block_dim < self.dim:
-            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
-        if not self.test_mode:
-            flags |= Properties.USES_MEMO | Properties.STORES_STATS
+            flags |= Properties.CONTIGUOUS
+        if self.test_mode:
+            flags &= ~(Properties.USES_MEMO | Properties.STORES_STATS)
         return flags
 
     def problem(self) -> str | None:
@@ -187,8 +183,6 @@ class BatchNormComponent(BatchStatisticsComponent):
         return _Memo(len(x), stats)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is None:
-            return
         z, dz, dx = (
             as_blocks(m, self.block_dim) for m in (args.out_value, args.out_deriv, args.in_deriv)
         )

@@ -33,12 +33,7 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 class _BlockwiseAffine(UpdatableComponent):
     """Base class of affine components whose input and output columns form `num_blocks` blocks."""
 
-    PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.UPDATABLE
-        | Properties.BACKPROP_NEEDS_INPUT
-        | Properties.BACKPROP_ADDS
-    )
+    PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
     INFO = UpdatableComponent.INFO + " num_blocks linear_params bias_params"
     default_bias_stddev: ClassVar[float]
     blocks_share_params: ClassVar[bool]
@@ -95,9 +90,7 @@ class _BlockwiseAffine(UpdatableComponent):
 class RepeatedAffineComponent(_BlockwiseAffine):
     """Applies one affine map to each block; `linear_params` is (block output, block input)."""
 
-    PROPERTIES = (
-        _BlockwiseAffine.PROPERTIES | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
-    )
+    PROPERTIES = _BlockwiseAffine.PROPERTIES | Properties.CONTIGUOUS
     default_bias_stddev = 0.0
     blocks_share_params = True
 
@@ -126,17 +119,13 @@ class RepeatedAffineComponent(_BlockwiseAffine):
             self.bias_params,
         )
 
-    def backprop(self, args: BackpropArgs) -> None:
-        derivs = self._out_blocks(args.out_deriv)
-        if args.in_deriv is not None:
-            tensor.prod(self._in_blocks(args.in_deriv), derivs, self.linear_params, beta=1.0)
-        if args.to_update is not None:
-            assert isinstance(args.to_update, RepeatedAffineComponent)
-            assert args.in_value is not None
-            args.to_update._update(self._in_blocks(args.in_value), derivs)
+    def backprop_input(self, args: BackpropArgs) -> None:
+        in_deriv, out_deriv = self._in_blocks(args.in_deriv), self._out_blocks(args.out_deriv)
+        tensor.prod(in_deriv, out_deriv, self.linear_params, beta=1.0)
 
-    def _update(self, inputs: Array, derivs: Array) -> None:
-        self.add_affine_gradient(self.linear_params, self.bias_params, [inputs], derivs)
+    def update(self, args: BackpropArgs) -> None:
+        parts, derivs = [self._in_blocks(args.in_value)], self._out_blocks(args.out_deriv)
+        self.add_affine_gradient(self.linear_params, self.bias_params, parts, derivs)
 
 
 @register
@@ -148,7 +137,8 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
     def derive(self) -> None:
         self.preconditioner.rank = max(1, min(40, self.block_input_dim // 2))
 
-    def _update(self, inputs: Array, derivs: Array) -> None:
+    def update(self, args: BackpropArgs) -> None:
+        inputs, derivs = self._in_blocks(args.in_value), self._out_blocks(args.out_deriv)
         rows, cols = self.linear_params.shape
         with tensor.scratch((rows, cols + 1), like=self.linear_params) as gradient:
             linear, bias = gradient[:, :cols], gradient[:, cols]
@@ -184,15 +174,14 @@ class BlockAffineComponent(_BlockwiseAffine):
             linear, bias = self.linear_params[outs], self.bias_params[outs]
             affine_propagate(in_value[:, ins], out_value[:, outs], linear, bias)
 
-    def backprop(self, args: BackpropArgs) -> None:
-        assert args.to_update is None or isinstance(args.to_update, BlockAffineComponent)
+    def backprop_input(self, args: BackpropArgs) -> None:
         for k in range(self.num_blocks):
             ins, outs = self._block(k)
-            derivs = args.out_deriv[:, outs]
-            if args.in_deriv is not None:
-                tensor.prod(args.in_deriv[:, ins], derivs, self.linear_params[outs], beta=1.0)
-            if args.to_update is not None:
-                assert args.in_value is not None
-                linear, bias = args.to_update.linear_params[outs], args.to_update.bias_params[outs]
-                parts = [args.in_value[:, ins]]
-                args.to_update.add_affine_gradient(linear, bias, parts, derivs)
+            in_deriv, out_deriv = args.in_deriv[:, ins], args.out_deriv[:, outs]
+            tensor.prod(in_deriv, out_deriv, self.linear_params[outs], beta=1.0)
+
+    def update(self, args: BackpropArgs) -> None:
+        for k in range(self.num_blocks):
+            ins, outs = self._block(k)
+            linear, bias = self.linear_params[outs], self.bias_params[outs]
+            self.add_affine_gradient(linear, bias, [args.in_value[:, ins]], args.out_deriv[:, outs])

@@ -104,12 +104,7 @@ class ClipGradientComponent(Component):
     self-repair pulls the input back.
     """
 
-    PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.PROPAGATE_IN_PLACE
-        | Properties.BACKPROP_IN_PLACE
-        | Properties.BACKPROP_NEEDS_INPUT
-    )
+    PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_INPUT
     INFO = (
         "dim norm_based_clipping clipping_threshold clipped_proportion "
         "self_repair_clipped_proportion_threshold self_repair_target self_repair_scale"
@@ -142,8 +137,6 @@ class ClipGradientComponent(Component):
 
     def backprop(self, args: BackpropArgs) -> None:
         assert args.to_update is None or isinstance(args.to_update, ClipGradientComponent)
-        if args.in_deriv is None:
-            return
         if self.clipping_threshold == 0.0:
             tensor.fill(args.in_deriv, 0.0)
             return

@@ -51,7 +51,7 @@ class _BlockComponent(Component):
 class ElementwiseProductComponent(_BlockComponent):
     """Multiplies the blocks of the input, each as wide as the output, element by element."""
 
-    PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
+    PROPERTIES = Properties.BACKPROP_NEEDS_INPUT
 
     def problem(self) -> str | None:
         single = self.input_dim == self.output_dim
@@ -64,8 +64,6 @@ class ElementwiseProductComponent(_BlockComponent):
             _multiply(out_value, out_value, block)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is None:
-            return
         values = self.blocks(args.in_value)
         for k, deriv in enumerate(self.blocks(args.in_deriv)):
             source = args.out_deriv
@@ -78,7 +76,7 @@ class ElementwiseProductComponent(_BlockComponent):
 class SumBlockComponent(_BlockComponent):
     """Adds the blocks of the input, each as wide as the output; multiplies by `scale`."""
 
-    PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
+    PROPERTIES = Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " block_scale"
 
     block_scale = Float("<Scale>", "scale", 1.0)
@@ -88,9 +86,8 @@ class SumBlockComponent(_BlockComponent):
             tensor.add(out_value, block, alpha=self.block_scale)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            for block in self.blocks(args.in_deriv):
-                tensor.add(block, args.out_deriv, alpha=self.block_scale)
+        for block in self.blocks(args.in_deriv):
+            tensor.add(block, args.out_deriv, alpha=self.block_scale)
 
 
 class _ColumnMap(IntVector):
@@ -106,7 +103,6 @@ class _ColumnMap(IntVector):
 class PermuteComponent(Component):
     """Column j of the output is column `column_map[j]` of the input."""
 
-    PROPERTIES = Properties.SIMPLE
     flops_per_input = 0  # moves only
 
     column_map = _ColumnMap("<ColumnMap>", "column-map")
@@ -135,5 +131,4 @@ class PermuteComponent(Component):
         tensor.copy_cols(out_value, in_value, self.column_map)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            tensor.copy_cols(args.in_deriv, args.out_deriv, self.reverse_column_map)
+        tensor.copy_cols(args.in_deriv, args.out_deriv, self.reverse_column_map)

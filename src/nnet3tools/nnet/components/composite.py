@@ -186,30 +186,23 @@ class CompositeComponent(UpdatableComponent):
                 self.components[-1].propagate(None, value, out_value[rows])
 
     def backprop(self, args: BackpropArgs) -> None:
-        assert args.in_value is not None
-        assert args.to_update is None or isinstance(args.to_update, CompositeComponent)
         for rows in self._parts(args.out_deriv.shape[0]):
+            out_value = None if args.out_value is None else args.out_value[rows]
+            in_deriv = None if args.in_deriv is None else args.in_deriv[rows]
             self._backprop_part(
-                args.debug_info,
-                args.in_value[rows],
-                None if args.out_value is None else args.out_value[rows],
-                args.out_deriv[rows],
-                args.to_update,
-                None if args.in_deriv is None else args.in_deriv[rows],
+                args._replace(
+                    in_value=args.in_value[rows],
+                    out_value=out_value,
+                    out_deriv=args.out_deriv[rows],
+                    in_deriv=in_deriv,
+                )
             )
 
-    def _backprop_part(
-        self,
-        debug_info: str,
-        in_value: Array,
-        out_value: Array | None,
-        out_deriv: Array,
-        to_update: CompositeComponent | None,
-        in_deriv: Array | None,
-    ) -> None:
+    def _backprop_part(self, args: BackpropArgs) -> None:
+        assert args.to_update is None or isinstance(args.to_update, CompositeComponent)
         last = len(self.components) - 1
         with ExitStack() as stack:
-            values, memos = [in_value], []
+            values, memos = [args.in_value], []
             for k, component in enumerate(self.components):
                 memo = None
                 if k < last or Properties.USES_MEMO in component.properties:
@@ -217,11 +210,11 @@ class CompositeComponent(UpdatableComponent):
                     values.append(value)
                 memos.append(memo)
             # The last value is the caller's, which may be None.
-            values = [*values[: last + 1], out_value]
-            deriv = out_deriv
+            values = [*values[: last + 1], args.out_value]
+            deriv = args.out_deriv
             for k in range(last, -1, -1):
                 component = self.components[k]
-                updated = None if to_update is None else to_update.components[k]
+                updated = None if args.to_update is None else args.to_update.components[k]
                 if updated is not None and Properties.STORES_STATS in component.properties:
                     updated.store_stats(values[k], values[k + 1], memos[k])
                 if k > 0:
@@ -229,19 +222,11 @@ class CompositeComponent(UpdatableComponent):
                     if Properties.BACKPROP_ADDS in component.properties:
                         tensor.fill(target, 0.0)
                 else:
-                    target = in_deriv
+                    target = args.in_deriv
                 if target is not None or Properties.UPDATABLE in component.properties:
+                    matrices = values[k], values[k + 1], deriv
                     component.backprop(
-                        BackpropArgs(
-                            debug_info,
-                            None,
-                            values[k],
-                            values[k + 1],
-                            deriv,
-                            memos[k],
-                            updated,
-                            target,
-                        )
+                        BackpropArgs(args.debug_info, None, *matrices, memos[k], updated, target)
                     )
                 deriv = target
 

@@ -21,7 +21,7 @@ from nnet3tools.nnet.components.base import (
 )
 from nnet3tools.nnet.components.common import get_positive, random_normal
 from nnet3tools.nnet.components.fields import Flag, Int
-from nnet3tools.nnet.components.per_element import add_preconditioned_rows
+from nnet3tools.nnet.components.per_element import update_by_rows
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
-_sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 class _ConstantOutput(UpdatableComponent):
@@ -59,20 +58,12 @@ class _ConstantOutput(UpdatableComponent):
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _set_rows(out_value, self.output)
 
-    def backprop(self, args: BackpropArgs) -> None:
-        if args.to_update is None:
-            return
-        assert isinstance(args.to_update, _ConstantOutput)
-        if args.to_update.is_updatable:
-            args.to_update._update(args.out_deriv)
+    def backprop_input(self, args: BackpropArgs) -> None:
+        """Do nothing: the output does not depend on the input."""
 
-    def _update(self, out_deriv: Array) -> None:
-        if self.is_gradient or not self.use_natural_gradient:
-            _sum_rows(self.output, out_deriv, alpha=self.rate, beta=1.0)
-            return
-        with tensor.scratch(out_deriv.shape, like=out_deriv) as derivs:
-            tensor.copy(derivs, out_deriv)
-            add_preconditioned_rows(self.output, derivs, self.rate, self.preconditioner)
+    def update(self, args: BackpropArgs) -> None:
+        if self.is_updatable:
+            update_by_rows(self, self.output, args.out_deriv, self.preconditioner)
 
     # If not updatable, the output is no parameter and must survive averaging of models.
 

@@ -57,11 +57,7 @@ class ConvolutionComponent(UpdatableComponent):
     """
 
     PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.UPDATABLE
-        | Properties.BACKPROP_NEEDS_INPUT
-        | Properties.BACKPROP_ADDS
-        | Properties.PROPAGATE_ADDS
+        Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS | Properties.PROPAGATE_ADDS
     )
     INFO = (
         UpdatableComponent.INFO + " input_x_dim input_y_dim input_z_dim filt_x_dim filt_y_dim "

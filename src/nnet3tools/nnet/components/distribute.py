@@ -19,7 +19,6 @@ from nnet3tools.nnet.components.base import (
     Indexes,
     Memo,
     PrecomputedIndexes,
-    Properties,
 )
 from nnet3tools.nnet.components.common import division_problem
 from nnet3tools.nnet.components.fields import Int, IntPairs
@@ -51,7 +50,6 @@ class DistributeIndexes(PrecomputedIndexes):
 class DistributeComponent(Component):
     """Splits each row into blocks of `output_dim` columns, which become rows with x = 0, 1, ..."""
 
-    PROPERTIES = Properties(0)
     flops_per_input = 0  # moves only
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
@@ -79,8 +77,6 @@ class DistributeComponent(Component):
 
     def backprop(self, args: BackpropArgs) -> None:
         assert isinstance(args.indexes, DistributeIndexes)
-        if args.in_deriv is None:
-            return
         if args.out_deriv.shape[0] != args.in_deriv.shape[0] * self.num_blocks:
             tensor.fill(args.in_deriv, 0.0)  # some blocks have no output row
         rows, columns = args.indexes.pairs[:, 0], args.indexes.pairs[:, 1]

@@ -30,11 +30,9 @@ class DropoutComponent(DropoutBase):
     """Zeroes a `dropout_proportion` of the elements, or of the rows if `dropout_per_frame`."""
 
     PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.BACKPROP_IN_PLACE
+        Properties.BACKPROP_IN_PLACE
         | Properties.BACKPROP_NEEDS_INPUT
         | Properties.BACKPROP_NEEDS_OUTPUT
-        | Properties.RANDOM
     )
     INFO = "dim dropout_proportion dropout_per_frame"
 
@@ -62,5 +60,4 @@ class DropoutComponent(DropoutBase):
             _keep_where_above(out_value, in_value, chances, self.dropout_proportion)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            _backprop(args.in_deriv, args.in_value, args.out_value, args.out_deriv)
+        _backprop(args.in_deriv, args.in_value, args.out_value, args.out_deriv)

@@ -13,7 +13,6 @@ from nnet3tools.nnet.components.base import (
     Indexes,
     InputlessComponent,
     Memo,
-    Properties,
 )
 from nnet3tools.nnet.components.fields import Flag, Int, Mark, Proportion
 from nnet3tools.nnet.components.registry import register
@@ -32,7 +31,6 @@ class DropoutMaskComponent(InputlessComponent, DropoutBase):
     zero (for proportions up to 0.5).
     """
 
-    PROPERTIES = Properties.RANDOM
     INFO = "output_dim dropout_proportion continuous"
 
     output_dim = Int("<OutputDim>", "output-dim", positive=True)

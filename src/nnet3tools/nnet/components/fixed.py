@@ -43,7 +43,7 @@ class FixedAffineComponent(Component):
     `linear_params` (output_dim, input_dim) is W, `bias_params` (output_dim,) is b.
     """
 
-    PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_ADDS
+    PROPERTIES = Properties.BACKPROP_ADDS
     INFO = Component.INFO + " linear_params bias_params"
 
     linear_params = Matrix("<LinearParams>", key="linear-params", trainable=False)
@@ -77,14 +77,13 @@ class FixedAffineComponent(Component):
         affine_propagate(in_value, out_value, self.linear_params, self.bias_params)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
+        tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
 
 
 class _FixedVector(Component):
     """Base class of components that apply one constant vector to every row."""
 
-    PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+    PROPERTIES = Properties.IN_PLACE
     INFO = Component.INFO + " vector"
 
     vector: Vector
@@ -117,8 +116,7 @@ class FixedScaleComponent(_FixedVector):
         _multiply(out_value, in_value, self.vector)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            _multiply(args.in_deriv, args.out_deriv, self.vector)
+        _multiply(args.in_deriv, args.out_deriv, self.vector)
 
 
 @register
@@ -131,5 +129,4 @@ class FixedBiasComponent(_FixedVector):
         _plus(out_value, in_value, self.vector)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            tensor.copy(args.in_deriv, args.out_deriv)
+        tensor.copy(args.in_deriv, args.out_deriv)

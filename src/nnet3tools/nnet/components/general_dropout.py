@@ -71,6 +71,7 @@ class GeneralDropoutComponent(DropoutBase):
     `continuous` uniform in 1 -+ 2 p. With `specaugment_max_proportion` it zeroes a band of columns.
     """
 
+    PROPERTIES = Properties.IN_PLACE | Properties.USES_MEMO
     INFO = (
         "dim block_dim dropout_proportion continuous specaugment_max_proportion "
         "specaugment_max_regions time_period"
@@ -95,11 +96,7 @@ class GeneralDropoutComponent(DropoutBase):
 
     @property
     def properties(self) -> Properties:
-        flags = Properties.RANDOM | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-        flags |= Properties.USES_MEMO
-        if self.block_dim != self.dim:
-            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
-        return flags
+        return self.FLAGS if self.block_dim == self.dim else self.FLAGS | Properties.CONTIGUOUS
 
     @property
     def uses_bands(self) -> bool:
@@ -137,8 +134,6 @@ class GeneralDropoutComponent(DropoutBase):
 
     def backprop(self, args: BackpropArgs) -> None:
         assert isinstance(args.indexes, DropoutIndexes)
-        if args.in_deriv is None:
-            return
         if args.in_deriv is not args.out_deriv:
             tensor.copy(args.in_deriv, args.out_deriv)
         if args.memo is not None:

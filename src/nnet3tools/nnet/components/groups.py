@@ -34,9 +34,7 @@ _MAX_INPUT_DIM = 1 << 24
 class PnormComponent(Component):
     """The Euclidean norms of equal groups of input columns (Zhang et al. 2014)."""
 
-    PROPERTIES = (
-        Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
-    )
+    PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 3  # power, sum, scaling or root
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
@@ -49,15 +47,13 @@ class PnormComponent(Component):
         group_norm(out_value, in_value)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            group_norm_backprop(args.in_deriv, args.in_value, args.out_value, args.out_deriv)
+        group_norm_backprop(args.in_deriv, args.in_value, args.out_value, args.out_deriv)
 
 
 @register
 class SumGroupComponent(Component):
     """The sums of groups of neighboring input columns; `sizes` (output_dim,) are their widths."""
 
-    PROPERTIES = Properties.SIMPLE
     flops_per_input = 1
     CLOSING_TOKENS = ("</{}>", "<{}>")
 
@@ -102,5 +98,4 @@ class SumGroupComponent(Component):
         sum_column_ranges(out_value, in_value, self.ranges)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            tensor.copy_cols(args.in_deriv, args.out_deriv, self.group_of_column)
+        tensor.copy_cols(args.in_deriv, args.out_deriv, self.group_of_column)

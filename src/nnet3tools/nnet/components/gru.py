@@ -21,11 +21,7 @@ from nnet3tools.nnet.components.fields import Float, Int, NotNegative
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
-from nnet3tools.nnet.components.two_sided import (
-    ALPHA,
-    UPDATE_PERIOD,
-    TwoSidedNaturalGradient,
-)
+from nnet3tools.nnet.components.two_sided import ALPHA, UPDATE_PERIOD, TwoSidedNaturalGradient
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.tensor import recording
@@ -52,9 +48,7 @@ class GruNonlinearityBase(UpdatableComponent):
     """
 
     PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.UPDATABLE
-        | Properties.BACKPROP_NEEDS_INPUT
+        Properties.BACKPROP_NEEDS_INPUT
         | Properties.BACKPROP_NEEDS_OUTPUT
         | Properties.BACKPROP_ADDS
     )
@@ -92,8 +86,6 @@ class GruNonlinearityBase(UpdatableComponent):
         tensor.gru_nonlinearity(out_value, in_value, self.w_h)
 
     def backprop(self, args: BackpropArgs) -> None:
-        assert args.in_value is not None
-        assert args.out_value is not None
         h = args.out_value[:, : self.cell_dim]
         with (
             tensor.scratch(h.shape, like=h) as argument_deriv,

@@ -39,11 +39,7 @@ class LinearComponent(TwoSidedNaturalGradient):
     """
 
     PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.UPDATABLE
-        | Properties.BACKPROP_NEEDS_INPUT
-        | Properties.PROPAGATE_ADDS
-        | Properties.BACKPROP_ADDS
+        Properties.BACKPROP_NEEDS_INPUT | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
     )
     INFO = (
         UpdatableComponent.INFO + " params orthonormal_constraint use_natural_gradient "
@@ -81,10 +77,8 @@ class LinearComponent(TwoSidedNaturalGradient):
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.prod(out_value, in_value, self.params, trans_b=True, beta=1.0)
 
-    def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            tensor.prod(args.in_deriv, args.out_deriv, self.params, beta=1.0)
-        if args.to_update is not None:  # after in_deriv, because to_update may be self
-            assert isinstance(args.to_update, LinearComponent)
-            params = args.to_update.params
-            args.to_update.update_affine(params, None, [args.in_value], args.out_deriv)
+    def backprop_input(self, args: BackpropArgs) -> None:
+        tensor.prod(args.in_deriv, args.out_deriv, self.params, beta=1.0)
+
+    def update(self, args: BackpropArgs) -> None:
+        self.update_affine(self.params, None, [args.in_value], args.out_deriv)

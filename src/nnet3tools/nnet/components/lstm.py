@@ -39,7 +39,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     repaired units; `self_repair_config` (10,) holds five thresholds, then five scales.
     """
 
-    PROPERTIES = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+    PROPERTIES = Properties.BACKPROP_NEEDS_INPUT
     INFO = UpdatableComponent.INFO + " cell_dim use_dropout"
 
     params = Matrix("<Params>")
@@ -124,7 +124,6 @@ class LstmNonlinearityComponent(UpdatableComponent):
         tensor.lstm_nonlinearity(out_value, in_value, self.params)
 
     def backprop(self, args: BackpropArgs) -> None:
-        assert args.in_value is not None
         with (
             tensor.scratch((5, self.cell_dim), like=args.in_value) as repair,
             tensor.scratch((3, self.cell_dim), like=args.in_value) as params_deriv,

@@ -35,8 +35,7 @@ class MaxpoolingComponent(Component):
     """Maximum over boxes of the input, in which each row is an array over x, y, z."""
 
     PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.BACKPROP_NEEDS_INPUT
+        Properties.BACKPROP_NEEDS_INPUT
         | Properties.BACKPROP_NEEDS_OUTPUT
         | Properties.BACKPROP_ADDS
     )
@@ -114,8 +113,6 @@ class MaxpoolingComponent(Component):
                 _larger(pools, values)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is None:
-            return
         largest, derivs = self._pools(args.out_value), self._pools(args.out_deriv)
         places = zip(self._places(args.in_value), self._places(args.in_deriv), strict=True)
         for values, in_derivs in places:

@@ -37,7 +37,7 @@ class _BackpropScale(Float):
 class NoOpComponent(Component):
     """Copies its input; multiplies the derivative by `backprop_scale`."""
 
-    PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+    PROPERTIES = Properties.IN_PLACE
     INFO = "dim backprop_scale"
     flops_per_input = 0  # moves only
 
@@ -55,8 +55,6 @@ class NoOpComponent(Component):
         tensor.copy(out_value, in_value)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is None:
-            return
         if self.backprop_scale == 1.0:
             tensor.copy(args.in_deriv, args.out_deriv)
         else:

@@ -38,6 +38,7 @@ class NormalizeComponent(Component):
     Optionally a column with log rms(x) is appended.
     """
 
+    PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " target_rms add_log_stddev block_dim"
     flops_per_input = 3  # power, sum, scaling or root
 
@@ -55,12 +56,8 @@ class NormalizeComponent(Component):
 
     @property
     def properties(self) -> Properties:
-        flags = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
-        if not self.add_log_stddev:
-            flags |= Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-        if self.block_dim != self.dim:
-            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
-        return flags
+        flags = self.FLAGS if self.add_log_stddev else self.FLAGS | Properties.IN_PLACE
+        return flags if self.block_dim == self.dim else flags | Properties.CONTIGUOUS
 
     def problem(self) -> str | None:
         return division_problem("block-dim", self.block_dim, "dim", self.dim)
@@ -74,8 +71,6 @@ class NormalizeComponent(Component):
         tensor.normalize_per_row(y, x, self.target_rms, self.add_log_stddev)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is None:
-            return
         tensor.diff_normalize_per_row(
             as_blocks(args.in_deriv, self.block_dim),
             as_blocks(args.in_value, self.block_dim),

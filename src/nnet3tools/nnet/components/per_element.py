@@ -36,6 +36,21 @@ def add_preconditioned_rows(
     _sum_rows(params, derivs, alpha=rate * scale, beta=1.0)
 
 
+def update_by_rows(
+    component: UpdatableComponent, params: Array, derivs: Array, estimate: OnlineNaturalGradient
+) -> None:
+    """Add the learning rate times the sum of the rows of `derivs` to `params` of a component.
+
+    The rows are preconditioned, in a copy, unless the component's options say otherwise.
+    """
+    if component.is_gradient or not component.use_natural_gradient:
+        _sum_rows(params, derivs, alpha=component.rate, beta=1.0)
+        return
+    with tensor.scratch(derivs.shape, like=derivs) as preconditioned:
+        tensor.copy(preconditioned, derivs)
+        add_preconditioned_rows(params, preconditioned, component.rate, estimate)
+
+
 def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
     """A random vector with mean param-mean and standard deviation param-stddev (default 0)."""
     mean = line.get_float("param-mean", default_mean)
@@ -49,13 +64,7 @@ def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
 class PerElementScaleComponent(UpdatableComponent):
     """Multiplies each column by a trainable scale: y = scales * x; `scales` is (dim,)."""
 
-    PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.UPDATABLE
-        | Properties.BACKPROP_NEEDS_INPUT
-        | Properties.PROPAGATE_IN_PLACE
-        | Properties.BACKPROP_IN_PLACE
-    )
+    PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.IN_PLACE
     INFO = UpdatableComponent.INFO + " scales_min scales_max scales"
 
     scales = Vector("<Params>", config="vector", key="scales")
@@ -79,16 +88,11 @@ class PerElementScaleComponent(UpdatableComponent):
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _multiply(out_value, in_value, self.scales)
 
-    def backprop(self, args: BackpropArgs) -> None:
-        if args.to_update is not None:  # first, because in_deriv may be out_deriv
-            assert isinstance(args.to_update, PerElementScaleComponent)
-            assert args.in_value is not None
-            args.to_update._update(args.in_value, args.out_deriv)
-        if args.in_deriv is not None:
-            _multiply(args.in_deriv, args.out_deriv, self.scales)
+    def backprop_input(self, args: BackpropArgs) -> None:
+        _multiply(args.in_deriv, args.out_deriv, self.scales)
 
-    def _update(self, in_value: Array, out_deriv: Array) -> None:
-        _sum_products(self.scales, out_deriv, in_value, alpha=self.rate, beta=1.0)
+    def update(self, args: BackpropArgs) -> None:
+        _sum_products(self.scales, args.out_deriv, args.in_value, alpha=self.rate, beta=1.0)
 
 
 @register
@@ -111,10 +115,10 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     alpha = Float("<Alpha>", "alpha", 4.0, of="preconditioner.alpha")
     max_change_per_minibatch = Obsolete("<MaxChangePerMinibatch>", "read_float")
 
-    def _update(self, in_value: Array, out_deriv: Array) -> None:
+    def update(self, args: BackpropArgs) -> None:
         if self.is_gradient:
-            super()._update(in_value, out_deriv)
+            super().update(args)
             return
-        with tensor.scratch(in_value.shape, like=in_value) as derivs:
-            _multiply(derivs, in_value, out_deriv)
+        with tensor.scratch(args.out_deriv.shape, like=args.out_deriv) as derivs:
+            _multiply(derivs, args.in_value, args.out_deriv)
             add_preconditioned_rows(self.scales, derivs, self.rate, self.preconditioner)

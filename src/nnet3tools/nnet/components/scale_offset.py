@@ -15,7 +15,11 @@ from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import as_blocks, division_problem, get_positive, summed
 from nnet3tools.nnet.components.fields import Flag, Int
-from nnet3tools.nnet.components.per_element import add_preconditioned_rows, random_vector
+from nnet3tools.nnet.components.per_element import (
+    add_preconditioned_rows,
+    random_vector,
+    update_by_rows,
+)
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComponent
 
@@ -44,6 +48,7 @@ class PerElementOffsetComponent(UpdatableComponent):
     `offsets` (block_dim,) are repeated over blocks of `dim` columns.
     """
 
+    PROPERTIES = Properties.IN_PLACE
     INFO = (
         UpdatableComponent.INFO + " offsets_min offsets_max block_dim use_natural_gradient offsets"
     )
@@ -58,14 +63,8 @@ class PerElementOffsetComponent(UpdatableComponent):
 
     @property
     def properties(self) -> Properties:
-        blocks = self.dim != self.block_dim
-        return (
-            Properties.SIMPLE
-            | Properties.UPDATABLE
-            | Properties.PROPAGATE_IN_PLACE
-            | Properties.BACKPROP_IN_PLACE
-            | (Properties.OUTPUT_CONTIGUOUS if blocks else Properties(0))
-        )
+        has_blocks = self.block_dim != self.dim
+        return self.FLAGS | Properties.OUTPUT_CONTIGUOUS if has_blocks else self.FLAGS
 
     @property
     def block_dim(self) -> int:
@@ -90,20 +89,12 @@ class PerElementOffsetComponent(UpdatableComponent):
             tensor.copy(out_value, in_value)
             tensor.add(as_blocks(out_value, self.block_dim), self.offsets)
 
-    def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is not None:
-            tensor.copy(args.in_deriv, args.out_deriv)
-        if args.to_update is not None:
-            assert isinstance(args.to_update, PerElementOffsetComponent)
-            args.to_update._update(as_blocks(args.out_deriv, self.block_dim))
+    def backprop_input(self, args: BackpropArgs) -> None:
+        tensor.copy(args.in_deriv, args.out_deriv)
 
-    def _update(self, out_deriv: Array) -> None:
-        if self.is_gradient or not self.use_natural_gradient:
-            _sum_rows(self.offsets, out_deriv, alpha=self.rate, beta=1.0)
-            return
-        with tensor.scratch(out_deriv.shape, like=out_deriv) as derivs:
-            tensor.copy(derivs, out_deriv)
-            add_preconditioned_rows(self.offsets, derivs, self.rate, self.preconditioner)
+    def update(self, args: BackpropArgs) -> None:
+        derivs = as_blocks(args.out_deriv, self.block_dim)
+        update_by_rows(self, self.offsets, derivs, self.preconditioner)
 
 
 @register
@@ -113,6 +104,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
     y = scales * x + offsets; both are (block_dim,), repeated over blocks of `dim` columns.
     """
 
+    PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT
     INFO = UpdatableComponent.INFO + " rank block_size scales offsets"
 
     scale_preconditioner = Preconditioner(Side.ROWS, freezes=False, rank=20)
@@ -135,16 +127,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
 
     @property
     def properties(self) -> Properties:
-        flags = (
-            Properties.SIMPLE
-            | Properties.UPDATABLE
-            | Properties.PROPAGATE_IN_PLACE
-            | Properties.BACKPROP_IN_PLACE
-            | Properties.BACKPROP_NEEDS_OUTPUT
-        )
-        if self.block_dim != self.dim:
-            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
-        return flags
+        return self.FLAGS if self.block_dim == self.dim else self.FLAGS | Properties.CONTIGUOUS
 
     def init_from_config(self, line: ConfigLine) -> None:
         """Start with scales 1 and offsets 0, repeated over blocks of block-dim columns."""
@@ -184,11 +167,8 @@ class ScaleAndOffsetComponent(UpdatableComponent):
     def _update(self, scale_derivs: Array, out_deriv: Array) -> None:
         """Update scales and offsets with natural gradient; overwrites `scale_derivs`."""
         rate = self.rate
+        update_by_rows(self, self.offsets, out_deriv, self.offset_preconditioner)
         if self.is_gradient or not self.use_natural_gradient:
-            _sum_rows(self.offsets, out_deriv, alpha=rate, beta=1.0)
             _sum_rows(self.scales, scale_derivs, alpha=rate, beta=1.0)
             return
-        with tensor.scratch(out_deriv.shape, like=out_deriv) as offset_derivs:
-            tensor.copy(offset_derivs, out_deriv)
-            add_preconditioned_rows(self.offsets, offset_derivs, rate, self.offset_preconditioner)
         add_preconditioned_rows(self.scales, scale_derivs, rate, self.scale_preconditioner)

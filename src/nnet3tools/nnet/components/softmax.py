@@ -20,13 +20,7 @@ class SoftmaxComponent(NonlinearComponent):
     Values are floored at 1e-20, so that their log is finite.
     """
 
-    PROPERTIES = (
-        Properties.SIMPLE
-        | Properties.PROPAGATE_IN_PLACE
-        | Properties.BACKPROP_IN_PLACE
-        | Properties.BACKPROP_NEEDS_OUTPUT
-        | Properties.STORES_STATS
-    )
+    PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 5  # maximum, difference, exp, sum, quotient
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -37,8 +31,7 @@ class SoftmaxComponent(NonlinearComponent):
         if args.to_update is not None:  # first, for in_deriv may be out_deriv
             assert isinstance(args.to_update, SoftmaxComponent)
             args.to_update.store_backprop_stats(args.out_deriv)
-        if args.in_deriv is not None:
-            tensor.softmax_backprop(args.in_deriv, args.out_value, args.out_deriv)
+        tensor.softmax_backprop(args.in_deriv, args.out_value, args.out_deriv)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         self.sum_stats(out_value)
@@ -51,7 +44,7 @@ class LogSoftmaxComponent(NonlinearComponent):
     Like Kaldi's, it keeps no statistics of values.
     """
 
-    PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
+    PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 5  # maximum, difference, exp, sum, difference
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -61,8 +54,7 @@ class LogSoftmaxComponent(NonlinearComponent):
         if args.to_update is not None:
             assert isinstance(args.to_update, LogSoftmaxComponent)
             args.to_update.store_backprop_stats(args.out_deriv)
-        if args.in_deriv is not None:
-            tensor.log_softmax_backprop(args.in_deriv, args.out_value, args.out_deriv)
+        tensor.log_softmax_backprop(args.in_deriv, args.out_value, args.out_deriv)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         pass

@@ -24,12 +24,7 @@ from nnet3tools.nnet.components.base import (
 )
 from nnet3tools.nnet.components.fields import Flag, Int, IntPairs, IntVector
 from nnet3tools.nnet.components.registry import register, register_precomputed
-from nnet3tools.nnet.components.time_windows import (
-    at_shifts,
-    nxt_order,
-    used_if_any,
-    window_ranges,
-)
+from nnet3tools.nnet.components.time_windows import at_shifts, nxt_order, used_if_any, window_ranges
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
 _no_rows = np.empty(0, np.int32)
@@ -80,6 +75,8 @@ class SumsOfRanges(Component):
 class StatisticsExtractionComponent(SumsOfRanges):
     """Outputs count, sum and (if `include_variance`) sum of squares over periods of frames."""
 
+    PROPERTIES = Properties.PROPAGATE_ADDS
+
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     input_period = Int("<InputPeriod>", "input-period", 1, positive=True)
     output_period = Int("<OutputPeriod>", "output-period", 1, positive=True)
@@ -91,8 +88,8 @@ class StatisticsExtractionComponent(SumsOfRanges):
 
     @property
     def properties(self) -> Properties:
-        flags = Properties.PROPAGATE_ADDS | Properties.REORDERS_INDEXES
-        return flags | Properties.BACKPROP_NEEDS_INPUT if self.include_variance else flags
+        needs_input = self.include_variance
+        return self.FLAGS | Properties.BACKPROP_NEEDS_INPUT if needs_input else self.FLAGS
 
     def problem(self) -> str | None:
         good = self.output_period % self.input_period == 0
@@ -113,8 +110,6 @@ class StatisticsExtractionComponent(SumsOfRanges):
     def backprop(self, args: BackpropArgs) -> None:
         """Compute the input derivative from the sums and sums of squares; the count has none."""
         assert isinstance(args.indexes, ExtractionIndexes)
-        if args.in_deriv is None:
-            return
         dim = self.input_dim
         tensor.copy_rows(args.in_deriv, args.out_deriv[:, 1 : dim + 1], args.indexes.backward)
         if self.include_variance:

@@ -24,11 +24,7 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.fields import Flag, Float, Int, IntPairs
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.statistics_extraction import SumsOfRanges
-from nnet3tools.nnet.components.time_windows import (
-    at_shifts,
-    used_if_any,
-    window_ranges,
-)
+from nnet3tools.nnet.components.time_windows import at_shifts, used_if_any, window_ranges
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
 _no_ranges = np.empty((0, 2), np.int32)
@@ -70,6 +66,8 @@ class StatisticsPoolingComponent(SumsOfRanges):
     right_context]; an output needs one frame in it. Outputs exist at multiples of `input_period`.
     """
 
+    PROPERTIES = Properties.BACKPROP_ADDS
+
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     input_period = Int("<InputPeriod>", "input-period", 1, positive=True)
     left_context = Int("<LeftContext>", "left-context", -1)
@@ -85,7 +83,7 @@ class StatisticsPoolingComponent(SumsOfRanges):
     @property
     def properties(self) -> Properties:
         """Property flags: backprop takes counts from the log counts in the output or the input."""
-        flags = Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
+        flags = self.FLAGS
         if self.output_stddevs or self.num_log_count_features > 0:
             flags |= Properties.BACKPROP_NEEDS_OUTPUT
         if self.num_log_count_features == 0:
@@ -137,8 +135,6 @@ class StatisticsPoolingComponent(SumsOfRanges):
     def backprop(self, args: BackpropArgs) -> None:
         """Compute the input derivative; like Kaldi's, it ignores the variance floor."""
         assert isinstance(args.indexes, PoolingIndexes)
-        if args.in_deriv is None:
-            return
         logs, shape = self.num_log_count_features, (args.out_deriv.shape[0], self.input_dim - 1)
         with (
             tensor.scratch(shape, like=args.out_deriv) as deriv,
@@ -147,11 +143,11 @@ class StatisticsPoolingComponent(SumsOfRanges):
             tensor.copy(deriv, args.out_deriv[:, logs:])
             if self.output_stddevs:
                 mean_deriv, variance_deriv = self._mean_and_other(deriv)
-                mean, stddev = self._mean_and_other(args.out_value[:, logs:])  # type: ignore[index]
+                mean, stddev = self._mean_and_other(args.out_value[:, logs:])
                 _through_stddev(variance_deriv, stddev)
                 _through_mean(mean_deriv, mean, variance_deriv)
             if logs > 0:
-                _exp(counts, args.out_value[:, :1])  # type: ignore[index]
+                _exp(counts, args.out_value[:, :1])
             else:
                 self._sum_counts(counts, args.indexes, args.in_value)
             _divide(deriv, counts)

@@ -30,10 +30,7 @@ from nnet3tools.nnet.components.fields import Flag, Float, Int, IntVector
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.time_windows import at_shifts
-from nnet3tools.nnet.components.two_sided import (
-    NUM_SAMPLES_HISTORY,
-    TwoSidedNaturalGradient,
-)
+from nnet3tools.nnet.components.two_sided import NUM_SAMPLES_HISTORY, TwoSidedNaturalGradient
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.indexes import IndexArray, IntArray, sorted_unique
 
@@ -42,15 +39,6 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
-
-# computed once, because an operator between flags takes 2 us
-_PROPERTIES = (
-    Properties.UPDATABLE
-    | Properties.REORDERS_INDEXES
-    | Properties.BACKPROP_ADDS
-    | Properties.BACKPROP_NEEDS_INPUT
-)
-_PROPERTIES_WITHOUT_BIAS = _PROPERTIES | Properties.PROPAGATE_ADDS
 
 
 @register_precomputed
@@ -109,6 +97,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
     or empty. The trainer enforces `orthonormal_constraint`.
     """
 
+    PROPERTIES = Properties.BACKPROP_ADDS | Properties.BACKPROP_NEEDS_INPUT
     INFO = UpdatableComponent.INFO + " orthonormal_constraint time_offsets linear_params"
 
     time_offsets = IntVector("<TimeOffsets>", "time-offsets")
@@ -142,7 +131,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
     @property
     def properties(self) -> Properties:
         """The property flags; without a bias, `propagate` adds to its output."""
-        return _PROPERTIES if self.has_bias else _PROPERTIES_WITHOUT_BIAS
+        return self.FLAGS if self.has_bias else self.FLAGS | Properties.PROPAGATE_ADDS
 
     # -- creation and files
 
@@ -195,32 +184,30 @@ class TdnnComponent(TwoSidedNaturalGradient):
         dim = self.input_dim
         return self.linear_params[:, i * dim : (i + 1) * dim]
 
+    def _parts(self, indexes: Indexes, in_matrix: Array, out_matrix: Array) -> list[Array]:
+        """Views of the input (or its derivative), one for each time offset."""
+        assert isinstance(indexes, TdnnIndexes)
+        offsets = range(len(self.time_offsets))
+        return [indexes.part(in_matrix, i, out_matrix.shape[0]) for i in offsets]
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Add a matrix product per time offset to the bias, or to `out_value` without bias."""
-        assert isinstance(indexes, TdnnIndexes)
         if self.has_bias:
             _set_rows(out_value, self.bias_params)
-        for i in range(len(self.time_offsets)):
-            part = indexes.part(in_value, i, out_value.shape[0])
+        for i, part in enumerate(self._parts(indexes, in_value, out_value)):
             tensor.prod(out_value, part, self._params_part(i), trans_b=True, beta=1.0)
 
-    def backprop(self, args: BackpropArgs) -> None:
-        assert isinstance(args.indexes, TdnnIndexes)
-        if args.in_deriv is not None:
-            for i in range(len(self.time_offsets)):
-                part = args.indexes.part(args.in_deriv, i, args.out_deriv.shape[0])
-                tensor.prod(part, args.out_deriv, self._params_part(i), beta=1.0)
-        if args.to_update is not None:
-            assert isinstance(args.to_update, TdnnComponent)
-            args.to_update._update(args.indexes, args.in_value, args.out_deriv)
+    def backprop_input(self, args: BackpropArgs) -> None:
+        for i, part in enumerate(self._parts(args.indexes, args.in_deriv, args.out_deriv)):
+            tensor.prod(part, args.out_deriv, self._params_part(i), beta=1.0)
 
-    def _update(self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array) -> None:
+    def update(self, args: BackpropArgs) -> None:
         if self.learning_rate == 0.0:
             return
-        offsets = range(len(self.time_offsets))
-        parts = [indexes.part(in_value, i, out_deriv.shape[0]) for i in offsets]
+        parts = self._parts(args.indexes, args.in_value, args.out_deriv)
+        bias = self.bias_params if self.has_bias else None
         update = self.update_affine if self.use_natural_gradient else self.add_affine_gradient
-        update(self.linear_params, self.bias_params if self.has_bias else None, parts, out_deriv)
+        update(self.linear_params, bias, parts, args.out_deriv)
 
     # -- indexes
 

@@ -41,10 +41,7 @@ from nnet3tools.nnet.components.declared import Part
 from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
-from nnet3tools.nnet.components.two_sided import (
-    TwoSidedNaturalGradient,
-    both_paths,
-)
+from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient, both_paths
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
 if TYPE_CHECKING:
@@ -81,14 +78,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     `bias_params` (num_filters_out,) is the same for all heights and times.
     """
 
-    PROPERTIES = (
-        Properties.UPDATABLE
-        | Properties.REORDERS_INDEXES
-        | Properties.BACKPROP_ADDS
-        | Properties.BACKPROP_NEEDS_INPUT
-        | Properties.INPUT_CONTIGUOUS
-        | Properties.OUTPUT_CONTIGUOUS
-    )
+    PROPERTIES = Properties.BACKPROP_ADDS | Properties.BACKPROP_NEEDS_INPUT | Properties.CONTIGUOUS
     preconditioner_in = Preconditioner(Side.COLUMNS)
     preconditioner_out = Preconditioner(Side.ROWS)
 
@@ -165,21 +155,19 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
         _set_rows(as_rows(out_value, self.model.num_filters_out), self.bias_params)
         add_output(indexes.computation, in_value, self.linear_params, out_value)
 
-    def backprop(self, args: BackpropArgs) -> None:
+    def backprop_input(self, args: BackpropArgs) -> None:
         assert isinstance(args.indexes, ConvolutionIndexes)
-        if args.in_deriv is not None:
-            add_input_deriv(
-                args.indexes.computation, self.linear_params, args.out_deriv, args.in_deriv
-            )
-        if args.to_update is None:
+        computation = args.indexes.computation
+        add_input_deriv(computation, self.linear_params, args.out_deriv, args.in_deriv)
+
+    def update(self, args: BackpropArgs) -> None:
+        assert isinstance(args.indexes, ConvolutionIndexes)
+        if self.learning_rate == 0.0:
             return
-        assert isinstance(args.to_update, TimeHeightConvolutionComponent)
-        if args.to_update.learning_rate == 0.0:
-            return
-        if args.to_update.is_gradient or not args.to_update.use_natural_gradient:
-            args.to_update._update_simple(args.indexes, args.in_value, args.out_deriv)
+        if self.is_gradient or not self.use_natural_gradient:
+            self._update_simple(args.indexes, args.in_value, args.out_deriv)
         else:
-            args.to_update._update_natural_gradient(args.indexes, args.in_value, args.out_deriv)
+            self._update_natural_gradient(args.indexes, args.in_value, args.out_deriv)
 
     def _update_simple(
         self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array

@@ -104,12 +104,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
     Each zeroed range has up to `time_mask_max_frames` frames.
     """
 
-    PROPERTIES = (
-        Properties.RANDOM
-        | Properties.PROPAGATE_IN_PLACE
-        | Properties.BACKPROP_IN_PLACE
-        | Properties.USES_MEMO
-    )
+    PROPERTIES = Properties.IN_PLACE | Properties.USES_MEMO
     INFO = "dim zeroed_proportion time_mask_max_frames"
 
     dim = Int("<Dim>", "dim", positive=True)
@@ -157,8 +152,6 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
         return mask
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.in_deriv is None:
-            return
         if args.in_deriv is not args.out_deriv:
             tensor.copy(args.in_deriv, args.out_deriv)
         if args.memo is not None:

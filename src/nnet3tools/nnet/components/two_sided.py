@@ -6,7 +6,7 @@ The update is W += lr * scales * P_out(dF/dy)^T P_in(x); see Povey et al. 2014, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side
@@ -70,7 +70,6 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     Subclasses declare `rank_in`, `rank_out` and the other options with their tokens.
     """
 
-    use_natural_gradient: Any = True
     preconditioner_in = Preconditioner(Side.COLUMNS, rank=20, update_period=4)
     preconditioner_out = Preconditioner(Side.ROWS, rank=80, update_period=4)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, Indexes
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Component, Indexes, Properties
 from nnet3tools.nnet.components.fields import Flag, Float, NotNegative
 from nnet3tools.nnet.natural_gradient import in_columns
 from nnet3tools.tensor.number import Number, store
@@ -61,6 +61,9 @@ class UpdatableComponent(Component):
     INFO = (
         Component.INFO + " learning_rate is_gradient l2_regularize learning_rate_factor max_change"
     )
+    IMPLIED = Properties.UPDATABLE
+    use_natural_gradient: Any = True
+    """Whether updates are preconditioned, for components with natural gradient."""
     orthonormal_constraint: Any = 0.0
     """Scale of rows of `input_matrix` in the orthonormal constraint; < 0 floats, 0 is none."""
     learning_rate_factor = NotNegative(
@@ -80,6 +83,30 @@ class UpdatableComponent(Component):
         return {name: value for name, value in values if value.size}
 
     # -- training
+
+    def backprop(self, args: BackpropArgs) -> None:
+        """Compute the input derivative, if it is wanted, and update `args.to_update`.
+
+        The update comes last, as `args.to_update` may be this component. If backprop works in
+        place it comes first, as `args.in_deriv` may be `args.out_deriv`.
+        """
+        updated = args.to_update
+        assert updated is None or isinstance(updated, UpdatableComponent)
+        in_place = bool(self.FLAGS & Properties.BACKPROP_IN_PLACE)
+        if updated is not None and in_place:
+            updated.update(args)
+        if args.in_deriv is not None:
+            self.backprop_input(args)
+        if updated is not None and not in_place:
+            updated.update(args)
+
+    def backprop_input(self, args: BackpropArgs) -> None:
+        """Compute `args.in_deriv`, which is not None."""
+        raise NotImplementedError
+
+    def update(self, args: BackpropArgs) -> None:
+        """Update the parameters, or accumulate their gradient, given values and derivatives."""
+        raise NotImplementedError
 
     @property
     def rate(self) -> Any:
