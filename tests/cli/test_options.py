@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nnet3tools import __version__
-from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.device_options import DeviceOptions
+from nnet3tools.cli.gpu import choose_device
 from nnet3tools.cli.gpu_faults import NoGpuError
 from nnet3tools.cli.options import NoOptions, option, option_group, program, quote
 from nnet3tools.cli.programs import PROGRAMS, main_of
@@ -368,15 +369,10 @@ def test_termination_removes_what_is_unfinished(tmp_path: Path) -> None:
 # -- --use-gpu
 
 
-@dataclass(frozen=True)
-class GpuOptions:
-    use_gpu: str | None = use_gpu_option("yes")
-
-
 def device(*words: str) -> int:
-    @program("toy", USAGE, GpuOptions, num_args=0)
-    def main(options: GpuOptions, args: list[str]) -> None:
-        assert choose_device(options.use_gpu).size == 0
+    @program("toy", USAGE, DeviceOptions, num_args=0)
+    def main(options: DeviceOptions, args: list[str]) -> None:
+        assert options.choose().size == 0
 
     return main([*words, "--print-args=false"])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.cli import gpu
-from nnet3tools.cli.cuda_options import CudaAllocatorOptions, CudaDeviceOptions
+from nnet3tools.cli.device_options import CudaAllocatorOptions, CudaDeviceOptions
 from nnet3tools.cli.options import program
 from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.errors import OptionError, UserError
@@ -38,6 +38,15 @@ def test_programs_have_the_options_that_kaldis_register_with_the_same_defaults(n
     assert {key: found[key] for key in KALDIS[name]} == KALDIS[name]
 
 
+def device_options(tensor_cores: bool, tf32: bool, gpu_math: str = "fp32") -> CudaDeviceOptions:
+    return CudaDeviceOptions(
+        use_gpu="yes",
+        gpu_math=gpu_math,
+        cuda_use_tensor_cores=tensor_cores,
+        cuda_use_tf32_compute=tf32,
+    )
+
+
 @pytest.mark.parametrize(
     ("tensor_cores", "tf32", "gpu_math", "expected"),
     [
@@ -49,12 +58,12 @@ def test_programs_have_the_options_that_kaldis_register_with_the_same_defaults(n
     ],
 )
 def test_they_are_gpu_math_by_other_names(tensor_cores, tf32, gpu_math, expected):
-    assert CudaDeviceOptions(tensor_cores, tf32).math(gpu_math) == expected
+    assert device_options(tensor_cores, tf32, gpu_math).math == expected
 
 
 def test_they_may_not_contradict_gpu_math():
     with pytest.raises(OptionError, match="--gpu-math=bf16 and --cuda-use-tf32-compute=true"):
-        CudaDeviceOptions(False, True).math("bf16")
+        _ = device_options(False, True, "bf16").math
 
 
 @pytest.fixture
@@ -74,9 +83,9 @@ def old_gpu(monkeypatch):
 
 
 def test_tf32_is_passed_over_by_an_old_gpu_only_under_kaldis_name(old_gpu, capsys):
-    assert gpu.choose_device("yes", CudaDeviceOptions(False, True).math("fp32")) == "on the device"
+    assert device_options(False, True).choose() == "on the device"
     assert "capability 7.x; products are done in fp32" in capsys.readouterr().err
-    gpu.choose_device("yes", CudaDeviceOptions(True, False).math("fp32"))
+    device_options(True, False).choose()
     assert old_gpu == ["fp16"]
     with pytest.raises(OptionError):
         gpu.choose_device("yes", "tf32")

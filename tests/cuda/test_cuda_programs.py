@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.cli import combine_models, gpu, judging, train_model
+from nnet3tools.cli import device_options
 from nnet3tools.cli.programs import PROGRAMS, entry_point_of, main_of
 from nnet3tools.io.holders import MATRIX, VECTOR
 from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -79,9 +79,7 @@ def run(monkeypatch, on_device: bool, name: str, *words: str) -> None:
             assert (use_gpu, gpu_math) == ("wait", "tf32")
             return to_device(np.zeros(0, np.float32))
 
-        for owner in (gpu, module, combine_models, judging, train_model):
-            if hasattr(owner, "choose_device"):
-                monkeypatch.setattr(owner, "choose_device", choose)
+        monkeypatch.setattr(device_options, "choose_device", choose)
         words = ("--use-gpu=wait", "--gpu-math=tf32", *words)
     else:
         words = ("--use-gpu=no", *words)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import ChainTrainingOptions
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.cli.train_model import TrainingRunOptions, train_model
 from nnet3tools.training.trainer import NnetTrainerOptions
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from nnet3tools.training.trainer import NnetTrainer
 
 
-@dataclass(frozen=True)
-class ChainRunOptions:
+class ChainRunOptions(OptionGroup):
     """Options of a program that trains with the LF-MMI objective."""
 
     run: TrainingRunOptions = option_group("", TrainingRunOptions)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option
+from nnet3tools.cli.device_options import DeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.io import log
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from nnet3tools.training.example import NnetExample
 
 
-@dataclass(frozen=True)
-class CombineOptions:
+class CombineOptions(OptionGroup):
     """Options of the programs that combine models."""
 
     binary: bool = option(True, "Write output in binary mode")
@@ -39,9 +37,7 @@ class CombineOptions:
         "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents while "
         "evaluating objectives.",
     )
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
+    device: DeviceOptions = option_group("", DeviceOptions)
 
     def prepare(self, nnet: Nnet) -> None:
         """Set the test modes in which `nnet` is evaluated."""
@@ -73,7 +69,7 @@ def combine_on_examples(
     if options.max_objective_evaluations < 1:
         raise OptionError("--max-objective-evaluations must be at least 1")
     prove_output(nnet_out)
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.device.choose()
     first = read_nnet(models[0])
     diagnostics = make_diagnostics(first, device)
     examples: list[NnetExample] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.device_options import DeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from nnet3tools.io.table import TableWriter
 
 
-@dataclass(frozen=True)
-class UtteranceOptions:
+class UtteranceOptions(OptionGroup):
     """Options of nnet3-compute for utterances."""
 
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
@@ -78,13 +78,9 @@ def compute_all(
 
 
 def compute_utterances(
-    options: UtteranceOptions, device_options: tuple[str | None, str, str | None], args: list[str]
+    options: UtteranceOptions, device_options: DeviceOptions, args: list[str]
 ) -> int:
-    """Compute the outputs of a table of features and write them; returns the exit status.
-
-    `device_options` are --use-gpu, --gpu-math and --cpu-kernels.
-    """
-    from nnet3tools.cli.gpu import choose_device
+    """Compute the outputs of a table of features and write them; returns the exit status."""
     from nnet3tools.executor.looped_computer import LoopedComputer
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import MATRIX
@@ -100,7 +96,7 @@ def compute_utterances(
         options.check_looped()
     if options.write_cache:
         prove_output(options.write_cache)
-    device = choose_device(*device_options)
+    device = device_options.choose()
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     computer: UtteranceComputer | LoopedComputer

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from nnet3tools.cli.egs_tables import CopyOptions, DrawOptions
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.training.minibatch_rules import MINIBATCH_SIZE_HELP, ExampleMergingOptions
 
 __all__ = [
@@ -16,8 +16,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class FrameCopyOptions:
+class FrameCopyOptions(OptionGroup):
     """Options of nnet3-copy-egs."""
 
     common: CopyOptions = option_group("", CopyOptions)
@@ -40,15 +39,13 @@ def _frame_shift_of_sequences() -> int:
     )
 
 
-@dataclass(frozen=True)
-class ChainCopyOptions:
+class ChainCopyOptions(OptionGroup):
     """Options of nnet3-chain-copy-egs."""
 
     common: CopyOptions = option_group("", CopyOptions)
     frame_shift: int = _frame_shift_of_sequences()
 
 
-@dataclass(frozen=True)
 class DiscriminativeCopyOptions(DrawOptions):
     """Options of nnet3-discriminative-copy-egs."""
 

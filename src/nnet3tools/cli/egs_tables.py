@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from nnet3tools.cli.options import option
+from nnet3tools.cli.options import OptionGroup, option
 from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
 
@@ -24,8 +24,7 @@ E = TypeVar("E")
 # -- copying
 
 
-@dataclass(frozen=True)
-class DrawOptions:
+class DrawOptions(OptionGroup):
     """Options that say which examples to copy, how many times, and to which table."""
 
     random: bool = option(
@@ -43,7 +42,6 @@ class DrawOptions:
     )
 
 
-@dataclass(frozen=True)
 class CopyOptions(DrawOptions):
     """Options of the programs that copy examples."""
 
@@ -248,8 +246,7 @@ def merge_table(
 # -- shuffling
 
 
-@dataclass(frozen=True)
-class ShuffleOptions:
+class ShuffleOptions(OptionGroup):
     """Options of the programs that shuffle examples."""
 
     srand: int = option(0, "Seed for random number generator")
@@ -286,8 +283,7 @@ def shuffle_table(args: list[str], options: ShuffleOptions, holder: Holder[E]) -
 # -- choosing
 
 
-@dataclass(frozen=True)
-class SubsetOptions:
+class SubsetOptions(OptionGroup):
     """Options of the programs that choose a subset of examples."""
 
     srand: int = option(0, "Seed for random number generator")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from nnet3tools.cli.options import option_group
+from nnet3tools.cli.options import OptionGroup, option_group
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.training.generation import GetEgsOptions, InputOptions
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class ExampleOptions:
+class ExampleOptions(OptionGroup):
     """The options of nnet3-get-egs and nnet3-get-egs-dense-targets."""
 
     common: GetEgsOptions = option_group("", GetEgsOptions)

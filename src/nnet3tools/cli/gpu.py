@@ -39,24 +39,6 @@ def math_if_possible(gpu_math: str) -> str:
     return _MathWithFallback(gpu_math)
 
 
-def use_gpu_option(default: str) -> str | None:
-    """The field `use_gpu: str | None = use_gpu_option("yes")` with Kaldi's default.
-
-    The value is None if the default is "yes" and the user has not given the option.
-    """
-    text = "yes|no|optional|wait, only has effect if there is a GPU"
-    return option(None if default == "yes" else default, text, shown=default)
-
-
-def gpu_math_option() -> str:
-    """The field `gpu_math: str = gpu_math_option()` of every program that computes."""
-    return option(
-        "fp32",
-        "How matrix products are done on a GPU: fp32|tf32|fp16|bf16 (stored and summed in single "
-        "precision all the same; fp16 with loss scaling in training)",
-    )
-
-
 def cpu_kernels_option() -> str | None:
     """The field `cpu_kernels: str | None = cpu_kernels_option()` of every program that computes."""
     return option(

@@ -1,15 +1,11 @@
 """Options of the programs that write lattices. Only declarations, without loading NumPy."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.gpu import cpu_kernels_option
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.recognizer.utterances import IvectorOptions
 
 
-@dataclass(frozen=True)
-class LatgenOptions:
+class LatgenOptions(OptionGroup):
     """The common options of nnet3-latgen-faster and nnet3-latgen-faster-batch."""
 
     decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
@@ -18,7 +14,6 @@ class LatgenOptions:
     allow_partial: bool = option(
         False, "If true, produce output even if end state was not reached."
     )
-    cpu_kernels: str | None = cpu_kernels_option()
 
     def check(self) -> None:
         """OptionError if an option's value is out of its range."""

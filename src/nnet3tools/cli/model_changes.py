@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option
+from nnet3tools.cli.options import OptionGroup, option
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
 
-@dataclass(frozen=True)
-class ChangeOptions:
+class ChangeOptions(OptionGroup):
     """Options that change a network, of nnet3-copy and nnet3-am-copy."""
 
     learning_rate: float = option(

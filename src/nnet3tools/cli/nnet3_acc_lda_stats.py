@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 
@@ -26,8 +25,7 @@ See also: nnet-get-feature-transform
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     rand_prune: float = option(0.0, "Randomized pruning threshold for posteriors")
 

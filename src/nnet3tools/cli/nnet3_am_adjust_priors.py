@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -24,8 +23,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     prior_floor: float = option(1.0e-15, "Accepted for Kaldi's sake; priors are not floored")
 

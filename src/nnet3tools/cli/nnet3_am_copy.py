@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.model_changes import (
@@ -12,7 +11,7 @@ from nnet3tools.cli.model_changes import (
     scale_parameters,
     set_learning_rates,
 )
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     raw: bool = option(
         False, "If true, write only the 'raw' network, without transition model and priors."

@@ -1,8 +1,6 @@
 """nnet3-am-init: combine a transition model and a network into an acoustic model."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Initialize a nnet3 acoustic model (a neural network with its transition model) from a
@@ -17,8 +15,7 @@ See also: nnet3-init, nnet3-am-copy, nnet3-am-info, nnet3-am-adjust-priors
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
 
 

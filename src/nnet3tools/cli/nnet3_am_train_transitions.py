@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -23,8 +22,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     set_priors: bool = option(
         True, "If true, also set priors in neural net (we divide by these in test time)"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -23,8 +22,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     weights: str = option(
         "",

@@ -1,9 +1,8 @@
 """nnet3-compile: compile a ComputationRequest, or all requests of training, into programs."""
 
 import sys
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
@@ -26,8 +25,7 @@ See also: nnet3-compute, nnet3-computation-info
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     print: bool = option(
         False,

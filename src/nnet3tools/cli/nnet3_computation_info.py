@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ See also: nnet3-compile, nnet3-compute
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     print: bool = option(True, "If true, print the program itself, command by command.")
     max_matrices: int = option(
         20, "Of the matrices that are alive where most memory is in use, print at most so many."

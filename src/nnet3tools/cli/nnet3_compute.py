@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.device_options import CudaDeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.io import log
@@ -30,8 +27,7 @@ See also: nnet3-compile, nnet3-compute-from-egs
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     computation: str = option(
         "", "If supplied, the compiled program to run (an rxfilename); see above."
     )
@@ -46,10 +42,7 @@ class Options:
     model_derivative: str = option(
         "", "With --output-derivs: wxfilename for the model derivative, as a network."
     )
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     compute: ComputeOptions = option_group("computation", ComputeOptions)
     utterances: UtteranceOptions = option_group("", UtteranceOptions)
 
@@ -66,9 +59,7 @@ def main(options: Options, args: list[str]) -> int | None:
     for name in ("output_derivs", "input_derivs", "model_derivative"):
         if getattr(options, name):
             raise OptionError(f"--{name.replace('_', '-')} needs --computation")
-    math = options.cuda.math(options.gpu_math)
-    device = options.use_gpu, math, options.cpu_kernels
-    return compute_utterances(options.utterances, device, args)
+    return compute_utterances(options.utterances, options.device, args)
 
 
 def run_program_once(options: Options, args: list[str]) -> None:
@@ -81,8 +72,7 @@ def run_program_once(options: Options, args: list[str]) -> None:
     for name in ("input_derivs", "model_derivative"):
         if getattr(options, name) and not options.output_derivs:
             raise OptionError(f"--{name.replace('_', '-')} needs --output-derivs")
-    math = options.cuda.math(options.gpu_math)
-    device = choose_device(options.use_gpu, math, options.cpu_kernels)
+    device = options.device.choose()
     nnet = read_nnet(nnet_in)
     computation = load_computation(options.computation)
     check_fits(computation, nnet, options.computation)

@@ -1,10 +1,9 @@
 """nnet3-compute-batch: computes network outputs, with chunks of several utterances together."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.device_options import CudaDeviceOptions
+from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import BatchComputationOptions
@@ -21,15 +20,11 @@ See also: nnet3-compute
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     batch: BatchComputationOptions = option_group("", BatchComputationOptions)
     inputs: InputOptions = option_group("", InputOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
 @program("nnet3-compute-batch", USAGE, Options, num_args=3)
@@ -44,8 +39,7 @@ def main(options: Options, args: list[str]) -> int:
     options.inputs.check()
     batch = replace(options.batch, compiler=options.compiler)
     batch.check()
-    math = options.cuda.math(options.gpu_math)
-    device = choose_device(options.use_gpu, math, options.cpu_kernels)
+    device = options.device.choose()
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.device_options import DeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -27,18 +26,14 @@ See also: nnet3-compute
 """
 
 
-@dataclass(frozen=True)
-class OutputOptions:
+class OutputOptions(OptionGroup):
     """Options of the programs that write network outputs for examples."""
 
     binary: bool = option(True, "Accepted for compatibility; the wspecifier decides")
     apply_exp: bool = option(False, "If true, apply exp function to output")
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
+    device: DeviceOptions = option_group("", DeviceOptions)
 
 
-@dataclass(frozen=True)
 class Options(OutputOptions):
     output_name: str = option("output", "Do computation for specified output-node")
 
@@ -65,7 +60,7 @@ def write_outputs(
     from nnet3tools.training.example import EXAMPLE, for_each_of_kind
     from nnet3tools.training.running import ExampleRunner
 
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.device.choose()
     runner = ExampleRunner(read_nnet(args[0]), like=device)
     with TableWriter(args[2], MATRIX) as writer:
 

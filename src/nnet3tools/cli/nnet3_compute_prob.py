@@ -1,9 +1,7 @@
 """nnet3-compute-prob: objective and accuracy of a model on examples."""
 
-from dataclasses import dataclass
-
 from nnet3tools.cli.judging import JudgingOptions
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
@@ -17,8 +15,7 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     judging: JudgingOptions = option_group("", JudgingOptions)
     collapse_model: bool = option(
         True, "If true, collapse model to the extent possible before using it (for efficiency)."
@@ -33,7 +30,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.training.diagnostics import NnetComputeProb
     from nnet3tools.training.example import for_each_example
 
-    device = options.judging.device()
+    device = options.judging.device.choose()
     nnet = read_nnet(args[0])
     options.judging.set_test_modes(nnet)
     if options.collapse_model:

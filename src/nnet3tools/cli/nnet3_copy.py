@@ -1,7 +1,5 @@
 """nnet3-copy: copy a network, with optional changes."""
 
-from dataclasses import dataclass
-
 from nnet3tools.cli.model_changes import (
     ChangeOptions,
     apply_edits,
@@ -9,7 +7,7 @@ from nnet3tools.cli.model_changes import (
     scale_parameters,
     set_learning_rates,
 )
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.io import log
 
 USAGE = """Copy a 'raw' nnet3 network, in text or binary form, and optionally change it: learning
@@ -21,8 +19,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     changes: ChangeOptions = option_group("", ChangeOptions)
     batchnorm_test_mode: bool = option(

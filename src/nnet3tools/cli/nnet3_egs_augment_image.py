@@ -1,8 +1,6 @@
 """nnet3-egs-augment-image: examples whose images are shifted, flipped and rotated at random."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.io import log
 
@@ -27,8 +25,7 @@ See also: nnet3-copy-egs
 _FILL_MODES = ("nearest", "reflect")
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     srand: int = option(0, "Seed for the random number generator")
     num_channels: int = option(
         1,

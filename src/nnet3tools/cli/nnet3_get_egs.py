@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import ExampleOptions, write_examples
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import OptionError
 
 if TYPE_CHECKING:
@@ -26,8 +25,7 @@ See also: nnet3-get-egs-dense-targets, nnet3-merge-egs
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     num_pdfs: int = option(-1, "Number of pdfs in the acoustic model")
     examples: ExampleOptions = option_group("", ExampleOptions)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import ExampleOptions, write_examples
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ See also: nnet3-get-egs, nnet3-merge-egs
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     num_targets: int = option(
         -1, "Output dimension in egs, only used to check targets have correct dim if supplied"
     )

@@ -1,8 +1,6 @@
 """nnet3-init: make a network from a config, or extend an existing network."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Initialize a nnet3 network from a config file. The output is a 'raw' network, without
@@ -17,8 +15,7 @@ See also: nnet3-copy, nnet3-info
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     srand: int = option(0, "Seed for random number generator")
 

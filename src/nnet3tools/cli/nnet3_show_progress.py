@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.device_options import CpuDeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -26,12 +25,9 @@ e.g.: nnet3-show-progress 1.nnet 2.nnet ark:valid.egs
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     num_segments: int = option(1, "Number of line segments used for computing derivatives")
-    use_gpu: str | None = use_gpu_option("no")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
+    device: CpuDeviceOptions = option_group("", CpuDeviceOptions)
     compute_prob: ComputeProbOptions = option_group("", ComputeProbOptions)
 
 
@@ -40,7 +36,7 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.nnet.arithmetic import num_parameters
     from nnet3tools.nnet.model_file import read_nnet
 
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.device.choose()
     if options.num_segments < 1:
         raise OptionError("--num-segments must be at least 1")
     old, new = read_nnet(args[0]), read_nnet(args[1])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.cli.train_model import TrainingRunOptions, train_model
 from nnet3tools.training.trainer import NnetTrainerOptions
 
@@ -25,8 +24,7 @@ nnet3-train 1.raw 'ark:nnet3-merge-egs ark:1.egs ark:-|' 2.raw
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     run: TrainingRunOptions = option_group("", TrainingRunOptions)
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
 

@@ -1,8 +1,6 @@
 """nnet3-xconfig-to-configs: convert Kaldi's layer language to config files."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program, quote
+from nnet3tools.cli.options import OptionGroup, option, program, quote
 from nnet3tools.errors import OptionError
 
 USAGE = """Read an xconfig file, which describes a network by layers, and write into a directory the
@@ -17,8 +15,7 @@ See also: nnet3-init, docs/xconfig.md
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     xconfig_file: str = option("", "File with the layers (required)")
     config_dir: str = option("", "Directory to write to, which is created if necessary (required)")
     existing_model: str = option(

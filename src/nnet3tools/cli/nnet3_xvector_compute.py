@@ -1,10 +1,9 @@
 """nnet3-xvector-compute: computes an x-vector for each utterance."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.device_options import XvectorDeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
@@ -34,14 +33,10 @@ See also: nnet3-compute
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     compiler: CompilerOptions = option_group("", CompilerOptions)
-    use_gpu: str | None = use_gpu_option("no")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    device: XvectorDeviceOptions = option_group("", XvectorDeviceOptions)
     chunk_size: int = option(
         -1,
         "If set, extracts xvectors from specified chunk-size, and averages. If not set, extracts "
@@ -74,8 +69,7 @@ def main(options: Options, args: list[str]) -> int:
     nnet_in, features_rspecifier, vectors_wspecifier = args
     xvector = XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input)
     xvector.check()
-    math = options.cuda.math(options.gpu_math)
-    device = choose_device(options.use_gpu, math, options.cpu_kernels)
+    device = options.device.choose()
     counts = UtteranceCounts()
     nnet, _ = read_model(nnet_in, use_priors=False)
     simple = replace(options.simple, compiler=options.compiler)

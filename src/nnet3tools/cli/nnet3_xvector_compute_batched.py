@@ -1,11 +1,9 @@
 """nnet3-xvector-compute-batched: computes x-vectors, with chunks in batches."""
 
 import time
-from dataclasses import dataclass
 
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.device_options import XvectorDeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import NotFiniteError, OptionError, naming
 from nnet3tools.executor.options import ComputeOptions
@@ -31,8 +29,7 @@ See also: nnet3-compute
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     chunk_size: int = option(
         150,
         "Size of chunk, in input frames.  Includes the nnet context, so the number of chunks will "
@@ -47,10 +44,7 @@ class Options:
     computation: ComputeOptions = option_group("", ComputeOptions)
     optimization: OptimizeOptions = option_group("", OptimizeOptions)
     compiler: CompilerOptions = option_group("", CompilerOptions)
-    use_gpu: str | None = use_gpu_option("no")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    device: XvectorDeviceOptions = option_group("", XvectorDeviceOptions)
 
 
 @program("nnet3-xvector-compute-batched", USAGE, Options, num_args=3)
@@ -64,8 +58,7 @@ def main(options: Options, args: list[str]) -> int:
     if options.batch_size < 1:
         raise OptionError(f"--batch-size={options.batch_size} must be at least 1")
     began = time.perf_counter()
-    math = options.cuda.math(options.gpu_math)
-    device = choose_device(options.use_gpu, math, options.cpu_kernels)
+    device = options.device.choose()
     nnet, _ = read_model(nnet_in, use_priors=False)
     simple = SimpleComputationOptions(
         optimization=options.optimization,

@@ -1,9 +1,8 @@
 """nnet3-xvector-get-egs: training examples of speakers."""
 
 import contextlib
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import NotFiniteError, OptionError
 from nnet3tools.io import log
 from nnet3tools.recognizer.utterances import NothingDoneError
@@ -28,8 +27,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     compress: bool = option(True, "If true, write egs in compressed format.")
     num_pdfs: int = option(-1, "Number of speakers in the training list.")
 

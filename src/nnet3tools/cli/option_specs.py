@@ -4,17 +4,15 @@ A field whose type is a dataclass is a group. Its options are named `prefix.opti
 the field's name or the metadata "prefix", or just `option` if that is empty.
 """
 
-import dataclasses
-import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nnet3tools.errors import ProgramError
+from nnet3tools.options import option_fields
 
 T = TypeVar("T")
 
-_KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple[str, ...]: "strings"}
+_KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple: "strings"}
 
 
 @dataclass(frozen=True)
@@ -45,47 +43,30 @@ class OptionSpec:
 
 def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:
     """Yield the options of a dataclass and of its option groups, except "hidden" fields."""
-    types = typing.get_type_hints(options)
-    for item in dataclasses.fields(options):
+    for item in option_fields(options):
         if item.metadata.get("hidden") or not item.init:
             continue
         here = (*path, item.name)
-        if dataclasses.is_dataclass(types[item.name]):
+        if isinstance(item.default_factory, type):
             inner = item.metadata.get("prefix", item.name.replace("_", "-"))
-            yield from specs_of(_group(item), prefix + inner + "." if inner else prefix, here)
+            yield from specs_of(
+                item.default_factory, prefix + inner + "." if inner else prefix, here
+            )
             continue
         name = prefix + item.metadata.get("name", item.name.replace("_", "-"))
-        kind = item.metadata.get("kind") or _kind(types[item.name], name)
+        default = item.metadata.get("shown", item.default)
+        kind = item.metadata.get("kind") or _KINDS[type(default)]
         for known in (name, *item.metadata.get("aliases", ())):
-            default = item.metadata.get("shown", _default_of(item))
             yield OptionSpec(known, here, kind, default, item.metadata.get("help", ""))
-
-
-def _group(item: dataclasses.Field) -> Any:
-    """The dataclass of a field for a group of options; it may be a subclass of the field's type."""
-    return item.default_factory
-
-
-def _kind(hint: Any, name: str) -> str:
-    for known in (hint, *typing.get_args(hint)):
-        if known in _KINDS:
-            return _KINDS[known]
-    raise ProgramError(f"option --{name} has the type {hint}, which is none of an option")
-
-
-def _default_of(item: dataclasses.Field) -> Any:
-    if item.default_factory is not dataclasses.MISSING:
-        return item.default_factory()
-    return None if item.default is dataclasses.MISSING else item.default
 
 
 def build(options: type[T], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> T:
     """An instance of the dataclass `options`, with `values` by path of fields, else defaults."""
     arguments: dict[str, Any] = {}
-    for item in dataclasses.fields(options):  # type: ignore[arg-type]
+    for item in option_fields(options):
         here = (*path, item.name)
         if here in values:
             arguments[item.name] = values[here]
         elif any(key[: len(here)] == here for key in values):
-            arguments[item.name] = build(_group(item), values, here)
+            arguments[item.name] = build(item.default_factory, values, here)  # type: ignore[arg-type]
     return options(**arguments)

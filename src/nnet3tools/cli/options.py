@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from nnet3tools import __version__
@@ -23,9 +22,9 @@ from nnet3tools.cli.option_specs import OptionSpec, build, specs_of
 from nnet3tools.cli.running import Usage, Version, run_program
 from nnet3tools.errors import DataError, OptionError, quoted
 from nnet3tools.io import log
-from nnet3tools.options import option, option_group
+from nnet3tools.options import OptionGroup, option, option_group
 
-__all__ = ["NoOptions", "option", "option_group", "program", "quote"]
+__all__ = ["NoOptions", "OptionGroup", "option", "option_group", "program", "quote"]
 
 O = TypeVar("O")  # noqa: E741
 
@@ -35,13 +34,11 @@ WordsBefore: TypeAlias = "Callable[[Sequence[str]], Sequence[str]]"
 _PLAIN = "[]~#^_-+=:.,/"
 
 
-@dataclass(frozen=True)
-class NoOptions:
+class NoOptions(OptionGroup):
     """Options of a program that has only the standard options (--help, --config, ...)."""
 
 
-@dataclass(frozen=True)
-class _StandardOptions:
+class _StandardOptions(OptionGroup):
     config: str = option("", "Configuration file to read (this option may be repeated)")
     print_args: bool = option(True, "Print the command line arguments (to stderr)")
     help: bool = option(False, "Print out usage message")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 if TYPE_CHECKING:
     from nnet3tools.features.sound_features import SoundFeatures
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 _ENERGY, _C0 = 0o100, 0o20000  # HTK's flags for features with energy or C0
 
 
-@dataclass(frozen=True)
-class SoundOptions:
+class SoundOptions(OptionGroup):
     """Options of every program that computes features from sound."""
 
     output_format: str = option("kaldi", "Format of the output files [kaldi, htk]")

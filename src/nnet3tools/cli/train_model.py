@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.cuda_options import CudaAllocatorOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.device_options import CudaAllocatorOptions, CudaDeviceOptions, DeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.cli.progress import Progress
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
@@ -21,21 +19,24 @@ if TYPE_CHECKING:
     from nnet3tools.training.trainer import NnetTrainer
 
 
-@dataclass(frozen=True)
-class TrainingRunOptions:
+class TrainingRunOptions(OptionGroup):
     """Options of training programs, except those of the trainer."""
 
     srand: int = option(0, "Seed for random number generator")
     binary: bool = option(True, "Write output in binary mode")
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
+    device: DeviceOptions = option_group("", DeviceOptions)
     memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
 
     @property
     def loss_scaling(self) -> bool:
         """Whether derivatives must be scaled, as products are in half precision."""
-        return self.gpu_math == "fp16"
+        return self.device.math == "fp16"
+
+
+class CudaTrainingRunOptions(TrainingRunOptions):
+    """Options of training programs that have Kaldi's CuDevice options as well."""
+
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
 def train_model(
@@ -67,7 +68,7 @@ def train_model(
         if name:
             prove_output(name)
     tensor.random.seed(options.srand)
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.device.choose()
     options.memory.apply(device)
     nnet = (load or read_nnet)(model_in)
     check_nnet_finite(nnet, model_in)

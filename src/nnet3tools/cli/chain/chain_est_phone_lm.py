@@ -1,9 +1,7 @@
 """chain-est-phone-lm: estimate the phone language model for the denominator graph."""
 
-from dataclasses import dataclass
-
 from nnet3tools.chain.phone_lm_options import LanguageModelOptions
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.io import log
 
 USAGE = """Initialize un-smoothed phone language model for 'chain' training
@@ -18,8 +16,7 @@ gunzip -c input_dir/ali.*.gz | ali-to-phones input_dir/final.mdl ark:- ark:- | \
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode (it always is, as in Kaldi)")
     lm: LanguageModelOptions = option_group("", LanguageModelOptions)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.supervision_options import SupervisionOptions
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ See steps/nnet3/chain/get_egs.sh for example
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     lattice_input: bool = option(False, "If true, expect phone lattices as input")
     supervision: SupervisionOptions = option_group("", SupervisionOptions)
 

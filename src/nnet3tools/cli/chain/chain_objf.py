@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -28,8 +27,7 @@ e.g.: chain-objf --leaky-hmm-coefficient=0.1 8 den.fst ark:sup.ark ark:output.ar
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     leaky_hmm_coefficient: float = option(
         1.0e-05, "Probability of leaving a state for any other, by their initial probabilities"
     )

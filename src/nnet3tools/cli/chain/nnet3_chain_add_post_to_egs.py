@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import ChainTrainingOptions
-from nnet3tools.cli.cuda_options import CudaAllocatorOptions, CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.device_options import CudaAllocatorOptions, CudaDeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.io import log
 from nnet3tools.training.trainer import NnetTrainerOptions
@@ -27,11 +25,8 @@ e.g.:
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
-class Options:
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
+class Options(OptionGroup):
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     type: str = option("raw", "raw|den, what type of posts to append.")
     clip_threshold: float = option(0.0, "Threshold to clip posterior values")
     apply_exp: bool = option(True, "Apply exp to the posteriors.")
@@ -41,7 +36,6 @@ class Options:
     dropout_test_mode: bool = option(
         False, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
     )
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
@@ -62,8 +56,7 @@ def main(options: Options, args: list[str]) -> None:
     if options.type not in ("raw", "den"):
         raise OptionError(f"--type={options.type}: expected raw or den")
     options.chain.check()
-    math = options.cuda.math(options.gpu_math)
-    device = choose_device(options.use_gpu, math, options.cpu_kernels)
+    device = options.device.choose()
     options.memory.apply(device)
     nnet = read_nnet(model_in)
     set_test_modes(nnet, options.batchnorm_test_mode, options.dropout_test_mode)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.cli.combine_models import CombineOptions, combine_on_examples
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.options import OptionGroup, option_group, program
 
 if TYPE_CHECKING:
     from nnet3tools.chain.diagnostics import ChainDiagnostics
@@ -28,8 +27,7 @@ e.g.:
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     combine: CombineOptions = option_group("", CombineOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
 

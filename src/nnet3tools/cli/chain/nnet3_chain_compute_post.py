@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import ChainTrainingOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.device_options import DeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
@@ -31,13 +31,10 @@ See also: nnet3-compute
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     inputs: IvectorOptions = option_group("", IvectorOptions)
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
+    device: DeviceOptions = option_group("", DeviceOptions)
     leaky_hmm_coefficient: float = option(
         0.1,
         "'Leaky HMM' coefficient: smaller values will tend to lead to more confident posteriors.  "
@@ -71,7 +68,7 @@ def main(options: Options, args: list[str]) -> int:
     ChainTrainingOptions(leaky_hmm_coefficient=options.leaky_hmm_coefficient).check()
     options.inputs.check()
     options.simple.check()
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.device.choose()
     counts, log_probs = UtteranceCounts(), _LogProbs()
     nnet, _ = read_model(nnet_in, use_priors=False)
     graph = den_graph_of(den_fst, nnet, nnet_in)

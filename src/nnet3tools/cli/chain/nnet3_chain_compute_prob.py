@@ -1,10 +1,8 @@
 """nnet3-chain-compute-prob: compute the LF-MMI objective of a model on examples."""
 
-from dataclasses import dataclass
-
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.cli.judging import JudgingOptions
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
@@ -17,8 +15,7 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.egs
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     judging: JudgingOptions = option_group("", JudgingOptions)
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
@@ -34,7 +31,7 @@ def main(options: Options, args: list[str]) -> int:
 
     model_in, den_fst, examples = args
     options.chain.check()
-    device = options.judging.device()
+    device = options.judging.device.choose()
     nnet = read_nnet(model_in)
     options.judging.set_test_modes(nnet)
     graph = den_graph_of(den_fst, nnet, model_in)

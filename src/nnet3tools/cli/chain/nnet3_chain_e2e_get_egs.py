@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import open_ivectors
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import EmptyError, NotFiniteError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -32,8 +31,7 @@ nnet3-chain-e2e-get-egs --num-frames=30,60,90 --frame-subsampling-factor=3 \\
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     inputs: InputOptions = option_group("", InputOptions)
     srand: int = option(0, "Seed for random number generator ")
     chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import open_ivectors
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.training.generation import InputOptions
@@ -36,8 +35,7 @@ chain-get-supervision.
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     inputs: InputOptions = option_group("", InputOptions)
     srand: int = option(0, "Seed for random number generator ")
     supervision_length_tolerance: int = option(

@@ -1,8 +1,6 @@
 """nnet3-chain-normalize-egs: the normalization FST's weights added to chain examples."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.io import log
 
@@ -18,8 +16,7 @@ nnet3-chain-normalize-egs dir/normalization.fst ark:train_in.cegs ark:train_out.
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     normalization_fst_scale: float = option(
         1.0,
         "Scale the weights from the 'normalization' FST before applying them to the examples. "

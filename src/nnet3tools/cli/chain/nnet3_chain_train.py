@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.chain_training import ChainRunOptions, train_chain_model
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.train_model import CudaTrainingRunOptions
 
 if TYPE_CHECKING:
     from nnet3tools.chain.den_graph import DenominatorGraph
@@ -24,19 +23,17 @@ nnet3-chain-train 1.raw den.fst 'ark:nnet3-chain-merge-egs ark:1.cegs ark:-|' 2.
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
 class Options(ChainRunOptions):
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    run: CudaTrainingRunOptions = option_group("", CudaTrainingRunOptions)
 
 
 @program("nnet3-chain-train", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
     options.chain.check()
-    run = replace(options.run, gpu_math=options.cuda.math(options.run.gpu_math))
 
     def graph_of(nnet: Nnet) -> DenominatorGraph:
         from nnet3tools.chain.output_objective import den_graph_of
 
         return den_graph_of(args[1], nnet, args[0])
 
-    return train_chain_model(replace(options, run=run), args, graph_of)
+    return train_chain_model(options, args, graph_of)

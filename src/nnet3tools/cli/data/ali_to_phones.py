@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -21,8 +20,7 @@ See also: ali-to-pdf, ali-to-post
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     ctm_output: bool = option(
         False,
         "If true, output the alignments in ctm format (the confidences will be set to 1)",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import naming
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.io import log
@@ -30,8 +29,7 @@ scp:data/train/feats.scp ark:-
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     spk2utt: str = option("", "rspecifier for speaker to utterance-list map")
     cmvn: OnlineCmvnOptions = option_group("", OnlineCmvnOptions)
 

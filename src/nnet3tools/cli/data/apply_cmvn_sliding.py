@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -19,8 +17,7 @@ e.g.: apply-cmvn-sliding --center=true --cmn-window=300 scp:feats.scp ark:-
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     cmn_window: int = option(600, "Window in frames for running average CMN computation")
     min_cmn_window: int = option(
         100,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import EmptyError, OptionError, naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -26,8 +25,7 @@ See also: apply-cmvn, modify-cmvn-stats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     spk2utt: str = option("", "rspecifier for speaker to utterance-list map")
     binary: bool = option(True, "write in binary mode (applies only to global CMN/CVN)")
     weights: str = option(

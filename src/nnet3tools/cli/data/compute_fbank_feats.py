@@ -1,8 +1,6 @@
 """compute-fbank-feats: log energies in mel-frequency bins of sound."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.cli.sound import SoundOptions, compute_features
 from nnet3tools.features.sound_options import FbankOptions
 
@@ -13,8 +11,7 @@ e.g.: compute-fbank-feats --config=conf/fbank.conf scp:wav.scp ark:-
 _HTK_KIND = 7
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     features: FbankOptions = option_group("", FbankOptions)
     sound: SoundOptions = option_group("", SoundOptions)
 

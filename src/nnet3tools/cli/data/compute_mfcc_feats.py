@@ -1,8 +1,6 @@
 """compute-mfcc-feats: mel-frequency cepstra of sound."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.cli.sound import SoundOptions, compute_features
 from nnet3tools.features.sound_options import MfccOptions
 
@@ -13,8 +11,7 @@ e.g.: compute-mfcc-feats --config=conf/mfcc.conf scp:wav.scp ark:-
 _HTK_KIND = 6
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     features: MfccOptions = option_group("", MfccOptions)
     sound: SoundOptions = option_group("", SoundOptions)
 

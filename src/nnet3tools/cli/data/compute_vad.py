@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -21,8 +19,7 @@ e.g.: compute-vad scp:feats.scp ark:vad.ark
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     omit_unvoiced_utts: bool = option(
         False,
         "If true, do not write out voicing information for utterances that were judged 100% "

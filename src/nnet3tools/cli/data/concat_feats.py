@@ -1,8 +1,6 @@
 """concat-feats: concatenates feature files."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io.numpy_later import np
 
@@ -14,8 +12,7 @@ See also: copy-feats, append-vector-to-feats, paste-feats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "If true, output files in binary")
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -25,8 +24,7 @@ See also: copy-matrix, select-feats, subset-feats, subsample-feats, splice-feats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     htk_in: bool = option(False, "Read input as HTK features")
     sphinx_in: bool = option(False, "Read input as Sphinx features")
     binary: bool = option(True, "Binary-mode output (not relevant if writing to archive)")

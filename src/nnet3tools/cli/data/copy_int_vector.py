@@ -1,8 +1,6 @@
 """copy-int-vector: copies vectors of integers, such as alignments."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Copy vectors of integers, or archives of vectors of integers
@@ -15,8 +13,7 @@ Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write in binary mode (only relevant if output is a wxfilename)")
 
 

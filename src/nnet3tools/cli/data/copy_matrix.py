@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -24,8 +23,7 @@ See also: copy-feats, matrix-sum
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write in binary mode (only relevant if output is a wxfilename)")
     scale: float = option(1.0, "This option can be used to scale the matrices being copied.")
     apply_log: bool = option(

@@ -1,8 +1,6 @@
 """copy-transition-model: copies the transition model of an acoustic model."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Copies a transition model (this can be used to separate transition
@@ -13,8 +11,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode.")
 
 

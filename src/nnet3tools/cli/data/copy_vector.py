@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 
@@ -18,8 +16,7 @@ see also: dot-weights, append-vector-to-feats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write in binary mode (only relevant if output is a wxfilename)")
     change_dim: int = option(-1, "Use this option to truncate or zero-pad the vectors.")
     scale: float = option(1.0, "This option can be used to scale the vectors being copied.")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
 
@@ -28,8 +27,7 @@ See also: extract-feature-segments, wav-copy, wav-to-duration
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     min_segment_length: float = option(
         0.1, "Minimum segment length in seconds (reject shorter segments)"
     )

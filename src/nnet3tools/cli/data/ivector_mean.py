@@ -1,9 +1,8 @@
 """ivector-mean: computes the mean of vectors for each speaker, or of all."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -26,8 +25,7 @@ See also: ivector-subtract-global-mean
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(
         False,
         "If true, write output in binary (only applicable when writing files, not archives/tables.",

@@ -1,8 +1,6 @@
 """matrix-sum: sums and averages of matrices."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 
 USAGE = """Add matrices (supports various forms)
@@ -24,8 +22,7 @@ See also: matrix-sum-rows, copy-matrix
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     scale1: float = option(1.0, "Scale applied to first matrix (only for type one usage)")
     scale2: float = option(1.0, "Scale applied to second matrix (only for type one usage)")
     binary: bool = option(

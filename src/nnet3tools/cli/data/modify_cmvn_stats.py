@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -19,8 +17,7 @@ See also: compute-cmvn-stats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     convert_to_mean_and_var: bool = option(
         False,
         "If true, convert the stats to a matrix containing the mean and the centered variance in "

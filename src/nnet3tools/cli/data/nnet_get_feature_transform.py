@@ -1,8 +1,6 @@
 """nnet-get-feature-transform: estimates an LDA-like transform of features."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import naming
 
 USAGE = """Get feature-projection transform using stats obtained with acc-lda.
@@ -12,8 +10,7 @@ e.g.: nnet-get-feature-transform --dim=200 lda.mat lda_stats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write outputs in binary mode.")
     write_cholesky: str = option(
         "",

@@ -1,9 +1,8 @@
 """paste-feats: puts the columns of several features side by side."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Paste feature files (assuming they have about the same durations,
@@ -17,8 +16,7 @@ See also: copy-feats, copy-matrix, append-vector-to-feats, concat-feats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     length_tolerance: int = option(
         0,
         "If length is different, trim as shortest up to a frame  difference of length-tolerance, "

@@ -1,8 +1,6 @@
 """post-to-smat: converts posteriors to sparse matrices."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.io import log
 
@@ -19,8 +17,7 @@ e.g.: post-to-smat --dim=1038 ark:- ark:-
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     dim: int = option(
         -1,
         "The num-cols in each output SparseMatrix.  All the integers in the input posteriors are "

@@ -1,8 +1,6 @@
 """post-to-tacc: counts of transition ids in posteriors."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -17,8 +15,7 @@ See also: get-post-on-ali
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode.")
     per_pdf: bool = option(
         False, "if ture, accumulate counts per pdf-id rather than transition-id. (default: false)"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -19,8 +17,7 @@ paste-feats, concat-feats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     shift: int = option(0, "Number of frames by which to shift the features.")
     binary: bool = option(True, "Binary-mode output (not relevant if writing to archive)")
 

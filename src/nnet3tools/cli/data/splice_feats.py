@@ -1,8 +1,6 @@
 """splice-feats: joins each frame with its neighbours."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 
 USAGE = """Splice features with left and right context (e.g. prior to LDA)
@@ -11,8 +9,7 @@ e.g.: splice-feats scp:feats.scp ark:-
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     left_context: int = option(4, "Number of frames of left context")
     right_context: int = option(4, "Number of frames of right context")
 

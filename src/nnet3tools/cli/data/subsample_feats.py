@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -18,8 +16,7 @@ Usage: subsample-feats [options] <in-rspecifier> <out-wspecifier>
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     n: int = option(
         1,
         "Take every n'th feature, for this value of n(with negative value, repeats each feature n "

@@ -1,9 +1,8 @@
 """subset-feats: copies a part of a table of features."""
 
-from dataclasses import dataclass
 from itertools import islice
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 
@@ -23,8 +22,7 @@ See also extract-feature-segments, select-feats, subsample-feats
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     n: int = option(10, "If nonnegative, copy the first n feature files.")
     include: str = option(
         "",

@@ -1,8 +1,6 @@
 """sum-lda-accs: the sum of LDA statistics."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 
 USAGE = """Sum stats obtained with acc-lda.
 Usage: sum-lda-accs [options] <stats-out> <stats-in1> <stats-in2> ...
@@ -10,8 +8,7 @@ e.g.: sum-lda-accs lda_stats 1.acc 2.acc
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write accumulators in binary mode.")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 
@@ -21,8 +20,7 @@ See also: transform-vec, copy-feats, compose-transforms
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     utt2spk: str = option("", "rspecifier for utterance to speaker map")
 
 

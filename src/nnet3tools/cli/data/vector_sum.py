@@ -1,8 +1,6 @@
 """vector-sum: sums and averages of vectors."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 
 USAGE = """Add vectors (e.g. weights, transition-accs; speaker vectors)
 If you need to scale the inputs, use vector-scale on the inputs
@@ -21,8 +19,7 @@ See also: copy-vector, dot-weights
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(
         True, "If true, write output as binary (only relevant for usage types two or three"
     )

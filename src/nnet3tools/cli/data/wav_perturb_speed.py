@@ -1,8 +1,6 @@
 """wav-perturb-speed: copies of sound at other speeds or at given numbers of frames."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Writes copies of mono sound at other speeds, which change tempo and pitch together.
@@ -14,8 +12,7 @@ e.g.: wav-perturb-speed copies.txt scp:wav.scp ark:- | compute-mfcc-feats ark:- 
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     channel: int = option(0, "The channel that is used of sound with several channels")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 
@@ -20,8 +19,7 @@ See also: wav-copy extract-segments feat-to-len
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     read_entire_file: bool = option(
         False, "If true, read the samples, too, to ensure the returned duration is correct."
     )

@@ -1,8 +1,6 @@
 """compute-wer: word and sentence error rates of transcripts."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, OptionError
 
 USAGE = """Compute WER by comparing different transcriptions
@@ -16,8 +14,7 @@ e.g.: compute-wer --text --mode=present ark:data/train/text ark:hyp_text
 _MODES = ("strict", "present", "all")
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     mode: str = option(
         "strict",
         'Scoring mode: "present"|"all"|"strict":\n'

@@ -1,8 +1,6 @@
 """lattice-add-penalty: adds a cost to every word of lattices."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Add word insertion penalty to the lattice.
@@ -14,8 +12,7 @@ Usage: lattice-add-penalty [options] <lattice-rspecifier> <lattice-wspecifier>
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     word_ins_penalty: float = option(0.0, "Word insertion penalty")
 
 

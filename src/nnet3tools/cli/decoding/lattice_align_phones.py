@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -19,8 +18,7 @@ See also: lattice-best-path, ali-to-phones
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     output_error_lats: bool = option(
         True, "Output lattices that aligned with errors (e.g. due to force-out)"
     )

@@ -1,9 +1,8 @@
 """lattice-best-path: transcripts and alignments of the best paths of lattices."""
 
 import contextlib
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import naming
 from nnet3tools.io import log
 
@@ -15,8 +14,7 @@ Usage: lattice-best-path [options]  <lattice-rspecifier> [ <transcriptions-wspec
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     lm_scale: float = option(
         1.0,

@@ -1,9 +1,8 @@
 """lattice-copy: copies lattices, optionally to another form, or a part of a table."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 
@@ -22,8 +21,7 @@ See also: lattice-scale
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     write_compact: bool = option(True, "If true, write in normal (compact) form.")
     include: str = option(
         "",

@@ -1,9 +1,8 @@
 """lattice-mbr-decode: transcripts with the least expected word errors, and confusion networks."""
 
 import contextlib
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -25,8 +24,7 @@ Usage: lattice-mbr-decode [options]  <lattice-rspecifier> <transcriptions-wspeci
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     lm_scale: float = option(1.0, "Scaling factor for language model probabilities")
     word_symbol_table: str = option("", "Symbol table for words [for debug output]")

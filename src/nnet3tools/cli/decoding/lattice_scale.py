@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 
@@ -19,8 +18,7 @@ Usage: lattice-scale [options] lattice-rspecifier lattice-wspecifier
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     write_compact: bool = option(True, "If true, write in normal (compact) form.")
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     inv_acoustic_scale: float = option(

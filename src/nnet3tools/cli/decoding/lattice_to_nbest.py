@@ -1,8 +1,6 @@
 """lattice-to-nbest: writes the best paths of lattices, each as a lattice."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.io import log
 
@@ -16,8 +14,7 @@ Usage: lattice-to-nbest [options] <lattice-rspecifier> <lattice-wspecifier>
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     acoustic_scale: float = option(1.0, "Scaling factor for acoustic likelihoods")
     lm_scale: float = option(1.0, "Scaling factor for language model scores.")
     n: int = option(1, "Number of distinct paths")

@@ -6,9 +6,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.device_options import CudaDeviceOptions
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.decoding.options import AlignOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
@@ -31,8 +30,7 @@ or:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     align: AlignOptions = option_group("", AlignOptions)
     simple: DecodingOptions = option_group("", DecodingOptions)
     inputs: IvectorOptions = option_group("", IvectorOptions)
@@ -45,10 +43,7 @@ class Options:
         "Wspecifier for table of vectors containing the acoustic log-likelihoods per frame for "
         "each utterance. E.g. ark:foo/per_frame_logprobs.1.ark",
     )
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str | None = cpu_kernels_option()
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
 @dataclass
@@ -65,8 +60,7 @@ def main(options: Options, args: list[str]) -> int:
 
     for group in (options.align, options.simple, options.inputs):
         group.check()
-    math = options.cuda.math(options.gpu_math)
-    device = choose_device(options.use_gpu, math, options.cpu_kernels)
+    device = options.device.choose()
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         tables = [*args[3:], options.write_per_frame_acoustic_loglikes]

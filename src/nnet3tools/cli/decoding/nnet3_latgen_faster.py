@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.gpu import choose_cpu_kernels
+from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
 from nnet3tools.cli.latgen_options import LatgenOptions
 from nnet3tools.cli.options import option_group, program
 from nnet3tools.errors import naming
@@ -32,9 +31,9 @@ See also: nnet3-latgen-faster-batch, nnet3-decode
 """
 
 
-@dataclass(frozen=True)
 class Options(LatgenOptions):
     simple: DecodingOptions = option_group("", DecodingOptions)
+    cpu_kernels: str | None = cpu_kernels_option()
 
 
 @program("nnet3-latgen-faster", USAGE, Options, num_args=(4, 6))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.device_options import CudaDeviceOptions
 from nnet3tools.cli.latgen_options import LatgenOptions
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import OptionError, naming
@@ -28,15 +26,12 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
 class Options(LatgenOptions):
     batch: BatchDecodingOptions = option_group("", BatchDecodingOptions)
     num_threads: int = option(
         1, "For Kaldi's scripts: graphs are searched by one thread here, whatever is said"
     )
-    use_gpu: str | None = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
 @program("nnet3-latgen-faster-batch", USAGE, Options, num_args=4)
@@ -52,8 +47,7 @@ def main(options: Options, args: list[str]) -> int:
     options.batch.check()
     if options.num_threads < 1:
         raise OptionError("--num-threads must be greater than 0")
-    math = options.cuda.math(options.gpu_math)
-    device = choose_device(options.use_gpu, math, options.cpu_kernels)
+    device = options.device.choose()
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         computer = computer_together(nnet, options.batch, priors, like=device)

@@ -1,9 +1,7 @@
 """nnet3-discriminative-compute-objf: a discriminative objective of a model on examples."""
 
-from dataclasses import dataclass
-
 from nnet3tools.cli.judging import JudgingOptions
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.errors import EmptyError
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
@@ -17,8 +15,7 @@ e.g.: nnet3-discriminative-compute-objf 0.mdl ark:valid.degs
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     judging: JudgingOptions = option_group("", JudgingOptions)
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
     discriminative: DiscriminativeOptions = option_group("", DiscriminativeOptions)
@@ -33,7 +30,7 @@ def main(options: Options, args: list[str]) -> int:
 
     model_in, examples = args
     options.discriminative.check()
-    device = options.judging.device()
+    device = options.judging.device.choose()
     model = AmNnet.load(model_in)
     options.judging.set_test_modes(model.nnet)
     objf = DiscriminativeComputeObjf(options.prob, options.discriminative, model, like=device)

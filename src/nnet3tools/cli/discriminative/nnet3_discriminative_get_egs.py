@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import open_ivectors
-from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.discriminative.splitting import SplitOptions
 from nnet3tools.io import log
 from nnet3tools.training.generation import InputOptions
@@ -28,8 +27,7 @@ nnet3-discriminative-get-egs --left-context=25 --right-context=9 --num-frames=15
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     inputs: InputOptions = option_group("", InputOptions)
     chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)
     split: SplitOptions = option_group("", SplitOptions)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.train_model import TrainingRunOptions, train_model
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
+from nnet3tools.cli.train_model import CudaTrainingRunOptions, train_model
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.training.trainer import NnetTrainerOptions
 
@@ -27,10 +25,8 @@ nnet3-discriminative-train 1.mdl 'ark:nnet3-discriminative-merge-egs ark:1.degs 
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
-class Options:
-    run: TrainingRunOptions = option_group("", TrainingRunOptions)
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+class Options(OptionGroup):
+    run: CudaTrainingRunOptions = option_group("", CudaTrainingRunOptions)
     dropout_test_mode: bool = option(
         True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
     )
@@ -49,7 +45,6 @@ def main(options: Options, args: list[str]) -> int:
 
     model_in, examples, model_out = args
     options.discriminative.check()
-    run = replace(options.run, gpu_math=options.cuda.math(options.run.gpu_math))
     models = []
 
     def load(rxfilename: str) -> Nnet:
@@ -66,12 +61,12 @@ def main(options: Options, args: list[str]) -> int:
             models[0],
             nnet,
             device,
-            run.loss_scaling,
+            options.run.loss_scaling,
             options.apply_deriv_weights,
         )
 
     return train_model(
-        run,
+        options.run,
         model_in,
         examples,
         model_out,

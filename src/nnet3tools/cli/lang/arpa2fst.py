@@ -1,8 +1,6 @@
 """arpa2fst: convert language models in ARPA format to FSTs."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program, quote
+from nnet3tools.cli.options import OptionGroup, option, program, quote
 
 USAGE = """Convert an ARPA format language model into an FST
 Usage: arpa2fst [opts] <input-arpa> <output-fst>
@@ -13,8 +11,7 @@ an embedded symbol table.
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     bos_symbol: str = option("<s>", "Beginning of sentence symbol")
     eos_symbol: str = option("</s>", "End of sentence symbol")
     disambig_symbol: str = option(

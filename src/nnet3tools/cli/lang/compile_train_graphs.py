@@ -1,9 +1,8 @@
 """compile-train-graphs: make graphs from transition ids to the words of transcripts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 
@@ -21,8 +20,7 @@ _KEPT_GRAPHS = 2000
 """Number of graphs cached for utterances with equal words: speed perturbations, digits, names."""
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     transition_scale: float = option(
         0.0, "Scale of transition probabilities (excluding self-loops)"
     )

@@ -1,8 +1,6 @@
 """gmm-init-biphone: make a tree of left biphones and a model with equal Gaussians."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 from nnet3tools.options import colon_list
 
@@ -14,8 +12,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     shared_phones: str = option(
         "", "rxfilename containing, on each line, a list of phones whose pdfs should be shared."

@@ -1,8 +1,6 @@
 """gmm-init-mono: make a tree without context and a model with equal Gaussians."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 
 USAGE = """Initialize monophone GMM.
 Usage:  gmm-init-mono <topology-in> <dim> <model-out> <tree-out>
@@ -11,8 +9,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     train_feats: str = option(
         "", "rspecifier for training features [used to set mean and variance]"

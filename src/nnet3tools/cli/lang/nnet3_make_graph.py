@@ -1,8 +1,6 @@
 """nnet3-make-graph: make the decoding graph HCLG."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Makes the decoding graph of a system, as Kaldi's utils/mkgraph.sh does: a transducer from
@@ -19,8 +17,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     transition_scale: float = option(1.0, "Scaling factor on transition probabilities.")
     self_loop_scale: float = option(
         0.1, "Scaling factor of self-loops' probabilities; 1.0 for chain models"

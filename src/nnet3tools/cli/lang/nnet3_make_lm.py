@@ -1,8 +1,6 @@
 """nnet3-make-lm: estimate an n-gram language model from text."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Estimates an n-gram language model from text, with interpolated modified Kneser-Ney
@@ -21,8 +19,7 @@ and 1.5 (lmplz --discount_fallback); a LOG line says so.
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     order: int = option(3, "Length of the longest n-grams, 1 to 4")
     transcripts: tuple[str, ...] = option(
         (),

@@ -1,8 +1,6 @@
 """nnet3-prepare-lang: make the lang folder for a dictionary."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Makes a lang folder of a dictionary, as Kaldi's utils/prepare_lang.sh does: symbol tables
@@ -22,8 +20,7 @@ e.g.:
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     position_dependent_phones: bool = option(
         True, "If true, phones are called by their position in words, with _B, _I, _E and _S"
     )

@@ -1,8 +1,6 @@
 """nnet3-text-to-phones: convert transcripts to phones, and count phones."""
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.io import log
 
 USAGE = """Writes the phones of transcripts, with silence at random at the ends and between words,
@@ -21,8 +19,7 @@ With --phone-counts it also counts phones and pairs of them, for gmm-init-biphon
 """
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(OptionGroup):
     edge_silprob: float = option(0.8, "Probability of optional silence at the beginning and end.")
     between_silprob: float = option(0.2, "Probability of optional silence between the words.")
     srand: int = option(0, "Seed of the random numbers (Python's, as in Kaldi's script)")

@@ -1,19 +1,45 @@
-"""The --cuda-* options of Kaldi's programs (cu-device.h, cu-allocator.h) and their effect here."""
+"""Options that choose a device, Kaldi's --cuda-* options (cu-device.h, cu-allocator.h) included."""
 
-from dataclasses import dataclass
 from typing import Any
 
-from nnet3tools.cli.gpu import math_if_possible
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, math_if_possible
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 _LEAST, _MOST = 0.05, 0.99
 """Smallest and largest proportion of a GPU's memory that Kaldi's allocator accepts."""
+_USE_GPU = "yes|no|optional|wait, only has effect if there is a GPU"
 
 
-@dataclass(frozen=True)
-class CudaDeviceOptions:
-    """Kaldi's CuDevice options, which are other names for two values of --gpu-math."""
+class DeviceOptions(OptionGroup):
+    """Options of every program that computes."""
+
+    use_gpu: str | None = option(None, _USE_GPU, shown="yes")
+    gpu_math: str = option(
+        "fp32",
+        "How matrix products are done on a GPU: fp32|tf32|fp16|bf16 (stored and summed in single "
+        "precision all the same; fp16 with loss scaling in training)",
+    )
+    cpu_kernels: str | None = cpu_kernels_option()
+
+    @property
+    def math(self) -> str:
+        """The mode of matrix products on a GPU."""
+        return self.gpu_math
+
+    def choose(self) -> Any:
+        """An empty array on the device that the options choose."""
+        return choose_device(self.use_gpu, self.math, self.cpu_kernels)
+
+
+class CpuDeviceOptions(DeviceOptions):
+    """Options of programs that compute on a GPU only if asked, because Kaldi's use only the CPU."""
+
+    use_gpu: str | None = option("no", _USE_GPU)
+
+
+class CudaDeviceOptions(DeviceOptions):
+    """Kaldi's CuDevice options as well, which are other names for two values of --gpu-math."""
 
     cuda_use_tensor_cores: bool = option(
         False,
@@ -27,25 +53,31 @@ class CudaDeviceOptions:
         "as --gpu-math=tf32, but for older GPUs, which go on with fp32.",
     )
 
-    def math(self, gpu_math: str) -> str:
-        """The mode of matrix products, given the value of --gpu-math.
+    @property
+    def math(self) -> str:
+        """The mode of matrix products on a GPU; OptionError if options contradict each other.
 
-        Tensor cores take precedence over TF32, as in Kaldi. OptionError if options contradict.
+        Tensor cores take precedence over TF32, as in Kaldi.
         """
         if not (self.cuda_use_tensor_cores or self.cuda_use_tf32_compute):
-            return gpu_math
+            return self.gpu_math
         name = "cuda-use-tensor-cores" if self.cuda_use_tensor_cores else "cuda-use-tf32-compute"
         asked = "fp16" if self.cuda_use_tensor_cores else "tf32"
-        if gpu_math not in ("fp32", asked):
+        if self.gpu_math not in ("fp32", asked):
             raise OptionError(
-                f"--gpu-math={gpu_math} and --{name}=true (which is --gpu-math={asked}) contradict "
-                "each other: expected one of them"
+                f"--gpu-math={self.gpu_math} and --{name}=true (which is --gpu-math={asked}) "
+                "contradict each other: expected one of them"
             )
-        return asked if asked == gpu_math else math_if_possible(asked)
+        return asked if asked == self.gpu_math else math_if_possible(asked)
 
 
-@dataclass(frozen=True)
-class CudaAllocatorOptions:
+class XvectorDeviceOptions(CudaDeviceOptions):
+    """CudaDeviceOptions of programs that compute on a GPU only if asked."""
+
+    use_gpu: str | None = option("no", _USE_GPU)
+
+
+class CudaAllocatorOptions(OptionGroup):
     """The options of Kaldi's CuAllocator, applied to CuPy's memory pool."""
 
     cuda_cache_memory: bool = option(
