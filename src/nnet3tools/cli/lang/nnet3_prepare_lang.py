@@ -35,11 +35,9 @@ class Options(OptionGroup):
 
 @program("nnet3-prepare-lang", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    from dataclasses import asdict
-
     from nnet3tools.lang.dictionary import Dictionary
     from nnet3tools.lang.lang_dir import LangOptions, prepare_lang
 
     dict_dir, oov, lang_dir = args
-    prepare_lang(Dictionary.load(dict_dir), oov, lang_dir, LangOptions(**asdict(options)))
+    prepare_lang(Dictionary.load(dict_dir), oov, lang_dir, LangOptions(**vars(options)))
     log.log(f"Wrote the lang folder {lang_dir}")
