@@ -27,7 +27,7 @@ from nnet3tools.program.commands import (
     SetConst,
     SwapMatrix,
 )
-from support.handmade import ROWS, Program, small_nnet, small_program
+from support.handmade import ROWS, Program, looped_program, small_nnet, small_program
 from support.interpreter import Interpreter
 from support.random_programs import COLS, random_program
 
@@ -242,36 +242,8 @@ def test_lossy_compression_where_asked_for(kind, value_range, step):
         assert np.abs(got - expected).max() <= (0.51 * step if lossy else 0)
 
 
-def looped_program():
-    """out = in + out of the round before; the state moves to another matrix each round."""
-    p = Program(NNET)
-    names = ("first", "state", "in", "out")
-    first, state, x, out = (p.matrix(n, 5, 4) for n in names)
-    node = p.node("input")
-    p.add(
-        AcceptInput(first, node),
-        AllocMatrix(state),
-        MatrixCopy(state, first),
-        DeallocMatrix(first),
-        ProvideOutput(state, node),
-        NoOperationMarker(),
-        NoOperationLabel(),
-        AcceptInput(x, node),
-        AllocMatrix(out),
-        MatrixCopy(out, x),
-        MatrixAdd(out, state),
-        DeallocMatrix(x),
-        DeallocMatrix(state),
-        ProvideOutput(out, node),
-        NoOperationMarker(),
-        SwapMatrix(state, out),
-        GotoLabel(6),
-    )
-    return p.computation
-
-
 def test_looped_program_carries_its_state():
-    c = looped_program()
+    c = looped_program(NNET)
     check_computation(c, NNET)
     computer = NnetComputer(ComputeOptions(), c, NNET)
     dirty(computer)

@@ -1,7 +1,9 @@
-"""The checker: a sound program passes; each way of breaking one is named with its command."""
+"""The checker: a sound program passes; each way of breaking one is named with its command.
+
+optimizer/test_checker_mutations.py breaks programs of random networks in random ways.
+"""
 
 import math
-import re
 import time
 
 import numpy as np
@@ -26,17 +28,13 @@ from nnet3tools.program.commands import (
     GotoLabel,
     MatrixAdd,
     MatrixCopy,
-    NoOperationLabel,
     NoOperationMarker,
     Propagate,
     ProvideOutput,
     SetConst,
     SwapMatrix,
 )
-from nnet3tools.program.component_facts import ComponentTable
-from nnet3tools.program.computation import Computation
-from nnet3tools.program.operands import AccessType
-from support.handmade import small_nnet, small_program
+from support.handmade import looped_program, small_nnet, small_program
 
 NNET = small_nnet()
 
@@ -424,125 +422,22 @@ def test_unasked_output(p):
 # -- loops
 
 
-def looped():
-    c = Computation()
-    names = ("first", "state", "in", "out")
-    whole = {name: c.new_matrix(5, 4) for name in names}
-    node = NNET.node_index("input")
-    c.commands = [
-        AcceptInput(whole["first"], node),
-        AllocMatrix(whole["state"]),
-        MatrixCopy(whole["state"], whole["first"]),
-        DeallocMatrix(whole["first"]),
-        ProvideOutput(whole["state"], node),
-        NoOperationMarker(),
-        NoOperationLabel(),
-        AcceptInput(whole["in"], node),
-        AllocMatrix(whole["out"]),
-        MatrixCopy(whole["out"], whole["in"]),
-        MatrixAdd(whole["out"], whole["state"]),
-        DeallocMatrix(whole["in"]),
-        DeallocMatrix(whole["state"]),
-        ProvideOutput(whole["out"], node),
-        NoOperationMarker(),
-        SwapMatrix(whole["state"], whole["out"]),
-        GotoLabel(6),
-    ]
-    return c
-
-
 def test_looped_program():
-    check_computation(looped(), NNET)
+    check_computation(looped_program(NNET), NNET)
 
 
 def test_looped_program_that_forgets_its_state():
-    c = looped()
+    c = looped_program(NNET)
     del c.commands[-2]
     with pytest.raises(ProgramError, match="m2 is alive only at the loop's begin"):
         check_computation(c, NNET)
 
 
 def test_goto_to_something_else():
-    c = looped()
+    c = looped_program(NNET)
     c.commands[-1] = GotoLabel(5)
     with pytest.raises(ProgramError, match="no label at c5"):
         check_computation(c, NNET)
-
-
-# -- all single mutations
-
-# What no static check can see: another component, or another matrix to read, of the same size;
-# other numbers; a command dropped where zeros stand in for its result (so this program has few), in
-# particular an addition, which may also be done twice. What is written, and when, is seen.
-UNSEEN = re.compile(r"(component|input|in_value|out_value|out_deriv) ")
-
-
-def is_addition(p, what):
-    """Whether a dropped or doubled command adds to what was there."""
-    verb, _, which = what.partition(" c")
-    if verb not in ("drop", "double"):
-        return False
-    accesses = p.computation.commands[int(which)].accesses(p.computation, ComponentTable(NNET))
-    return any(access.type == AccessType.READ_WRITE for access in accesses)
-
-
-def mutations(p):
-    """Every single change: a command dropped, doubled or moved, an operand off by one."""
-    commands = p.computation.commands
-    for i, command in enumerate(commands):
-        yield f"drop c{i}", commands[:i] + commands[i + 1 :]
-        yield f"double c{i}", [*commands[: i + 1], *commands[i:]]
-        if i:
-            swapped = list(commands)
-            swapped[i - 1 : i + 1] = [command, commands[i - 1]]
-            yield f"exchange c{i - 1} c{i}", swapped
-        for name in command.ARGS:
-            for step in (-1, 1):
-                changed = list(commands)
-                changed[i] = command.replace(**{name: getattr(command, name) + step})
-                yield f"{name} c{i} {step}", changed
-
-
-def same_effect(nnet, before, after):
-    """Whether two programs give the same numbers (or the second cannot run)."""
-    from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-
-    results = []
-    for computation in (before, after):
-        gradient = nnet.copy()
-        for component in gradient.components:
-            component.scale(0.0)
-        computer = NnetComputer(ComputeOptions(), computation, nnet, gradient)
-        computer.program.binding.arena[:] = 0x7F  # undefined memory shows
-        rng = np.random.default_rng(0)
-        computer.accept_input("input", rng.normal(size=(5, 4)).astype(np.float32))
-        computer.run()
-        out = computer.get_output("output").copy()
-        computer.accept_input("output", rng.normal(size=(5, 2)).astype(np.float32))
-        computer.run()
-        numbers = [out, computer.get_output("input").copy()]
-        numbers += [c.vectorize() for _, c in gradient.updatable_components()]
-        results.append(np.concatenate([n.ravel() for n in numbers]))
-    return np.array_equal(*results)
-
-
-def test_mutations_that_change_the_result_are_rejected():
-    p = small_program(NNET, zeroed=False)
-    check_computation(p.computation, NNET, request(), check_rewrite=True)
-    tried = kept = 0
-    for what, commands in mutations(p):
-        mutant = p.computation.copy()
-        mutant.commands = commands
-        tried += 1
-        try:
-            check_computation(mutant, NNET, request(), check_rewrite=True)
-        except ProgramError:
-            continue
-        kept += 1
-        if not UNSEEN.match(what) and not is_addition(p, what):
-            assert same_effect(NNET, p.computation, mutant), what
-    assert tried > 150
-    assert kept < tried / 4
 
 
 def test_speed(p):

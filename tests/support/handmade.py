@@ -1,4 +1,4 @@
-"""A small network and a program for it written by hand, command by command."""
+"""A small network and programs for it written by hand, command by command."""
 
 from itertools import pairwise
 
@@ -13,10 +13,15 @@ from nnet3tools.program.commands import (
     Backprop,
     Command,
     DeallocMatrix,
+    GotoLabel,
+    MatrixAdd,
+    MatrixCopy,
+    NoOperationLabel,
     NoOperationMarker,
     Propagate,
     ProvideOutput,
     SetConst,
+    SwapMatrix,
 )
 from nnet3tools.program.computation import Computation, MatrixDebugInfo
 
@@ -131,3 +136,31 @@ def small_program(nnet: Nnet, zeroed: bool = True) -> Program:
         ),
     ]
     return p
+
+
+def looped_program(nnet: Nnet) -> Computation:
+    """A loop: out = in + out of the round before; each round the state moves to another matrix."""
+    p = Program(nnet)
+    names = ("first", "state", "in", "out")
+    first, state, x, out = (p.matrix(n, 5, 4) for n in names)
+    node = p.node("input")
+    p.add(
+        AcceptInput(first, node),
+        AllocMatrix(state),
+        MatrixCopy(state, first),
+        DeallocMatrix(first),
+        ProvideOutput(state, node),
+        NoOperationMarker(),
+        NoOperationLabel(),
+        AcceptInput(x, node),
+        AllocMatrix(out),
+        MatrixCopy(out, x),
+        MatrixAdd(out, state),
+        DeallocMatrix(x),
+        DeallocMatrix(state),
+        ProvideOutput(out, node),
+        NoOperationMarker(),
+        SwapMatrix(state, out),
+        GotoLabel(6),
+    )
+    return p.computation
