@@ -141,10 +141,14 @@ def test_random_components_draw_new_masks_at_each_replay_and_keep_the_decisions(
             "self-repair-clipped-proportion-threshold=0.2 self-repair-scale=0.5",
         ),
         ("ClipGradientComponent", "dim=4 clipping-threshold=0.3"),
+        ("GruNonlinearityComponent", "cell-dim=4 recurrent-dim=2 self-repair-threshold=0.7 "
+         "self-repair-scale=0.1"),
+        ("OutputGruNonlinearityComponent", "cell-dim=4 self-repair-threshold=0.7 "
+         "self-repair-scale=0.1"),
         ("BackpropTruncationComponent", "dim=4 clipping-threshold=0.5 zeroing-threshold=1.2 "
          "zeroing-interval=2 recurrence-interval=1 scale=0.9"),
     ],
 )  # fmt: skip
-def test_derivatives_that_are_clipped_agree_with_the_host(device, monkeypatch, kind, config):
+def test_clipped_and_repaired_derivatives_agree_with_the_host(device, monkeypatch, kind, config):
     monkeypatch.setitem(zoo_networks.TRUE_DERIVATIVES, kind, config)
     check(kind, device)
