@@ -31,6 +31,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             _features(name, bad)
         _features("wide", np.ones((12, 4), np.float32))
         Path("bad.scp").write_text("u0 feats.ark:3\nu1 nowhere:5\n")
+        Path("six").write_text(" [ 1 1 1 1 1 1 ]\n")
     return folder
 
 
@@ -127,10 +128,18 @@ COMMANDS = (
     ("nnet3-merge-egs --minibatch-size=0 ark:egs ark:out", "--minibatch-size"),
     ("nnet3-shuffle-egs ark:empty ark:out", "empty"),
     ("nnet3-subset-egs --n=-1 ark:egs ark:out", "--n"),
+    ("nnet3-merge-egs --minibatch-size=x ark:egs ark:out", "--minibatch-size"),
+    ("nnet3-copy-egs --frame=middle ark:egs ark:out", "--frame"),
+    ("nnet3-shuffle-egs --buffer-size=-1 ark:egs ark:out", "--buffer-size"),
+    ("nnet3-get-egs --num-pdfs=5 --num-frames=x ark:feats.ark ark:post.ark ark:out", "--num-fr"),
+    ("nnet3-get-egs ark:feats.ark ark:post.ark ark:out", "--num-pdfs"),
     ("nnet3-get-egs --num-pdfs=5 ark:nan.ark ark:post.ark ark:out", "u0", "nan in row 4"),
     ("nnet3-get-egs --num-pdfs=2 ark:feats.ark ark:post.ark ark:out", "u0", "--num-pdfs"),
     ("nnet3-am-copy mono.raw out", "mono.raw", "<TransitionModel>"),
     ("nnet3-am-adjust-priors final.mdl empty out", "empty"),
+    ("nnet3-am-adjust-priors final.mdl six out", "6", "4"),
+    ("nnet3-combine final.raw mono.raw ark:merged out", "mono.raw", "do not match"),
+    ("nnet-get-feature-transform --dim=3 out lda.bin", "lda.bin", "2", "3"),
 )
 
 

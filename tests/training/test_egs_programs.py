@@ -352,13 +352,6 @@ def test_training_goes_on_without_examples_that_are_not_finite(run, io_name):
     assert not Path("bad.raw").exists()
 
 
-def test_posteriors_with_too_many_pdfs(run):
-    write_data()
-    line = fails(run, "nnet3-get-egs", "--num-pdfs=2", "ark:feats.ark", "ark:post.ark", "ark:out")
-    assert "(--num-pdfs=2)" in line
-    assert not Path("out").exists()
-
-
 def test_missing_posteriors_and_wrong_lengths_are_counted(run):
     write_data()
     posts = list(SequentialTableReader("ark:post.ark", POSTERIOR))
@@ -369,20 +362,6 @@ def test_missing_posteriors_and_wrong_lengths_are_counted(run):
     assert "expected length for utterance u1: expected length = 18, got 9" in log
     assert "2 utterances had errors" in log
     assert {key.split("-")[0] for key in keys("a.egs")} == {"u0", "u3"}
-
-
-def test_options_that_make_no_sense(run):
-    for words in (
-        ("nnet3-get-egs", "ark:a", "ark:b", "ark:out"),
-        ("nnet3-get-egs", "--num-pdfs=5", "--num-frames=x", "ark:a", "ark:b", "ark:out"),
-        ("nnet3-merge-egs", "--minibatch-size=x", "ark:a", "ark:out"),
-        ("nnet3-copy-egs", "--frame=middle", "ark:a", "ark:out"),
-        ("nnet3-subset-egs", "--n=-1", "ark:a", "ark:out"),
-        ("nnet3-shuffle-egs", "--buffer-size=-1", "ark:a", "ark:out"),
-    ):
-        write_table("ark:a", EXAMPLE, [("e", example())])
-        assert "--" in fails(run, *words), words
-        assert not Path("out").exists(), words
 
 
 def test_gpu_is_asked_for_in_vain(run, monkeypatch):
