@@ -3,9 +3,17 @@
 import functools
 import re
 import struct
+from dataclasses import replace
 from typing import NamedTuple
 
-from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, AnyBytes, MatrixForm
+from nnet3tools.io.matrix_forms import (
+    LONGEST_HEAD,
+    SPARSE_HEAD,
+    AnyBytes,
+    MatrixForm,
+    sparse_elements,
+    stored_form,
+)
 
 
 class OtherFormError(Exception):
@@ -24,11 +32,6 @@ class WalkedIndexes(NamedTuple):
 
 
 _INT = struct.Struct("<i")
-_TWO_INTS = struct.Struct("<ici")
-_COMPRESSED = struct.Struct("<8xii")
-_COMPRESSED_SIZES = {token.encode() + b" ": sizes for token, sizes in COMPRESSED_SIZES.items()}
-_SPARSE_HEAD, _SPARSE_ELEMENT = "13s", "cic4x"
-"""struct formats: a row's "SV ", dimension, number of elements; an element's column, value."""
 _LONGEST_NAME = 1000
 _STEPS = re.compile(rb"[^\x7d-\x83]*")
 """Indexes that differ from the one before only by a step of t below 125."""
@@ -117,7 +120,7 @@ class ByteWalk:
         self.add_hole(begin)
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
-    def add_hole(self, begin: int, form: AnyBytes | None = None) -> None:
+    def add_hole(self, begin: int, form: MatrixForm | AnyBytes | None = None) -> None:
         """Add the bytes from `begin` to the position to the holes; `form` fixes their size."""
         self.holes.append((begin, self.at, form))
 
@@ -142,90 +145,33 @@ class ByteWalk:
     def matrix(self, num_rows: int) -> None:
         """Move past a matrix of any kind with `num_rows` rows and add it to the holes."""
         begin = self.at
-        self.need(4)
-        if self.data.startswith(b"FM \x04", begin):
-            self.at += 4
-            form = self._full()
-        elif self.data.startswith(b"SM \x04", begin):
-            self.at += 4
-            form = self._sparse(num_rows)
-        else:
-            form = self._compressed()
+        form = stored_form(self.data, begin)
+        if form is None:
+            self.need(LONGEST_HEAD)
+            raise OtherFormError
         if form.num_rows != num_rows:
             raise OtherFormError
-        self.holes.append((begin, self.at, form))
+        if form.token == "SM":
+            form = replace(form, most=self._sparse_rows(form))
+        else:
+            self.skip(form.longest)
+        self.add_hole(begin, form)
 
-    def _full(self) -> MatrixForm:
-        rows, size_byte, cols = self.unpack(_TWO_INTS)
-        if size_byte != b"\x04" or rows <= 0 or cols <= 0:
-            raise OtherFormError
-        self.skip(4 * rows * cols)
-        return MatrixForm("FM", rows, cols)
-
-    def _compressed(self) -> MatrixForm:
-        token = bytes(self.data[self.at : self.at + 4])
-        token = token if token in _COMPRESSED_SIZES else token[:3]
-        if token not in _COMPRESSED_SIZES:
-            raise OtherFormError
-        self.at += len(token)
-        rows, cols = self.unpack(_COMPRESSED)
-        if rows <= 0 or cols <= 0:
-            raise OtherFormError
-        of_column, of_element = _COMPRESSED_SIZES[token]
-        self.skip(of_column * cols + of_element * rows * cols)
-        return MatrixForm(token.decode().rstrip(), rows, cols)
-
-    def _sparse(self, num_rows: int) -> MatrixForm:
-        if self.integer() != num_rows:
-            raise OtherFormError
-        self.need(13)
-        head = bytes(self.data[self.at : self.at + 13])
-        dim, count = _TWO_INTS.unpack(head[4:])[::2]
-        if head[:4] != b"SV \x04" or head[8] != 4 or dim <= 0 or count < 0:
-            raise OtherFormError
-        if not self._even_rows(num_rows, head, dim, count):
-            count = max(self._sparse_row(head[:9], dim) for _ in range(num_rows))
-        return MatrixForm("SM", num_rows, dim, count)
-
-    def _even_rows(self, num_rows: int, head: bytes, dim: int, count: int) -> bool:
-        """Move past all rows of a sparse matrix if each has `count` elements; else return False."""
-        if self.at + num_rows * (len(head) + 10 * count) > len(self.data):
-            return False
-        form = _sparse_rows(num_rows, count)
-        fields = form.unpack_from(self.data, self.at)
-        width = 1 + 3 * count
-        if fields[::width].count(head) != num_rows:
-            return False
-        for first in range(1, width, 3):
-            columns = fields[first + 1 :: width]
-            sizes = fields[first::width] + fields[first + 2 :: width]
-            if sizes.count(b"\x04") != len(sizes) or min(columns) < 0 or max(columns) >= dim:
+    def _sparse_rows(self, form: MatrixForm) -> int:
+        """Move past a sparse matrix and return its largest number of elements in a row."""
+        self.skip(SPARSE_HEAD)
+        elements, most = sparse_elements(form.num_cols), 0
+        for _ in range(form.num_rows):
+            self.word(form.head_of_row)
+            count = self.integer()
+            begin = self.at
+            self.skip(10 * count)
+            if count < 0 or not elements.fullmatch(self.data, begin, self.at):
                 raise OtherFormError
-        self.at += form.size
-        return True
-
-    def _sparse_row(self, head: bytes, dim: int) -> int:
-        """Move past a row of a sparse matrix and return its number of elements."""
-        self.word(head)
-        count = self.integer()
-        if count < 0:
-            raise OtherFormError
-        self.need(10 * count)
-        cells = bytes(self.data[self.at : self.at + 10 * count])
-        columns = struct.unpack("<" + count * "xixxxxx", cells)
-        if cells[::5].count(4) != 2 * count or (
-            count and not 0 <= min(columns) <= max(columns) < dim
-        ):
-            raise OtherFormError
-        self.at += 10 * count
-        return count
+            most = max(most, count)
+        return most
 
 
 @functools.lru_cache(maxsize=64)
 def _indexes_pattern(size: int) -> re.Pattern[bytes]:
     return re.compile(_INDEX + rb"{%d}" % size, re.DOTALL)
-
-
-@functools.lru_cache(maxsize=64)
-def _sparse_rows(num_rows: int, count: int) -> struct.Struct:
-    return struct.Struct("<" + num_rows * (_SPARSE_HEAD + count * _SPARSE_ELEMENT))

@@ -5,6 +5,8 @@ and size, including the range of sparse columns. A match therefore proves that t
 The module does not use NumPy, which programs that copy bytes do not import.
 """
 
+from __future__ import annotations
+
 import re
 import struct
 from dataclasses import dataclass
@@ -18,6 +20,24 @@ COMPRESSED_SIZES = {"CM": (8, 1), "CM2": (0, 2), "CM3": (0, 1)}
 The header before them has 17 bytes and the token: blank, minimum, range, numbers of rows and
 columns.
 """
+_HEAD = re.compile(
+    rb"(FM) \x04(.{4})\x04(.{4})|(SM) \x04(.{4})SV \x04(.{4})\x04|(CM[23]?) .{8}(.{4})(.{4})",
+    re.DOTALL,
+)
+"""The start of a matrix: token, number of rows and number of columns."""
+LONGEST_HEAD = 20
+
+
+def stored_form(data: bytes | bytearray, at: int) -> MatrixForm | None:
+    """The form of the matrix whose first bytes are at `at`; None for an empty or unknown one.
+
+    The property `most` of a sparse matrix is not known: it is 0.
+    """
+    if (match := _HEAD.match(data, at)) is None:
+        return None
+    token, rows, cols = (group for group in match.groups() if group is not None)
+    sizes = [int.from_bytes(size, "little", signed=True) for size in (rows, cols)]
+    return MatrixForm(token.decode(), *sizes) if min(sizes) > 0 else None
 
 
 @dataclass(frozen=True)
@@ -63,34 +83,43 @@ class MatrixForm:
         return len(self.token) + 17 + of_column * cols + of_element * rows * cols
 
     @property
+    def head_of_row(self) -> bytes:
+        """The first bytes of each row of a sparse matrix, before the number of elements."""
+        return b"SV \4" + struct.pack("<i", self.num_cols) + b"\4"
+
+    @property
     def _pattern(self) -> bytes:
         rows, cols = self.num_rows, self.num_cols
         match self.token:
             case "FM":
-                return full_pattern(rows, cols)
+                sizes = struct.pack("<cici", b"\4", rows, b"\4", cols)
+                return b"FM " + re.escape(sizes) + b".{%d}" % (4 * rows * cols)
             case "SM":
                 start = re.escape(b"SM \4" + struct.pack("<i", rows))
-                return start + rb"(?:%b){%d}" % (sparse_row_pattern(cols, self.most), rows)
+                return start + rb"(?:%b){%d}" % (self._row_pattern, rows)
         start = self.token.encode() + b" .{8}" + re.escape(struct.pack("<ii", rows, cols))
         of_column, of_element = COMPRESSED_SIZES[self.token]
         return start + b".{%d}" % (of_column * cols + of_element * rows * cols)
 
-
-def full_pattern(num_rows: int, num_cols: int) -> bytes:
-    """A regular expression that matches a float32 matrix of this size in binary form."""
-    sizes = struct.pack("<cici", b"\4", num_rows, b"\4", num_cols)
-    return b"FM " + re.escape(sizes) + b".{%d}" % (4 * num_rows * num_cols)
+    @property
+    def _row_pattern(self) -> bytes:
+        """A regular expression for a row of a sparse matrix, with up to `most` elements."""
+        element = _element_pattern(self.num_cols)
+        counts = b"|".join(
+            re.escape(struct.pack("<i", count)) + (element + b"{%d}" % count if count else b"")
+            for count in (*range(1, self.most + 1), 0)
+        )
+        return re.escape(self.head_of_row) + b"(?:" + counts + b")"
 
 
 @lru_cache(maxsize=64)
-def sparse_row_pattern(num_cols: int, most: int) -> bytes:
-    """A regular expression for a row of a sparse float32 matrix, of up to `most` elements."""
-    element = rb"(?:\x04%b\x04.{4})" % _below(num_cols)
-    counts = b"|".join(
-        re.escape(struct.pack("<i", count)) + (element + b"{%d}" % count if count else b"")
-        for count in (*range(1, most + 1), 0)
-    )
-    return re.escape(b"SV \4" + struct.pack("<i", num_cols) + b"\4") + b"(?:" + counts + b")"
+def sparse_elements(num_cols: int) -> re.Pattern[bytes]:
+    """A regular expression for any number of elements in rows of a sparse float32 matrix."""
+    return re.compile(_element_pattern(num_cols) + b"*", re.DOTALL)
+
+
+def _element_pattern(num_cols: int) -> bytes:
+    return rb"(?:\x04%b\x04.{4})" % _below(num_cols)
 
 
 def _below(limit: int) -> bytes:
