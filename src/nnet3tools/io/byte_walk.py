@@ -154,7 +154,7 @@ class ByteWalk:
         if form.token == "SM":
             form = replace(form, most=self._sparse_rows(form))
         else:
-            self.skip(form.longest)
+            self.skip(form.size)
         self.add_hole(begin, form)
 
     def _sparse_rows(self, form: MatrixForm) -> int:

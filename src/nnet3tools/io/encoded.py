@@ -58,11 +58,6 @@ class Layout:
         self._prototype: Any = None
 
     @cached_property
-    def longest(self) -> int:
-        """Size in bytes of the longest part of a record that the layout covers."""
-        return sum(map(len, self.fixed)) + sum(form.longest for form in self.forms)
-
-    @cached_property
     def pattern(self) -> re.Pattern[bytes]:
         """A regular expression for the part of a record that a layout covers; holes are groups."""
         parts = [re.escape(self.fixed[0])]
@@ -190,17 +185,11 @@ class LayoutTable:
     def entries(self, reader: Reader) -> Iterator[tuple[str, EncodedRecord[Any]]]:
         """Consume entries that are complete in the reader's buffer; yield (key, record) of each."""
         if not self._common or self._common[0].rest:
-            yield from encoded_entries(reader, self._find_complete)
+            yield from encoded_entries(reader, self.find)
             return
         for layout, run in self.runs(reader):
             for match in run:
                 yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
-
-    def _find_complete(self, data: bytes, start: int) -> tuple[EncodedRecord[Any], int] | None:
-        """`find` for data that may end early: None then, too, mostly without a walk."""
-        if self._common and len(data) - start < self._common[0].longest:
-            return None
-        return self.find(data, start)
 
     def encode(self, value: Any) -> EncodedRecord[Any] | None:
         """Convert an object to a record's bytes; None if their form is unusual."""

@@ -19,7 +19,8 @@ from nnet3tools.io.numpy_later import np
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-_PIECE = 1 << 16
+_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 18
+"""The bytes of the first read, and of later ones if a stream is read on and on."""
 _BIG_PIECE = 1 << 24
 _LARGEST_TAKEN = 1 << 26
 LOOK_AHEAD = 1 << 16
@@ -41,6 +42,7 @@ class InputBuffer:
         self._buffer = bytearray()
         self._at = 0
         self._base = 0  # file offset of the buffer's first byte
+        self._piece = _PIECE
         self.ended = False
         """Whether the end of the stream was met; unread bytes may still be in the buffer."""
 
@@ -67,6 +69,7 @@ class InputBuffer:
             raise self.error(f"cannot go to byte {offset}: {error.strerror}") from None
         self._buffer.clear()
         self._at, self._base, self.ended = 0, offset, False
+        self._piece = _PIECE
 
     def pauses(self, seconds: float) -> bool:
         """Whether the buffer is empty and neither a byte nor the end comes in `seconds`."""
@@ -111,13 +114,14 @@ class InputBuffer:
             self._base += self._at
             self._at = 0
         try:
-            piece = self._read(max(_PIECE, min(len(self._buffer), _BIG_PIECE)))
+            piece = self._read(max(self._piece, min(len(self._buffer), _BIG_PIECE)))
         except OSError as error:
             raise self.error(f"cannot read: {error.strerror}") from None
         if not piece:
             self.ended = True
             return False
         self._buffer += piece
+        self._piece = min(2 * self._piece, _LARGEST_PIECE)
         return True
 
     def advance(self, size: int) -> None:

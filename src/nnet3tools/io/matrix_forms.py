@@ -14,11 +14,11 @@ from functools import lru_cache
 
 FULL_HEAD, SPARSE_HEAD = 13, 8
 """Number of bytes before the elements of FM, and before the rows of SM."""
-COMPRESSED_SIZES = {"CM": (8, 1), "CM2": (0, 2), "CM3": (0, 1)}
+_SIZES = {"FM": (0, 4), "CM": (8, 1), "CM2": (0, 2), "CM3": (0, 1)}
 """Bytes per column for percentiles, and per element.
 
-The header before them has 17 bytes and the token: blank, minimum, range, numbers of rows and
-columns.
+The header of a compressed matrix has 17 bytes and the token: blank, minimum, range, numbers of rows
+and columns.
 """
 _HEAD = re.compile(
     rb"(FM) \x04(.{4})\x04(.{4})|(SM) \x04(.{4})SV \x04(.{4})\x04|(CM[23]?) .{8}(.{4})(.{4})",
@@ -42,15 +42,15 @@ def stored_form(data: bytes | bytearray, at: int) -> MatrixForm | None:
 
 @dataclass(frozen=True)
 class AnyBytes:
-    """The form of a value with `longest` arbitrary bytes; can stand in place of a MatrixForm."""
+    """The form of a value with `size` arbitrary bytes; can stand in place of a MatrixForm."""
 
-    longest: int
+    size: int
     most: int = 0
 
     @property
     def pattern(self) -> bytes:
         """A regular expression, with one group, that matches these bytes."""
-        return b"(.{%d})" % self.longest
+        return b"(.{%d})" % self.size
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,15 @@ class MatrixForm:
         return b"(" + self._pattern + b")"
 
     @property
-    def longest(self) -> int:
-        """Largest size in bytes; a row of a sparse matrix has at most `most` elements."""
-        rows, cols = self.num_rows, self.num_cols
-        match self.token:
-            case "FM":
-                return FULL_HEAD + 4 * rows * cols
-            case "SM":
-                return SPARSE_HEAD + rows * (13 + 10 * self.most)
-        of_column, of_element = COMPRESSED_SIZES[self.token]
-        return len(self.token) + 17 + of_column * cols + of_element * rows * cols
+    def size(self) -> int:
+        """The size in bytes of a matrix that is not sparse."""
+        head = FULL_HEAD if self.token == "FM" else len(self.token) + 17
+        return head + self._size_of_elements
+
+    @property
+    def _size_of_elements(self) -> int:
+        of_column, of_element = _SIZES[self.token]
+        return of_column * self.num_cols + of_element * self.num_rows * self.num_cols
 
     @property
     def head_of_row(self) -> bytes:
@@ -90,16 +89,14 @@ class MatrixForm:
     @property
     def _pattern(self) -> bytes:
         rows, cols = self.num_rows, self.num_cols
-        match self.token:
-            case "FM":
-                sizes = struct.pack("<cici", b"\4", rows, b"\4", cols)
-                return b"FM " + re.escape(sizes) + b".{%d}" % (4 * rows * cols)
-            case "SM":
-                start = re.escape(b"SM \4" + struct.pack("<i", rows))
-                return start + rb"(?:%b){%d}" % (self._row_pattern, rows)
-        start = self.token.encode() + b" .{8}" + re.escape(struct.pack("<ii", rows, cols))
-        of_column, of_element = COMPRESSED_SIZES[self.token]
-        return start + b".{%d}" % (of_column * cols + of_element * rows * cols)
+        if self.token == "SM":
+            start = re.escape(b"SM \4" + struct.pack("<i", rows))
+            return start + rb"(?:%b){%d}" % (self._row_pattern, rows)
+        if self.token == "FM":
+            start = b"FM " + re.escape(struct.pack("<cici", b"\4", rows, b"\4", cols))
+        else:
+            start = self.token.encode() + b" .{8}" + re.escape(struct.pack("<ii", rows, cols))
+        return start + b".{%d}" % self._size_of_elements
 
     @property
     def _row_pattern(self) -> bytes:

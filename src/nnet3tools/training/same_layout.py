@@ -18,13 +18,7 @@ from nnet3tools.io.compressed import decompress_all
 from nnet3tools.io.encoded import EncodedRecord, Layout
 from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.matrix_forms import (
-    COMPRESSED_SIZES,
-    FULL_HEAD,
-    SPARSE_HEAD,
-    AnyBytes,
-    MatrixForm,
-)
+from nnet3tools.io.matrix_forms import FULL_HEAD, SPARSE_HEAD, AnyBytes, MatrixForm
 from nnet3tools.io.sparse import SparseMatrix, sparse_of_rows
 from nnet3tools.io.stream import Reader
 from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS, EncodedExample
@@ -97,24 +91,21 @@ class SameLayoutMatrices:
             if found is not None:
                 return found
         low, extent = np.ascontiguousarray(self.ranges(weights).T)
-        of_column, _ = COMPRESSED_SIZES[token]
         begin += 16
-        elements = begin + of_column * cols
-        percentiles = b"".join(self._slices(begin, elements)) if of_column else b""
+        elements = begin + 8 * cols if token == "CM" else begin
+        percentiles = np.frombuffer(b"".join(self._slices(begin, elements)), "<u2")
         codes = np.frombuffer(
             b"".join(self._slices(elements)), "<u2" if token == "CM2" else np.uint8
         )
+        shape = (cols, rows) if token == "CM" else (rows, cols)
         return decompress_all(
-            low,
-            extent,
-            np.frombuffer(percentiles, "<u2").reshape(len(self), -1, 4),
-            codes.reshape((len(self), cols, rows) if of_column else (len(self), rows, cols)),
+            low, extent, percentiles.reshape(len(self), -1, 4), codes.reshape(-1, *shape)
         )
 
 
 _num_decompressed = 0
-_WORTH_COMPILING = 8_000_000
-"""Elements that NumPy decompresses in 60 ms, the time it takes to load the compiled kernel."""
+_WORTH_COMPILING = 1_500_000
+"""Elements that NumPy decompresses in 90 ms, the time it takes to load the compiled kernel."""
 
 
 def _pays_to_compile(num_elements: int) -> bool:
@@ -132,65 +123,62 @@ def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatri
 
 @dataclass(frozen=True, eq=False)
 class SameLayoutBatch:
-    """Bytes of records that one layout covers; those of record i are `data[starts[i]:ends[i]]`."""
+    """Bytes of N records that one layout covers.
+
+    `spans` (N, 1 + holes, 2) has the begin and the end in `data` of each record and of its holes.
+    """
 
     layout: Layout
     data: bytes
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    spans: NDArray[np.int64]
 
     def __len__(self) -> int:
         """The number of records."""
-        return len(self.starts)
+        return len(self.spans)
 
     @classmethod
     def of(cls, layout: Layout, records: Iterable[EncodedRecord[Any]]) -> SameLayoutBatch:
         """A batch of records of one layout: of each, the bytes that the layout covers."""
-        encoded = [record.covered for record in records]
-        ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
-        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-        return cls(layout, b"".join(encoded), starts, ends)
+        covered = [record.covered for record in records]
+        sizes = np.fromiter(map(len, covered), np.int64, len(covered))
+        data = b"".join(covered)
+        return cls(layout, data, _spans(layout, data, sizes.cumsum() - sizes, sizes))
 
     @classmethod
     def joined(cls, batches: Sequence[SameLayoutBatch]) -> SameLayoutBatch:
         """One batch with the records of several batches of one layout, in order."""
         if len(batches) == 1:
             return batches[0]
-        sizes = np.array([len(batch.data) for batch in batches], np.int64)
-        shifts = np.repeat(sizes.cumsum() - sizes, [len(batch) for batch in batches])
-        # NumPy 1.26 types the sum of arrays whose types it does not know as bool.
-        starts: NDArray[np.int64] = np.concatenate([batch.starts for batch in batches])
-        ends: NDArray[np.int64] = np.concatenate([batch.ends for batch in batches])
+        begins = itertools.accumulate((len(batch.data) for batch in batches), initial=0)
+        spans = [batch.spans + begin for batch, begin in zip(batches, begins, strict=False)]
         data = b"".join(batch.data for batch in batches)
-        return cls(batches[0].layout, data, starts + shifts, ends + shifts)
+        return cls(batches[0].layout, data, np.concatenate(spans))
 
     def part(self, begin: int, end: int) -> SameLayoutBatch:
         """A new batch with the records number `begin` to `end` - 1 and their bytes only."""
-        first, last = int(self.starts[begin]), int(self.ends[end - 1])
-        starts, ends = self.starts[begin:end] - first, self.ends[begin:end] - first
-        return SameLayoutBatch(self.layout, self.data[first:last], starts, ends)
+        first, last = int(self.spans[begin, 0, 0]), int(self.spans[end - 1, 0, 1])
+        return SameLayoutBatch(self.layout, self.data[first:last], self.spans[begin:end] - first)
 
     def prototype(self) -> Any:
         """An object with the names, indexes and dimensions that all records have."""
-        return self.layout.prototype(self.data[int(self.starts[0]) : int(self.ends[0])])
+        return self.layout.prototype(self.data[slice(*self.spans[0, 0].tolist())])
 
     def matrices(self) -> list[SameLayoutMatrices]:
         """For each matrix (or number) in the layout, the matrices of all records."""
-        layout = self.layout
-        found = []
-        if (self.ends - self.starts == layout.longest).all():
-            begins = self.starts
-            for fixed, form in zip(layout.fixed, layout.forms, strict=False):
-                begins = begins + len(fixed)
-                ends = begins + form.longest
-                found.append(SameLayoutMatrices(form, self.data, begins, ends))
-                begins = ends
-            return found
-        records = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
-        spans = [layout.pattern.fullmatch(self.data, a, b).regs for a, b in records]  # type: ignore[union-attr]
-        for form, span in zip(layout.forms, np.array(spans).transpose(1, 2, 0)[1:], strict=True):
-            found.append(SameLayoutMatrices(form, self.data, *span))
-        return found
+        places = zip(self.layout.forms, self.spans[:, 1:].transpose(1, 2, 0), strict=True)
+        return [SameLayoutMatrices(form, self.data, *span) for form, span in places]
+
+
+def _spans(
+    layout: Layout, data: bytes, begins: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The `spans` of a SameLayoutBatch of N records, given the places and sizes of the records."""
+    # If the sizes of all holes but one are fixed, records of equal sizes have equal holes.
+    is_even = (sizes == sizes[0]).all() and sum(form.most > 0 for form in layout.forms) <= 1
+    matched = begins[:1] if is_even else begins
+    regs = [layout.pattern.match(data, at).regs for at in matched.tolist()]  # type: ignore[union-attr]
+    offsets = np.array(regs, np.int64) - matched[:, None, None]
+    return offsets + begins[:, None, None]
 
 
 # -- frame-level examples
@@ -233,10 +221,10 @@ DECODABLE_EXAMPLES: Holder[NnetExample | EncodedExample] = replace(
 
 def _batches(reader: Reader) -> Iterator[tuple[str, SameLayoutBatch]]:
     for layout, run in EXAMPLE_LAYOUTS.runs(reader):
-        spans = np.array([match.span(2) for match in run], np.int64)
-        begin, end = spans[0, 0], spans[-1, 1]
-        data = run[0].string[begin:end]
-        yield run[-1].group(1).decode(), SameLayoutBatch(layout, data, *(spans - begin).T)
+        begins, ends = np.array([match.span(2) for match in run], np.int64).T
+        data = run[0].string[begins[0] : ends[-1]]
+        spans = _spans(layout, data, begins - begins[0], ends - begins)
+        yield run[-1].group(1).decode(), SameLayoutBatch(layout, data, spans)
 
 
 BATCHED_EXAMPLES: Holder[Any] = replace(cast(Holder[Any], DECODABLE_EXAMPLES), entries=_batches)
