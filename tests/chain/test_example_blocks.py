@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3tools.chain import block_generation, e2e_blocks, example_normalization
+from nnet3tools.chain import assembly, example_normalization
 from nnet3tools.chain.native.supervisor import compiled_library
 from nnet3tools.chain.supervision import SUPERVISION
 from nnet3tools.fst.files import FST
@@ -63,8 +63,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture
 def both_ways(monkeypatch, capfd):
     """Runs a program in small blocks, and without compiled code: what is written and logged."""
-    monkeypatch.setattr(block_generation, "_BLOCK", 4)
-    monkeypatch.setattr(e2e_blocks, "_BLOCK", 4)
+    monkeypatch.setattr(assembly, "_BLOCK", 4)
     monkeypatch.setattr(example_normalization, "_BLOCK", 4)
 
     def work(output: Path, *words: str) -> None:

@@ -1,4 +1,4 @@
-"""Builds encoded chain examples from plans and encoded acceptors.
+"""Builds encoded chain examples in blocks: many acceptors by one call of the C library.
 
 The bytes that examples of one shape share come from a template, one example of the shape that was
 written in full. The rows of all examples of a shape are cut and compressed together.
@@ -8,29 +8,157 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.encoded_examples import CHAIN_LAYOUTS, EncodedChainExample
-from nnet3tools.chain.example_plan import ExamplePlan
+from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.native.supervisor import Job, JobKind, NativeSupervisor
+from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
+from nnet3tools.errors import naming
+from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.compressed import compressed_bytes
 from nnet3tools.io.encoded import EncodedRecord
-from nnet3tools.io.general_matrix import GeneralMatrix
+from nnet3tools.io.general_matrix import GeneralMatrix, row_range
+from nnet3tools.training.example import NnetIo, frames_io
+
+_BLOCK = 512
+_MOST_BYTES = 1 << 23
+"""The largest number of examples, and of bytes of their features, in a block."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExamplePlan:
+    """The input rows, the optional i-vector and the derivative weights of a chain example."""
+
+    features: GeneralMatrix
+    first_row: int
+    """The first row of the utterance; if it is negative, row 0 is repeated."""
+    num_rows: int
+    left_context: int
+    """The number of rows before the first frame of the output."""
+    ivector: NnetIo | None
+    factor: int
+    """The frame subsampling factor."""
+    deriv_weights: NDArray[np.float32]
+    """One weight per frame of the output."""
+
+    def example(self, supervision: Supervision, compress: bool) -> NnetChainExample:
+        """The chain example of this plan with a supervision; with `compress`, compressed inputs."""
+        rows = row_range(self.features, self.first_row, self.num_rows)
+        inputs = [frames_io("input", -self.left_context, rows)]
+        if self.ivector is not None:
+            inputs.append(self.ivector)
+        indexes = output_indexes(1, len(self.deriv_weights), 0, self.factor)
+        output = NnetChainSupervision("output", indexes, supervision, self.deriv_weights)
+        example = NnetChainExample(inputs, [output])
+        return example.compressed() if compress else example
+
+
+class Waiting(NamedTuple):
+    """An example that waits for its block, whose examples are made together."""
+
+    key: str
+    utterance: str
+    fst: bytes | None
+    """The encoded FST of which the C library makes the acceptor; None if only Python can."""
+    job: Job
+    """What to make of the FST; `at` is not used."""
+    weight: float
+    label_dim: int
+    num_bytes: int
+    """The size of the features."""
+    plan: ExamplePlan | Callable[[], ExamplePlan]
+    """The plan, or a function that draws it if the example has a supervision."""
+    supervision: Callable[[], Supervision | None]
+    """Makes the supervision in Python; returns None, after a warning, if it is unusable."""
+
+
+class ExampleBlocks:
+    """Makes chain examples, block by block, and calls `write(key, example)` in the given order.
+
+    `native` does jobs of the kind `kind`; if it is None, Python does them, one by one.
+    """
+
+    def __init__(
+        self,
+        native: NativeSupervisor | None,
+        kind: JobKind,
+        compress: bool,
+        write: Callable[[str, NnetChainExample | EncodedChainExample], None],
+    ) -> None:
+        self._native, self._kind, self._compress, self._write = native, kind, compress, write
+        self._assembler = Assembler(compress, kind is JobKind.GRAPHS)
+        self._waiting: list[Waiting] = []
+        self._num_bytes = 0
+        self.num_written = self.num_errors = 0
+        """The number of examples written, and of those without a supervision."""
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the C library makes acceptors."""
+        return self._native is not None
+
+    def accept(self, item: Waiting) -> None:
+        """Add an example; it is made at once if only Python can make its acceptor."""
+        self._waiting.append(item)
+        self._num_bytes += item.num_bytes
+        is_full = len(self._waiting) >= _BLOCK or self._num_bytes > _MOST_BYTES
+        if self._native is None or item.fst is None or is_full:
+            self.finish()
+
+    def finish(self) -> None:
+        """Make and write all waiting examples."""
+        waiting, self._waiting, self._num_bytes = self._waiting, [], 0
+        planned: list[Planned] = []
+        for item, acceptor in zip(waiting, self._acceptors(waiting), strict=True):
+            supervision = None
+            if acceptor is None and (supervision := item.supervision()) is None:
+                self.num_errors += 1
+                continue
+            plan = item.plan() if callable(item.plan) else item.plan
+            planned.append(Planned(item, plan, acceptor, supervision))
+        for one, example in zip(planned, self._assembler.assembled(planned), strict=True):
+            self._write(one.item.key, example or self._in_full(one))
+        self.num_written += len(planned)
+
+    def _acceptors(self, waiting: list[Waiting]) -> list[bytes | None]:
+        """The encoded acceptor of each example; None where the C library cannot make it."""
+        data, jobs, last = bytearray(), list[Job](), b""
+        at = 0
+        for item in waiting:
+            if item.fst is not None and self._native is not None:
+                if item.fst is not last:
+                    last, at = item.fst, len(data)
+                    data += last
+                jobs.append(item.job._replace(at=at))
+        made = iter(self._native.make(self._kind, bytes(data), jobs) if self._native else ())
+        return [None if item.fst is None else next(made, None) for item in waiting]
+
+    def _in_full(self, planned: Planned) -> NnetChainExample:
+        """The unencoded example."""
+        supervision = planned.supervision
+        if supervision is None:
+            assert planned.acceptor is not None
+            (fst,) = acceptors_of_bytes([(planned.acceptor, 0)])
+            supervision = self._assembler.supervision(planned, fst)
+        with naming(f"utterance '{planned.item.utterance}'"):
+            return planned.plan.example(supervision, self._compress)
 
 
 class Planned(NamedTuple):
-    """The plan of a chain example and the parts of its supervision."""
+    """An example with its plan and its supervision, from the C library (`acceptor`) or Python."""
 
+    item: Waiting
     plan: ExamplePlan
-    weight: float
-    """The weight of the supervision."""
-    label_dim: int
-    acceptor: bytes
+    acceptor: bytes | None
+    supervision: Supervision | None
 
 
 class _Shape(NamedTuple):
@@ -54,7 +182,7 @@ class _Shape(NamedTuple):
         size = 0 if plan.ivector is None else plan.ivector.dim
         return cls(
             *(plan.num_rows, plan.left_context, plan.features.shape[1], size),
-            *(len(plan.deriv_weights), planned.label_dim),
+            *(len(plan.deriv_weights), planned.item.label_dim),
         )
 
 
@@ -69,15 +197,15 @@ class Assembler:
         self._compress, self._is_e2e = compress, is_e2e
         self._templates: dict[_Shape, EncodedChainExample | None] = {}
 
-    def assembled(self, examples: Sequence[Planned | None]) -> list[EncodedChainExample | None]:
+    def assembled(self, examples: Sequence[Planned]) -> list[EncodedChainExample | None]:
         """The encoded examples in order; None where the caller must write the example in full.
 
-        An example is not encoded if a matrix is not dense, a weight is negative, or a number is not
-        finite.
+        An example is not encoded if it has no encoded acceptor, a matrix is not dense, a weight is
+        negative, or a number is not finite.
         """
         groups: dict[_Shape, list[tuple[int, Planned]]] = {}
         for i, planned in enumerate(examples):
-            if planned is not None and (shape := _Shape.of(planned)) is not None:
+            if planned.acceptor is not None and (shape := _Shape.of(planned)) is not None:
                 groups.setdefault(shape, []).append((i, planned))
         found: list[EncodedChainExample | None] = [None] * len(examples)
         for shape, group in groups.items():
@@ -95,11 +223,14 @@ class Assembler:
 
     def _template(self, planned: Planned) -> EncodedChainExample | None:
         """An encoded example with the sizes of `planned`; None if such an example has no layout."""
-        acceptor = Fst.linear([1])
-        plan, frames = planned.plan, len(planned.plan.deriv_weights)
-        of_kind = (Fst.empty(), (acceptor,)) if self._is_e2e else (acceptor,)
-        supervision = Supervision(1.0, 1, frames, planned.label_dim, *of_kind)
-        return CHAIN_LAYOUTS.encode(plan.example(supervision, self._compress))
+        example = planned.plan.example(self.supervision(planned, Fst.linear([1])), self._compress)
+        return CHAIN_LAYOUTS.encode(example)
+
+    def supervision(self, planned: Planned, acceptor: Fst) -> Supervision:
+        """The supervision of a planned example with the acceptor `acceptor`."""
+        fsts = (Fst.empty(), (acceptor,)) if self._is_e2e else (acceptor,)
+        item, num_frames = planned.item, len(planned.plan.deriv_weights)
+        return Supervision(item.weight, 1, num_frames, item.label_dim, *fsts)
 
     def _of_template(
         self, template: EncodedChainExample, group: Sequence[Planned]
@@ -113,13 +244,15 @@ class Assembler:
         (_, end), (begin, stop) = template.holes
         between, after = template.data[end:begin], template.data[stop:]
         for planned, *matrices in zip(group, *columns, strict=True):
-            holes = [*matrices, struct.pack("<f", planned.weight)]
+            acceptor = planned.acceptor
+            assert acceptor is not None
+            holes = [*matrices, struct.pack("<f", planned.item.weight)]
             before = b"".join(
                 [*itertools.chain.from_iterable(zip(fixed, holes, strict=True)), last]
             )
             weights = planned.plan.deriv_weights.astype("<f4").tobytes()
-            data = b"".join([before, planned.acceptor, between, weights, after])
-            end = len(before) + len(planned.acceptor)
+            data = b"".join([before, acceptor, between, weights, after])
+            end = len(before) + len(acceptor)
             begin, stop = end + len(between), end + len(between) + len(weights)
             yield EncodedRecord(data, template.layout, ((len(before), end), (begin, stop)))
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import draws
-from nnet3tools.chain.example_plan import ExamplePlan
+from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
+from nnet3tools.chain.encoded_examples import EncodedChainExample
+from nnet3tools.chain.encoded_graphs import EncodedGraph
+from nnet3tools.chain.example import NnetChainExample
+from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, naming
 from nnet3tools.fst.connect import steps_from_start
 from nnet3tools.fst.epsilon import remove_epsilons
 from nnet3tools.fst.fst import EPSILON, Fst
@@ -54,7 +58,8 @@ def _least_duration(fst: Fst) -> int:
 class E2eExampleMaker:
     """Makes one end-to-end chain example per utterance; `allowed_lengths` are in frames.
 
-    `normalizer`, if given, adds the weights of the normalization FST.
+    `normalizer`, if given, adds the weights of the normalization FST. `where` is the rspecifier of
+    the graphs, for error messages.
     """
 
     options: ExampleGenerationOptions
@@ -62,17 +67,47 @@ class E2eExampleMaker:
     normalizer: Normalizer | None
     compress: bool
     allowed_lengths: Sequence[int]
+    where: str
 
-    @cached_property
-    def labels(self) -> NDArray[np.int32]:
-        """The label of each transition id in supervisions: its pdf plus one."""
-        return self.transition_model.pdfs_of_ids() + np.int32(1)
+    def blocks(
+        self, write: Callable[[str, NnetChainExample | EncodedChainExample], None]
+    ) -> ExampleBlocks:
+        """The blocks in which examples of utterances are made."""
+        normalization = None if self.normalizer is None else self.normalizer.fst
+        labels = self.transition_model.pdfs_of_ids() + np.int32(1)
+        native = native_supervisor(normalization, labels)
+        return ExampleBlocks(native, JobKind.GRAPHS, self.compress, write)
 
-    def num_output(self, num_frames: int) -> int:
-        """The number of output frames of an example with `num_frames` input frames."""
+    def add(
+        self,
+        key: str,
+        graph: EncodedGraph | Fst,
+        features: NDArray[np.float32],
+        draw_ivector: DrawIvector | None,
+        blocks: ExampleBlocks,
+    ) -> None:
+        """Add an utterance to `blocks`; DataError if no allowed length is near its frames."""
+        with naming(f"{self.where}: key '{key}'"):
+            extension = _extension(key, len(features), self.allowed_lengths)
+        num_output = self._num_output(len(features) + extension)
+        blocks.accept(
+            Waiting(
+                key,
+                key,
+                graph.data if isinstance(graph, EncodedGraph) else None,
+                Job(0, size=num_output),
+                1.0,
+                self.transition_model.num_pdfs,
+                features.nbytes,
+                partial(self._plan, features, extension, draw_ivector),
+                partial(self._supervision, key, graph, num_output),
+            )
+        )
+
+    def _num_output(self, num_frames: int) -> int:
         return -(-num_frames // self.options.frame_subsampling_factor)
 
-    def plan(
+    def _plan(
         self, features: NDArray[np.float32], extension: int, draw_ivector: DrawIvector | None
     ) -> ExamplePlan:
         """The plan of an utterance's example; draws the example's random numbers.
@@ -87,12 +122,20 @@ class E2eExampleMaker:
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         ivector = None if draw_ivector is None else draw_ivector(-left)
         num_rows = left + num_frames + right + extension
-        weights = np.ones(self.num_output(num_frames + extension), np.float32)
+        weights = np.ones(self._num_output(num_frames + extension), np.float32)
         factor = options.frame_subsampling_factor
         return ExamplePlan(features, -left, num_rows, left, ivector, factor, weights)
 
-    def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
+    def _supervision(
+        self, utterance: str, graph: EncodedGraph | Fst, num_output: int
+    ) -> Supervision | None:
         """The supervision from a training graph; None, after a warning, if it is unusable."""
+        fst = graph.whole() if isinstance(graph, EncodedGraph) else graph
+        with naming(f"{self.where}: key '{utterance}'"):
+            return self.supervision(utterance, fst, num_output)
+
+    def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
+        """The supervision from a decoded training graph, as `_supervision`."""
         fst = pdf_acceptor(graph, self.transition_model)
         if fst is None:
             return None
@@ -115,15 +158,12 @@ class E2eExampleMaker:
             )
         return normalized or supervision
 
-    def extension(self, utterance: str, num_frames: int) -> int:
-        """The number of frames to add at an utterance's end to reach the nearest allowed length.
-
-        It is negative if frames are to be cut off. DataError if no allowed length is near.
-        """
-        return _extension(utterance, num_frames, self.allowed_lengths)
-
 
 def _extension(utterance: str, num_frames: int, allowed_lengths: Sequence[int]) -> int:
+    """The number of frames to add at an utterance's end to reach the nearest allowed length.
+
+    It is negative if frames are to be cut off. DataError if no allowed length is near.
+    """
     nearest = min(allowed_lengths, key=lambda length: abs(num_frames - length), default=0)
     off = num_frames - nearest
     if off == 0:

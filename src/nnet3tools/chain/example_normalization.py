@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from nnet3tools.chain.encoded_examples import ACCEPTOR, EncodedChainExample
@@ -16,12 +16,6 @@ from nnet3tools.io import log
 _BLOCK = 256
 _MOST_BYTES = 1 << 22
 """The largest number of examples, and of their bytes, in a block."""
-
-
-def joined_jobs(pieces: Sequence[bytes]) -> tuple[bytes, list[Job]]:
-    """The encoded FSTs joined to one byte string, and a native job for each."""
-    ends = [0, *itertools.accumulate(map(len, pieces))]
-    return b"".join(pieces), [Job(at) for at in ends[:-1]]
 
 
 class ExampleNormalizer:
@@ -61,7 +55,8 @@ class ExampleNormalizer:
     def _normalize_all(self, kind: JobKind, items: list[tuple[str, EncodedChainExample]]) -> None:
         assert self._native is not None
         acceptors = [example.hole(ACCEPTOR) for _, example in items]
-        normalized = self._native.make(kind, *joined_jobs(acceptors))
+        places = itertools.accumulate(map(len, acceptors[:-1]), initial=0)
+        normalized = self._native.make(kind, b"".join(acceptors), list(map(Job, places)))
         for (key, example), acceptor in zip(items, normalized, strict=True):
             if acceptor is None:
                 self._normalize(key, example)

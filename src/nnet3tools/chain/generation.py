@@ -1,24 +1,35 @@
-"""Divides utterances into chunks and plans their chain examples (nnet3-chain-get-egs)."""
+"""Divides utterances into chunks and makes their chain examples (nnet3-chain-get-egs)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import draws
+from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
 from nnet3tools.chain.cutting import SupervisionCutter
-from nnet3tools.chain.encoded_examples import EncodedSupervision
-from nnet3tools.chain.example_plan import ExamplePlan
+from nnet3tools.chain.encoded_examples import (
+    ACCEPTOR,
+    EncodedChainExample,
+    EncodedSupervision,
+    supervision_weight,
+)
+from nnet3tools.chain.example import NnetChainExample
+from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
+from nnet3tools.errors import NotFiniteError, naming
 from nnet3tools.io import log
 from nnet3tools.io.encoded import EncodedRecord
-from nnet3tools.io.general_matrix import GeneralMatrix
+from nnet3tools.io.general_matrix import GeneralMatrix, check_finite
 from nnet3tools.training.generation import IvectorSource
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
+
+Write = Callable[[str, NnetChainExample | EncodedChainExample], None]
 
 _NO_SHARED_PATH = (
     "FST was empty after composing with normalization FST. This should be extremely rare (a few "
@@ -59,25 +70,48 @@ class ChainExampleMaker:
         num_frames = utterance.features.shape[0]
         return self.splitter.lengths_match(utterance.name, num_frames, num_output, tolerance)
 
-    def chunks(self, utterance: str, num_frames: int) -> list[Chunk]:
-        """The chunks of an utterance; none, with a warning, if it is too short."""
+    def blocks(self, write: Write) -> ExampleBlocks:
+        """The blocks in which the examples of chunks are made."""
+        normalization = None if self.normalizer is None else self.normalizer.fst
+        native = None if self.convert is not None else native_supervisor(normalization)
+        return ExampleBlocks(native, JobKind.PIECES, self.compress, write)
+
+    def add(self, utterance: UtteranceData, blocks: ExampleBlocks) -> bool:
+        """Add the chunks of an utterance to `blocks`; returns whether any of them is usable."""
+        num_rows, num_cols = utterance.features.shape
+        num_frames = min(num_rows, utterance.num_output * self._factor)
         chunks = self.splitter.split(num_frames)
         if not chunks:
             log.warning(
-                f"Not producing egs for utterance {utterance} because it is too short: "
+                f"Not producing egs for utterance {utterance.name} because it is too short: "
                 f"{num_frames} frames."
             )
-        return chunks
+        num_errors = blocks.num_errors
+        for chunk in chunks:
+            plan: ExamplePlan | Callable[[], ExamplePlan]
+            plan = partial(self._plan, chunk, utterance, num_frames)
+            if blocks.is_native and utterance.acceptor is not None:
+                plan = plan()  # in the order of the utterances, like the draws of the splitter
+            blocks.accept(
+                Waiting(
+                    self._key(utterance.name, chunk),
+                    utterance.name,
+                    utterance.acceptor,
+                    Job(0, *self._frames_of(chunk), utterance.num_output),
+                    utterance.weight,
+                    utterance.label_dim,
+                    4 * (chunk.left_context + chunk.num_frames + chunk.right_context) * num_cols,
+                    plan,
+                    partial(self._piece, utterance, chunk),
+                )
+            )
+        return blocks.num_errors - num_errors < len(chunks)
 
-    def frames_with_output(self, features: GeneralMatrix, num_output: int) -> int:
-        """The number of input frames that the `num_output` frames of the supervision cover."""
-        return min(features.shape[0], num_output * self._factor)
-
-    def frames_of(self, chunk: Chunk) -> tuple[int, int]:
+    def _frames_of(self, chunk: Chunk) -> tuple[int, int]:
         """The first output frame of a chunk and its number of output frames."""
         return chunk.first_frame // self._factor, chunk.num_frames // self._factor
 
-    def plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
+    def _plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
         """The plan of a chunk's example; draws the example's random numbers."""
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         start = chunk.first_frame - chunk.left_context
@@ -94,14 +128,13 @@ class ChainExampleMaker:
     def _weights(self, chunk: Chunk, given: NDArray[np.float32] | None) -> NDArray[np.float32]:
         if given is None:
             return chunk.output_weights
-        first, size = self.frames_of(chunk)
+        first, size = self._frames_of(chunk)
         weights = np.zeros(size, np.float32)
         there = given[first : first + size]
         weights[: len(there)] = there
         return weights * chunk.output_weights
 
-    def key(self, utterance: str, chunk: Chunk) -> str:
-        """The key of a chunk's example."""
+    def _key(self, utterance: str, chunk: Chunk) -> str:
         if not self.long_key:
             return f"{utterance}-{chunk.first_frame}"
         return (
@@ -109,17 +142,18 @@ class ChainExampleMaker:
             f"{chunk.right_context}-v1"
         )
 
-    def piece(self, utterance: str, chunk: Chunk, cutter: SupervisionCutter) -> Supervision | None:
-        """The supervision that `cutter` cuts for a chunk; None, after a warning, if unusable."""
-        piece: Supervision | None = cutter.cut(*self.frames_of(chunk))
-        if self.convert is not None and piece is not None:
-            piece = self.convert(piece)
-        if piece is None or self.normalizer is None:
-            return piece
-        normalized = self.normalizer.normalized(piece)
+    def _piece(self, utterance: UtteranceData, chunk: Chunk) -> Supervision | None:
+        """The supervision of a chunk, cut in Python; None, after a warning, if unusable."""
+        with naming(f"utterance '{utterance.name}'"):
+            piece: Supervision | None = utterance.cutter.cut(*self._frames_of(chunk))
+            if self.convert is not None and piece is not None:
+                piece = self.convert(piece)
+            if piece is None or self.normalizer is None:
+                return piece
+            normalized = self.normalizer.normalized(piece)
         if normalized is None:
             log.warning(
-                f"For utterance {utterance}, feature frames {chunk.first_frame} to "
+                f"For utterance {utterance.name}, feature frames {chunk.first_frame} to "
                 f"{chunk.first_frame + chunk.num_frames}, {_NO_SHARED_PATH}"
             )
         return normalized or piece
@@ -138,12 +172,62 @@ class UtteranceData:
     @property
     def num_output(self) -> int:
         """The number of frames of the supervision."""
-        given = self.supervision
-        if isinstance(given, EncodedRecord):
-            return given.layout.values["frames_per_sequence"]
-        return given.frames_per_sequence
+        return self._given("frames_per_sequence")
 
-    def whole_supervision(self) -> Supervision:
-        """The supervision of the whole utterance, decoded."""
+    @property
+    def label_dim(self) -> int:
+        """The largest label of the supervision."""
+        return self._given("label_dim")
+
+    def _given(self, name: str) -> int:
         given = self.supervision
-        return given.whole() if isinstance(given, EncodedRecord) else given
+        return (
+            given.layout.values[name] if isinstance(given, EncodedRecord) else getattr(given, name)
+        )
+
+    @property
+    def weight(self) -> float:
+        """The weight of the supervision."""
+        given = self.supervision
+        return supervision_weight(given) if isinstance(given, EncodedRecord) else given.weight
+
+    @cached_property
+    def acceptor(self) -> bytes | None:
+        """The bytes of the supervision's acceptor; None if it is decoded."""
+        given = self.supervision
+        return given.hole(ACCEPTOR) if isinstance(given, EncodedRecord) else None
+
+    @cached_property
+    def cutter(self) -> SupervisionCutter:
+        """Cuts the supervision to chunks; DataError unless it is plain and of one sequence."""
+        given = self.supervision
+        return SupervisionCutter(given.whole() if isinstance(given, EncodedRecord) else given)
+
+
+def make_chain_examples(
+    features: Iterable[tuple[str, GeneralMatrix]],
+    find: Callable[[str, GeneralMatrix], UtteranceData | None],
+    maker: ChainExampleMaker,
+    write: Write,
+) -> None:
+    """Write the chain examples of all utterances.
+
+    `find(utterance, features)` returns the data of the utterance, or None after a warning.
+    Utterances whose features are not finite, or whose lengths do not match, are left out.
+    """
+    num_errors = 0
+    blocks = maker.blocks(write)
+    for name, matrix in features:
+        utterance = find(name, matrix)
+        try:
+            check_finite(f"features of utterance '{name}'", matrix)
+        except NotFiniteError as error:
+            log.skipped(error)
+            utterance = None
+        if utterance is None or not maker.lengths_match(utterance):
+            num_errors += 1
+        else:
+            num_errors += not maker.add(utterance, blocks)
+    blocks.finish()
+    if num_errors:
+        log.warning(f"{num_errors} utterances had errors and could not be processed.")

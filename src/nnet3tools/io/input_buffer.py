@@ -19,7 +19,7 @@ from nnet3tools.io.numpy_later import np
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 18
+_PIECE, _LARGEST_PIECE = 1 << 16, 1 << 17
 """The bytes of the first read, and of later ones if a stream is read on and on."""
 _BIG_PIECE = 1 << 24
 _LARGEST_TAKEN = 1 << 26

@@ -166,11 +166,10 @@ class BatchedChanges(Generic[E]):
         """The pending example with `change` to be made, too; `what` is a key for the change."""
         place = pending.row_map, what
         if place not in self._row_maps:
-            self._row_maps[place] = self._mapped(
-                pending.row_map.layout, change(pending.row_map.dummy)
-            )
+            dummy = change(pending.row_map.dummy)
+            self._row_maps[place] = self._mapped(pending.row_map.layout, dummy)
         if (row_map := self._row_maps[place]) is not None:
-            return pending._replace(row_map=row_map)
+            return PendingChange(pending.example, row_map, pending.weight)
         (example,) = self.finish([pending])
         return change(example.whole())
 

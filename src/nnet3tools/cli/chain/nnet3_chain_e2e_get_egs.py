@@ -41,7 +41,6 @@ class Options(OptionGroup):
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools import draws
     from nnet3tools.chain.e2e import E2eExampleMaker
-    from nnet3tools.chain.e2e_blocks import E2eBlocks
     from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.chain.encoded_graphs import ENCODED_GRAPHS
     from nnet3tools.chain.normalization import load_normalizer
@@ -58,12 +57,13 @@ def main(options: Options, args: list[str]) -> None:
         load_normalizer(normalization[0]) if normalization else None,
         options.inputs.compress,
         lengths,
+        fst_rspecifier,
     )
     num_missing = 0
     with ExitStack() as stack:
         writer = stack.enter_context(TableWriter(wspecifier, ENCODED_CHAIN_EXAMPLES))
         inputs = _Inputs(feature_rspecifier, options.inputs, stack)
-        examples = E2eBlocks(maker, writer.write, fst_rspecifier)
+        blocks = maker.blocks(writer.write)
         for key, graph in stack.enter_context(
             SequentialTableReader(fst_rspecifier, ENCODED_GRAPHS)
         ):
@@ -72,11 +72,11 @@ def main(options: Options, args: list[str]) -> None:
             if found is None:
                 num_missing += 1
             else:
-                examples.accept(key, graph, *found)
-        examples.finish()
-        if num_errors := num_missing + examples.num_errors:
+                maker.add(key, graph, *found, blocks)
+        blocks.finish()
+        if num_errors := num_missing + blocks.num_errors:
             log.warning(f"{num_errors} utterances had errors and could not be processed.")
-        if not examples.num_written:
+        if not blocks.num_written:
             raise EmptyError(f"{fst_rspecifier}: no examples could be made of it")
 
 

@@ -69,8 +69,8 @@ class Options(OptionGroup):
 @program("nnet3-chain-get-egs", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools import draws
-    from nnet3tools.chain.block_generation import make_chain_examples
     from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
+    from nnet3tools.chain.generation import make_chain_examples
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 
