@@ -275,7 +275,7 @@ def test_outputs_of_a_stream_do_not_depend_on_its_pieces(system: Path, sizes: li
 def test_features_of_pieces_are_normalized_as_those_of_the_whole(norm_vars: bool) -> None:
     options = OnlineCmvnOptions(cmn_window=9, global_frames=4, norm_vars=norm_vars)
     overall = np.array([[3.0, -2.0, 8.0], [40.0, 60.0, 0.0]])
-    normalization = Normalization("online", overall, options)
+    normalization = Normalization("online", options, overall=overall)
     features = np.random.default_rng(2).normal(size=(40, 2)).astype(np.float32)
     pieces = np.split(features, [1, 6, 7, 30])
     found = np.concatenate(list(map(normalization.stream(), pieces)))

@@ -317,7 +317,7 @@ def test_utterances_are_normalized_by_their_own_means_and_variances() -> None:
     expected = (features - features.mean(axis=0)) / features.std(axis=0)
     expected[:, 1] = features[:, 1]
     options = CmvnOptions(norm_vars=True, skip_dims="1")
-    found = Normalization("utterance", whole_options=options).whole(features)
+    found = Normalization("utterance", options).whole(features)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -50,7 +50,7 @@ def test_streams_in_many_threads_have_the_words_of_streams_alone(recognizer: Rec
     alone = [results_of(recognizer.stream(16000), sound) for sound in sounds]
     recognizer.prepare_for_many_streams()
     is_local = len(recognizer.network.nnet.components) == 1
-    assert (recognizer.batches is not None) == is_local
+    assert (recognizer.network.batches is not None) == is_local
     found: dict[int, list[Result]] = {}
 
     def run(i: int) -> None:
@@ -72,9 +72,9 @@ def test_rates_from_which_resampling_would_be_slow_are_refused(recognizer: Recog
     features = recognizer.features
     features._frame = replace(features._frame, allow_downsample=True)
     for rate in (16000, 16001, 22050, 44100, 192000, 399989):
-        recognizer.check_rate(rate)
+        recognizer.features.check_rate(rate)
     for rate in (400001, 2**32 - 1):
         with pytest.raises(DataError, match="from 1000 to 400000 Hz"):
             recognizer.stream(rate)
     with pytest.raises(DataError, match="allow-upsample"):
-        recognizer.check_rate(8000)
+        recognizer.features.check_rate(8000)

@@ -14,7 +14,7 @@ from nnet3tools.recognizer.loading import load_recognizer
 from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.recognizer import Recognizer
 from nnet3tools.recognizer.results import Result
-from nnet3tools.recognizer.stream import SampleFormat, Stream
+from nnet3tools.recognizer.stream import Stream
 from nnet3tools.recognizer.whole_files import UtteranceQueue
 from support.plain_sound import with_sound_features
 from support.tiny_recognizer import write_recognizer
@@ -77,7 +77,7 @@ def test_results_do_not_depend_on_where_the_sound_is_cut(recognizer, seed, rate)
     arrays = random_cuts(draw, samples)
     assert results(recognizer.stream(rate, nbest=2), arrays) == expected
     floats = random_cuts(draw, (samples / 32768).astype("<f4").tobytes())
-    stream = recognizer.stream(rate, nbest=2, sample_format=SampleFormat.FLOAT32)
+    stream = recognizer.stream(rate, nbest=2, sample_format="float32")
     assert results(stream, floats) == expected
 
 

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -71,18 +72,23 @@ class FakeStream:
         self.words = []
 
 
-class FakeRecognizer:
-    """Makes fake streams."""
-
-    sample_rate = 16000.0
-    batches = None
-
-    def __init__(self) -> None:
-        self.rates: list[float] = []
+class FakeFeatures:
+    """Refuses one sampling rate."""
 
     def check_rate(self, rate: float) -> None:
         if rate == 16001:
             raise DataError("cannot resample from 16001 to 16000")
+
+
+class FakeRecognizer:
+    """Makes fake streams."""
+
+    sample_rate = 16000.0
+    network = SimpleNamespace(batches=None)
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.features = FakeFeatures()
 
     def stream(self, sample_rate: float, nbest: int = 0, name: str = "") -> FakeStream:
         self.rates.append(sample_rate)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,20 +20,18 @@ from nnet3tools.recognizer.loading import load_recognizer
 from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.recognizer import Recognizer as _Recognizer
 from nnet3tools.recognizer.results import Result
-from nnet3tools.recognizer.stream import SampleFormat, Stream, in_16_bits
+from nnet3tools.recognizer.stream import in_16_bits
 from nnet3tools.recognizer.whole_files import UtteranceQueue
 
 
-class Recognizer:
-    """Recognizes speech with a model directory, as nnet3-decode does.
+class Recognizer(_Recognizer):
+    """Recognizes speech with a model directory, as nnet3-decode does; made by `Recognizer.load`.
 
     Threads may call its methods; calls of `transcribe` take turns, streams do not.
     """
 
-    def __init__(self, recognizer: _Recognizer) -> None:
-        """Use `Recognizer.load`."""
-        self._recognizer = recognizer
-        self._queue = UtteranceQueue(recognizer)
+    def __post_init__(self) -> None:
+        self._queue = UtteranceQueue(self)
         self._lock = threading.Lock()
         self._arguments: tuple[object, ...] = ()
 
@@ -56,17 +53,12 @@ class Recognizer:
         found = options_of_directory(name, RecognizerOptions, words)
         found.check()
         chosen = None if graph is None else os.fspath(graph)
-        loaded = cls(load_recognizer(found, name, chosen, read_options))
+        loaded = cls(**vars(load_recognizer(found, name, chosen, read_options)))
         loaded._arguments = folder, graph, options
         return loaded
 
     def __reduce__(self) -> tuple[object, ...]:
         return Recognizer.load, self._arguments
-
-    @property
-    def sample_rate(self) -> float:
-        """Samples per second of the sound that the model was trained on."""
-        return self._recognizer.features.sample_rate
 
     def transcribe(
         self, sound: Path | ArrayLike, *, sample_rate: float | None = None, nbest: int = 0
@@ -95,28 +87,6 @@ class Recognizer:
         if found is None:
             raise DataError(f"{name}: no path through the decoding graph fits the sound")
         return found[0]
-
-    def stream(
-        self,
-        sample_rate: float | None = None,
-        *,
-        endpointing: bool = True,
-        nbest: int = 0,
-        sample_format: Literal["int16", "float32"] = "int16",
-    ) -> Stream:
-        """A new live stream: `accept` sound, then ask for `partial`, `result` and `final`.
-
-        `sample_rate` in Hz is by default the model's. With `endpointing`, utterances end by Kaldi's
-        endpoint rules; else by `result` and `final` only. `sample_format` is that of samples given
-        as bytes. One thread at a time may use a stream; streams do not influence each other.
-        DataError if the sampling rate does not fit, or for a model that needs whole utterances.
-        """
-        return self._recognizer.stream(
-            self.sample_rate if sample_rate is None else sample_rate,
-            endpointing=endpointing,
-            nbest=nbest,
-            sample_format=SampleFormat(sample_format),
-        )
 
 
 def _first_channel(path: str) -> tuple[NDArray[np.float32], float]:

@@ -12,7 +12,6 @@ from nnet3tools.io import log
 from nnet3tools.io.files import open_input
 from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.live_sound import live_sound
-from nnet3tools.recognizer.stream import SampleFormat
 
 if TYPE_CHECKING:
     from nnet3tools.cli.recognized_output import Output
@@ -77,7 +76,7 @@ class _LiveDecoding:
         options = self._options
         with open_input("-", header=False) as reader:
             rate = options.sample_rate or self._recognizer.features.sample_rate
-            sound = live_sound(reader, rate, SampleFormat(options.sample_format))
+            sound = live_sound(reader, rate, options.sample_format)
             stream = self._recognizer.stream(
                 sound.rate, nbest=options.nbest, sample_format=sound.sample_format, name="stdin"
             )

@@ -28,7 +28,7 @@ def directory_words(arguments: Sequence[str]) -> list[str]:
 
     They stand before the words of the user, which override them.
     """
-    from nnet3tools.recognizer.directory_reader import option_files
+    from nnet3tools.recognizer.parts import option_files
 
     return [f"--config={path}" for path in option_files(arguments[0])] if arguments else []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.recognizer import parts
+from nnet3tools.recognizer.normalization import Normalization
 from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.parts import Part
 
@@ -24,37 +25,50 @@ The second argument is the name of the words in errors.
 """
 
 
-@dataclass(frozen=True)
-class CmvnSettings:
-    """The normalization that a directory asks for: "none", "utterance" or "online"."""
-
-    kind: str
-    stats: Path | None = None
-    """For "online": the file of the statistics."""
-    options: CmvnOptions | OnlineCmvnOptions = field(default_factory=CmvnOptions)
-
-
-@dataclass(frozen=True)
 class ModelDirectory:
     """The files of a model directory and their values; None for a file that is missing."""
 
-    path: Path
-    model: Path | None
-    graph: Path | None
-    words: Path | None
-    lexicon: Path | None
-    """align_lexicon.int; without it the times of words are approximate."""
-    silence: Path | None
-    features: Path | None
-    feature_options: MfccOptions | FbankOptions | None
-    cmvn: CmvnSettings | None
-    frame_subsampling_factor: int | None
-    acoustic_scale: float | None
-    """None: 1.0 for a chain model, unknown for others."""
-    option_files: tuple[Path, ...]
-    """Files with options of nnet3-decode, such as model.conf; later ones override earlier ones."""
-    missing: tuple[str, ...]
-    """For each missing file that decoding needs: its name, and how to make it."""
+    def __init__(
+        self, folder: str, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
+    ) -> None:
+        """Look for the files; those that are missing are noted in `missing`.
+
+        `graph` is an FST or a folder with HCLG.fst, in place of the directory's. `options` are
+        those of the directory's option files and of the user. DataError for a folder that does not
+        exist, for a malformed file, and for features that are not supported.
+        """
+        self.path = Path(folder)
+        if not self.path.is_dir():
+            raise DataError(f"expected a model directory, found no folder {folder}")
+        self.options, self._files = options, options.files
+        self._refuse_unsupported()
+        self.missing: list[str] = []
+        """For each missing file that decoding needs: its name, and how to make it."""
+        self.option_files = parts.option_files(folder)
+        self._read_options = read_options
+        words = [f"--config={path}" for path in self.option_files]
+        self._configured = read_options(words, folder, type(options)).files
+        self._is_online = (self.path / parts.ONLINE_CONF).is_file()
+        self._is_vosk = (self.path / "am").is_dir() and not (self.path / "final.mdl").is_file()
+        self._has_own_graph = graph is None
+        self._graph = self.path / parts.GRAPH.name
+        if graph is not None:
+            self._graph = Path(graph, "HCLG.fst") if Path(graph).is_dir() else Path(graph)
+
+        name = options.model
+        self.model = self._need(replace(parts.MODEL, places=(name, f"am/{name}")))
+        if self._has_own_graph and not self._is_online and options.acoustic_scale is None:
+            self._need(parts.MODEL_CONF)
+        self.frame_subsampling_factor = options.frame_subsampling_factor or self._subsampling()
+        """0 if it is not known."""
+        self.features, self.feature_options = self._read_features()
+        self.normalization = self._read_normalization()
+        self.graph = self._find_graph()
+        self.words = self._need(parts.WORDS, "word_symbol_table")
+        find = self._need if self._has_own_graph and not self._is_vosk else self._find
+        self.lexicon = find(parts.LEXICON)
+        """align_lexicon.int; without it the times of words are approximate."""
+        self.silence = find(parts.SILENCE)
 
     def check(self) -> None:
         """DataError, which names the first one, if files that decoding needs are missing."""
@@ -63,68 +77,17 @@ class ModelDirectory:
             hint = f" ({more} more: nnet3-recognizer-info {self.path})" if more else ""
             raise DataError(self.missing[0] + hint)
 
-
-def option_files(folder: str) -> tuple[Path, ...]:
-    """The files of a model directory with options of nnet3-decode; later ones override earlier."""
-    online, *model = (Path(folder) / x for x in (parts.ONLINE_CONF, *parts.MODEL_CONF.places))
-    found = [path for path in model if path.is_file()][:1]
-    return (online, *found) if online.is_file() else tuple(found)
-
-
-def read_directory(
-    folder: str, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
-) -> ModelDirectory:
-    """The description of a model directory; files that are missing are among its values.
-
-    `graph` is an FST or a folder with HCLG.fst, in place of the directory's. `options` are those
-    of the directory's option files and of the user. DataError for a folder that does not exist, for
-    a malformed file, and for features that are not supported.
-    """
-    if not Path(folder).is_dir():
-        raise DataError(f"expected a model directory, found no folder {folder}")
-    return _Reader(Path(folder), graph, options, read_options).result()
-
-
-class _Reader:
-    """Finds the files of one directory and collects what is missing."""
-
-    def __init__(
-        self, folder: Path, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
-    ) -> None:
-        self._folder, self._options, self._files = folder, options, options.files
-        self._read_options = read_options
-        self._conf = option_files(str(folder))
-        words = [f"--config={path}" for path in self._conf]
-        self._configured = read_options(words, str(folder), type(options)).files
-        self._is_online = (folder / parts.ONLINE_CONF).is_file()
-        self._is_vosk = (folder / "am").is_dir() and not (folder / "final.mdl").is_file()
-        self._has_own_graph = graph is None
-        self._graph = folder / parts.GRAPH.name
-        if graph is not None:
-            self._graph = Path(graph, "HCLG.fst") if Path(graph).is_dir() else Path(graph)
-        self._missing: list[str] = []
-
-    def result(self) -> ModelDirectory:
-        """The description of the directory."""
-        refuse_unsupported(self._folder, self._options)
-        name = self._options.model
-        model = self._need(replace(parts.MODEL, places=(name, f"am/{name}")))
-        scale = self._options.acoustic_scale
-        if self._has_own_graph and not self._is_online and scale is None:
-            self._need(parts.MODEL_CONF)
-        factor = self._options.frame_subsampling_factor or None
-        if factor is None and (path := self._need(parts.SUBSAMPLING)):
-            factor = number_in(path)
-        features, feature_options = self._features()
-        cmvn = self._cmvn()
-        graph = self._graph_file()
-        words = self._need(parts.WORDS, "word_symbol_table")
-        needs_phones = self._has_own_graph and not self._is_vosk
-        find = self._need if needs_phones else self._find
-        return ModelDirectory(
-            self._folder, model, graph, words, find(parts.LEXICON), find(parts.SILENCE), features,
-            feature_options, cmvn, factor, scale, self._conf, tuple(self._missing),
-        )  # fmt: skip
+    def _refuse_unsupported(self) -> None:
+        """DataError, which names the cause, for features that cannot be computed here."""
+        files = self._files
+        kinds = {
+            "PLP features (--feature-type=plp)": files.feature_type == "plp" or files.plp_config,
+            "pitch features (--add-pitch=true)": files.add_pitch,
+            "i-vectors (--ivector-extraction-config)": files.ivector_extraction_config,
+        }
+        for kind, is_needed in kinds.items():
+            if is_needed:
+                raise DataError(f"{self.path} needs {kind}: there is no program for them here yet")
 
     # -- finding files
 
@@ -132,7 +95,7 @@ class _Reader:
         """The paths at which a file may be; files of graph/ are beside a graph that is given."""
         if part.name.startswith("graph/"):
             return [self._graph.parent / part.name.removeprefix("graph/")]
-        return [self._folder / place for place in part.places]
+        return [self.path / place for place in part.places]
 
     def _find(self, part: Part) -> Path | None:
         return next((path for path in self._places(part) if path.is_file()), None)
@@ -146,11 +109,11 @@ class _Reader:
             return self._named(attribute)
         path = self._find(part)
         if path is None:
-            self._missing.append(self._absent(part))
+            self.missing.append(self._absent(part))
         return path
 
     def _absent(self, part: Part) -> str:
-        return part.absent(self._places(part)[-1 if self._is_vosk else 0], self._folder)
+        return part.absent(self._places(part)[-1 if self._is_vosk else 0], self.path)
 
     def _named(self, attribute: str) -> Path | None:
         """The file that an option names; a missing one is noted.
@@ -163,39 +126,46 @@ class _Reader:
             return path
         option = f"--{attribute.replace('_', '-')}={value}"
         if value != getattr(self._configured, attribute):
-            self._missing.append(f"{option}: there is no such file")
+            self.missing.append(f"{option}: there is no such file")
             return None
         if (inside := self._inside(value)) is None:
-            problem = f"there is no such file, and none of this name in {self._folder}"
-            self._missing.append(f"{self._conf[0]}: {option}: {problem}")
+            problem = f"there is no such file, and none of this name in {self.path}"
+            self.missing.append(f"{self.option_files[0]}: {option}: {problem}")
         return inside
 
     def _inside(self, name: str) -> Path | None:
         """The file in the directory or its conf/ that is called as the file `name`."""
-        places = (self._folder, self._folder / "conf")
-        found = [place / Path(name).name for place in places]
-        return next((path for path in found if path.is_file()), None)
+        places = (self.path / Path(name).name, self.path / "conf" / Path(name).name)
+        return next((path for path in places if path.is_file()), None)
+
+    def _recipes(self) -> list[Path]:
+        """The folders of Kaldi's recipes whose exp/ has the directory."""
+        return [path.parent for path in self.path.absolute().parents if path.name == "exp"]
 
     # -- what the files say
 
-    def _features(self) -> tuple[Path | None, MfccOptions | FbankOptions | None]:
+    def _subsampling(self) -> int:
+        path = self._need(parts.SUBSAMPLING)
+        return number_in(path) if path else 0
+
+    def _read_features(self) -> tuple[Path | None, MfccOptions | FbankOptions | None]:
         """The file of the features' options, and its contents."""
         wanted, paths = self._files.feature_type, self._feature_files()
         if wanted:
             paths = {kind: path for kind, path in paths.items() if kind == wanted}
         if len(paths) > 1:
-            self._missing.append(
-                f"{self._folder} has options of MFCC and of filter banks: give --feature-type=mfcc "
-                "or --feature-type=fbank"
+            self.missing.append(
+                f"{self.path} has options of MFCC and of filter banks: give --feature-type=mfcc or "
+                "--feature-type=fbank"
             )
             return None, None
         if not paths:
             text = self._absent(parts.FBANK if wanted == "fbank" else parts.MFCC)
             text = text.replace("mfcc.conf:", "mfcc.conf (or fbank.conf):")
             near = self._recipe_configs()
-            self._missing.append(f"{text} (perhaps {near[0]})" if near else text)
+            self.missing.append(f"{text} (perhaps {near[0]})" if near else text)
             return None, None
-        kind, path = paths.popitem()
+        ((kind, path),) = paths.items()
         if path is None:
             return None, None
         options_type = MfccOptions if kind == "mfcc" else FbankOptions
@@ -211,14 +181,10 @@ class _Reader:
             return {kind: path for kind, path in found.items() if path}
         near = self._recipe_configs()
         near = [path for path in near if path.name == "mfcc_hires.conf"] or near
-        if self._has_own_graph or self._conf or len(near) != 1:
+        if self._has_own_graph or self.option_files or len(near) != 1:
             return {}
-        log.log(f"{self._folder} has no options of features: {near[0]} of its recipe is used")
+        log.log(f"{self.path} has no options of features: {near[0]} of its recipe is used")
         return {"fbank" if near[0].name.startswith("fbank") else "mfcc": near[0]}
-
-    def _recipes(self) -> list[Path]:
-        """The folders of Kaldi's recipes whose exp/ has the directory."""
-        return [path.parent for path in self._folder.absolute().parents if path.name == "exp"]
 
     def _recipe_configs(self) -> list[Path]:
         """Files such as conf/mfcc_hires.conf of Kaldi's recipe whose exp/ has the directory."""
@@ -226,28 +192,28 @@ class _Reader:
         wanted = [path for path in found if path.name.startswith(("mfcc", "fbank"))]
         return sorted(wanted, key=lambda path: ("hires" not in path.name, path.name))
 
-    def _cmvn(self) -> CmvnSettings | None:
+    def _read_normalization(self) -> Normalization | None:
         """The normalization, by --cmvn or, if that is auto, by the directory's files."""
         opts, marker = self._find(parts.CMVN_OPTS), self._find(parts.ONLINE_CMVN)
         has_stats = bool(self._files.global_cmvn_stats) or bool(self._find(parts.GLOBAL_STATS))
-        kind = self._options.cmvn
+        kind = self.options.cmvn
         if kind in ("none", "utterance"):
-            return CmvnSettings(kind)
+            return Normalization(kind)
         if kind == "online" or self._files.cmvn_config:
             return self._online(opts if marker else None)
         if marker:
             return self._online(self._need(parts.CMVN_OPTS))
-        if opts is None and self._is_online:
-            return CmvnSettings("none")
-        if opts is None and self._is_vosk:
-            return self._online(None) if has_stats else CmvnSettings("none")
+        if opts is None and self._is_vosk and has_stats and not self._is_online:
+            return self._online(None)
+        if opts is None and (self._is_vosk or self._is_online):
+            return Normalization("none")
         if opts is None or has_stats:
-            self._missing.append(self._absent(parts.ONLINE_CMVN if opts else parts.CMVN_OPTS))
+            self.missing.append(self._absent(parts.ONLINE_CMVN if opts else parts.CMVN_OPTS))
             return None
         options = self._cmvn_options(opts, CmvnOptions)
-        return CmvnSettings("utterance" if options.norm_means else "none", None, options)
+        return Normalization("utterance" if options.norm_means else "none", options)
 
-    def _online(self, opts: Path | None) -> CmvnSettings | None:
+    def _online(self, opts: Path | None) -> Normalization | None:
         """Online normalization, with the options in --cmvn-config or in `opts`, as cmvn_opts."""
         options = OnlineCmvnOptions()
         if self._files.cmvn_config and (path := self._named("cmvn_config")):
@@ -255,7 +221,7 @@ class _Reader:
         elif opts is not None:
             options = self._cmvn_options(opts, OnlineCmvnOptions)
         stats = self._need(parts.GLOBAL_STATS, "global_cmvn_stats")
-        return None if stats is None else CmvnSettings("online", stats, options)
+        return None if stats is None else Normalization("online", options, stats)
 
     def _cmvn_options(self, path: Path, kind: type) -> Any:
         """The options in a file such as cmvn_opts.
@@ -277,39 +243,25 @@ class _Reader:
             options.check()
         return options
 
-    def _graph_file(self) -> Path | None:
-        """The decoding graph; a missing one is noted, and one of other phones than the model's."""
-        self._check_phones()
+    def _find_graph(self) -> Path | None:
+        """The decoding graph; a missing one is noted, and one of other phones than the model's.
+
+        Phones are compared as by check_phones_compatible.sh.
+        """
+        paths = (self.path / "phones.txt", self._graph.with_name("phones.txt"))
+        if all(path.is_file() for path in paths):
+            lines = ([x for x in read_text_lines(str(p)) if x[:1] != "#"] for p in paths)
+            if next(lines) != next(lines):
+                self.missing.append(
+                    f"{paths[0]} and {paths[1]} differ: the graph was made for another model"
+                )
         if self._graph.is_file():
             return self._graph
         lookahead = self._graph.with_name("HCLr.fst").is_file()
         problem = " (HCLr.fst and Gr.fst, graphs for look-ahead, are not supported)" * lookahead
         text = f"expected {self._graph}: a graph"
-        self._missing.append((self._absent(parts.GRAPH) if self._has_own_graph else text) + problem)
+        self.missing.append((self._absent(parts.GRAPH) if self._has_own_graph else text) + problem)
         return None
-
-    def _check_phones(self) -> None:
-        """Note phones of the graph that are not the model's, as check_phones_compatible.sh does."""
-        paths = (self._folder / "phones.txt", self._graph.with_name("phones.txt"))
-        if all(path.is_file() for path in paths):
-            lines = ([x for x in read_text_lines(str(p)) if x[:1] != "#"] for p in paths)
-            if next(lines) != next(lines):
-                self._missing.append(
-                    f"{paths[0]} and {paths[1]} differ: the graph was made for another model"
-                )
-
-
-def refuse_unsupported(folder: Path, options: RecognizerOptions) -> None:
-    """DataError, which names the cause, for features that cannot be computed here."""
-    files = options.files
-    kinds = {
-        "PLP features (--feature-type=plp)": files.feature_type == "plp" or bool(files.plp_config),
-        "pitch features (--add-pitch=true)": files.add_pitch,
-        "i-vectors (--ivector-extraction-config)": bool(files.ivector_extraction_config),
-    }
-    for kind, is_needed in kinds.items():
-        if is_needed:
-            raise DataError(f"{folder} needs {kind}: there is no program for them here yet")
 
 
 def number_in(path: Path) -> int:

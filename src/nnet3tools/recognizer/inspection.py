@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from nnet3tools.errors import UserError
-from nnet3tools.features.sound_options import FbankOptions, MfccOptions
+from nnet3tools.features.sound_options import MfccOptions
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.lang.symbols import SymbolTable
-from nnet3tools.recognizer.directory_reader import ModelDirectory, ReadOptions, read_directory
-from nnet3tools.recognizer.loading import load_recognizer
+from nnet3tools.recognizer.directory_reader import ModelDirectory, ReadOptions
+from nnet3tools.recognizer.loading import recognizer_of
 from nnet3tools.recognizer.models import read_acoustic_model
 from nnet3tools.recognizer.options import RecognizerOptions
 
@@ -21,46 +22,52 @@ def inspect_directory(
 
     The reasons are those of `load_recognizer`. DataError for a folder that does not exist.
     """
-    directory = read_directory(folder, graph, options, read_options)
-    problems = list(directory.missing)
+    directory = ModelDirectory(folder, graph, options, read_options)
+    problems = directory.missing
     if not problems:
         try:
-            load_recognizer(options, folder, graph, read_options)
+            recognizer_of(directory)
         except UserError as error:
             problems = [str(error)]
-    return _lines(directory, options), problems
+    return _lines(directory), problems
 
 
-def _lines(d: ModelDirectory, options: RecognizerOptions) -> list[str]:
-    cmvn, factor = d.cmvn, d.frame_subsampling_factor
+def _lines(d: ModelDirectory) -> list[str]:
+    options, scale = d.options, d.options.acoustic_scale
+    sources = {"tree": (d.path / "tree").is_file(), "lang/": (d.path / "lang").is_dir()}
+    times = "approximate, without phones/align_lexicon.int and phones/silence.csl"
     described = {
-        "model": _model_text(d.model),
-        "frame-subsampling-factor": "unknown" if factor is None else str(factor),
-        "features": _features_text(d.features, d.feature_options),
-        "normalization": "unknown" if cmvn is None else cmvn.kind,
-        "graph": _graph_text(d),
-        "words": _words_text(d.words),
-        "word-times": _times_text(d),
-        "scales": f"acoustic {_scale_text(d)}, graph {options.lm_scale:g}",
+        "model": _about(d.model, _model_text),
+        "frame-subsampling-factor": d.frame_subsampling_factor or "unknown",
+        "features": _features_text(d),
+        "normalization": _normalization_text(d),
+        "graph": _about(d.graph, _graph_text),
+        "words": _about(d.words, lambda x: f"{len(SymbolTable.load(str(x)).numbers)} symbols"),
+        "word-times": times if d.lexicon is None or d.silence is None else f"by {d.lexicon}",
+        "scales": f"acoustic {'1 if this is a chain model' if scale is None else f'{scale:g}'}, "
+        f"graph {options.lm_scale:g}",
         "beams": f"{options.decoder.beam:g}, lattice {options.decoder.lattice_beam:g}",
-        "for-other-graphs": _graph_sources_text(d.path),
+        "for-other-graphs": ", ".join(
+            name if there else f"{name} is missing" for name, there in sources.items()
+        ),
         "option-files": ", ".join(map(str, d.option_files)) or "none",
     }
-    if cmvn is not None and cmvn.stats is not None:
-        described["normalization"] += f", from {cmvn.stats}"
-    elif cmvn is not None and cmvn.kind == "utterance":
-        described["normalization"] += " (streams need --cmvn=online and global_cmvn.stats)"
     return [f"{name}: {text}" for name, text in described.items()]
 
 
-def _model_text(path: Path | None) -> str:
+def _about(path: Path | None, describe: Callable[[Path], str]) -> str:
+    """A file and what `describe` says of it; the error if it is malformed."""
     if path is None:
         return "missing"
     try:
-        model, nnet, _ = read_acoustic_model(str(path))
+        return f"{path}, {describe(path)}"
     except UserError as error:
         return str(error)
-    text = f"{path}, {'HMM' if model.topology.is_hmm else 'chain'} model, {model.num_pdfs} pdfs"
+
+
+def _model_text(path: Path) -> str:
+    model, nnet, _ = read_acoustic_model(str(path))
+    text = f"{'HMM' if model.topology.is_hmm else 'chain'} model, {model.num_pdfs} pdfs"
     for node in nnet.input_nodes():
         text += f", {nnet.node_names[node]} of dimension {nnet.dim(node)}"
     if nnet.is_simple():
@@ -69,8 +76,8 @@ def _model_text(path: Path | None) -> str:
     return text
 
 
-def _features_text(path: Path | None, options: MfccOptions | FbankOptions | None) -> str:
-    if path is None or options is None:
+def _features_text(d: ModelDirectory) -> str:
+    if (options := d.feature_options) is None:
         return "unknown"
     if isinstance(options, MfccOptions):
         kind, dim = "MFCC", options.num_ceps
@@ -78,38 +85,19 @@ def _features_text(path: Path | None, options: MfccOptions | FbankOptions | None
         kind, dim = "filter banks", options.mel.num_mel_bins + options.use_energy
     frame = options.frame
     rate = f"{frame.sample_frequency:g} Hz, a frame every {frame.frame_shift:g} ms"
-    return f"{kind} of dimension {dim} by {path}, {rate}"
+    return f"{kind} of dimension {dim} by {d.features}, {rate}"
 
 
-def _graph_text(d: ModelDirectory) -> str:
-    """The graph, and which of the files is missing that tell whether it is of this model."""
-    if d.graph is None:
-        return "missing"
-    absent = [x for x in ("num_pdfs", "phones.txt") if not d.graph.with_name(x).is_file()]
+def _normalization_text(d: ModelDirectory) -> str:
+    if (found := d.normalization) is None:
+        return "unknown"
+    if found.kind == "utterance":
+        return "utterance (streams need --cmvn=online and global_cmvn.stats)"
+    return found.kind if found.stats is None else f"{found.kind}, from {found.stats}"
+
+
+def _graph_text(path: Path) -> str:
+    """The size of a graph, and which of the files is missing that say of what model it is."""
+    absent = [x for x in ("num_pdfs", "phones.txt") if not path.with_name(x).is_file()]
     unchecked = f", not checked against the model: {' and '.join(absent)} missing" if absent else ""
-    return f"{d.graph}, {d.graph.stat().st_size} bytes{unchecked}"
-
-
-def _words_text(path: Path | None) -> str:
-    if path is None:
-        return "missing"
-    try:
-        return f"{path}, {len(SymbolTable.load(str(path)).numbers)} symbols"
-    except UserError as error:
-        return str(error)
-
-
-def _times_text(d: ModelDirectory) -> str:
-    if d.lexicon is None or d.silence is None:
-        return "approximate, without phones/align_lexicon.int and phones/silence.csl"
-    return f"by {d.lexicon}"
-
-
-def _graph_sources_text(folder: Path) -> str:
-    """Which of the files there are of which nnet3-make-graph makes other graphs."""
-    found = {"tree": (folder / "tree").is_file(), "lang/": (folder / "lang").is_dir()}
-    return ", ".join(name if there else f"{name} is missing" for name, there in found.items())
-
-
-def _scale_text(d: ModelDirectory) -> str:
-    return "1 if this is a chain model" if d.acoustic_scale is None else f"{d.acoustic_scale:g}"
+    return f"{path.stat().st_size} bytes{unchecked}"

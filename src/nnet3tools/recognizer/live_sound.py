@@ -11,7 +11,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.wave import WaveInfo, read_wave_info
-from nnet3tools.recognizer.stream import SampleFormat
 
 _PIECE = 1 << 16
 _OTHER_KINDS = {b"OggS": "Ogg", b"fLaC": "FLAC", b"ID3": "MP3", b"FORM": "AIFF", b"\x1aE": "WebM"}
@@ -22,11 +21,11 @@ class LiveSound:
     """Sound on a pipe: its sampling rate, the format of samples given as bytes, and its pieces."""
 
     rate: float
-    sample_format: SampleFormat
+    sample_format: str
     pieces: Iterator[bytes | np.ndarray]
 
 
-def live_sound(reader: Reader, rate: float, sample_format: SampleFormat) -> LiveSound:
+def live_sound(reader: Reader, rate: float, sample_format: str) -> LiveSound:
     """The sound on a pipe, whose pieces come as soon as they are there.
 
     `rate` and `sample_format` are those of raw samples. A wave file has its own. DataError if there
@@ -49,15 +48,15 @@ def live_sound(reader: Reader, rate: float, sample_format: SampleFormat) -> Live
         log.warning(
             f"{reader.name}: sound with {info.num_channels} channels: the first one is decoded"
         )
-    return LiveSound(info.rate, SampleFormat.INT16, _first_channel(reader, info))
+    return LiveSound(info.rate, "int16", _first_channel(reader, info))
 
 
-def _raw_pieces(reader: Reader, sample_format: SampleFormat) -> Iterator[bytes]:
+def _raw_pieces(reader: Reader, sample_format: str) -> Iterator[bytes]:
     count = 0
     for piece in _pieces(reader, None):
         count += len(piece)
         yield piece
-    if rest := count % sample_format.dtype.itemsize:
+    if rest := count % np.dtype(sample_format).itemsize:
         log.warning(f"{reader.name}: {rest} bytes at the end are not a whole sample")
 
 

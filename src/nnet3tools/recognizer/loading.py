@@ -14,26 +14,16 @@ from nnet3tools.decoding.word_times import Lexicon
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
-from nnet3tools.io.holders import DOUBLE_MATRIX
-from nnet3tools.io.table_reader import read_object
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.recognizer.directory_reader import (
-    ModelDirectory,
-    ReadOptions,
-    number_in,
-    read_directory,
-)
+from nnet3tools.recognizer.directory_reader import ModelDirectory, ReadOptions, number_in
 from nnet3tools.recognizer.models import read_acoustic_model
 from nnet3tools.recognizer.network import AcousticNetwork
-from nnet3tools.recognizer.normalization import Normalization
 from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.parts import GLOBAL_STATS, MODEL_CONF
 from nnet3tools.recognizer.recognizer import Recognizer
@@ -48,25 +38,34 @@ def load_recognizer(
 
     DataError for a file that is missing, malformed, or does not fit the others.
     """
-    d = read_directory(model_dir, graph, options, read_options)
+    return recognizer_of(ModelDirectory(model_dir, graph, options, read_options))
+
+
+def recognizer_of(d: ModelDirectory) -> Recognizer:
+    """The recognizer of a model directory; DataError as by `load_recognizer`."""
     d.check()
     assert d.model is not None
     assert d.graph is not None
     assert d.feature_options is not None
-    assert d.frame_subsampling_factor is not None
+    assert d.normalization is not None
     model, nnet, priors = read_acoustic_model(str(d.model))
-    _check_inputs(nnet, d.path)
+    if any(nnet.node_names[node] == "ivector" for node in nnet.input_nodes()):
+        raise DataError(
+            f"{d.path} needs i-vectors (the network has an input 'ivector'): there is no extractor "
+            "of them here yet"
+        )
     scale = _acoustic_scale(d, model)
-    features = SoundFeatures(_allowing(d.feature_options, options))
+    features = SoundFeatures(_allowing(d.feature_options, d.options))
     words = SymbolTable.load(str(d.words))
+    chunk = d.options.frames_per_chunk
     simple = SimpleComputationOptions(
         frame_subsampling_factor=d.frame_subsampling_factor,
-        frames_per_chunk=options.frames_per_chunk or _FRAMES_PER_CHUNK,
+        frames_per_chunk=chunk or _FRAMES_PER_CHUNK,
         acoustic_scale=scale,
     )
-    stream_frames = options.frames_per_chunk or _STREAM_FRAMES_PER_CHUNK
     with naming(str(d.path)):
-        normalization = _load_normalization(d, features.dim, options.stream)
+        _check_normalization(d)
+        normalization = d.normalization.loaded(features.dim)
         if (input_dim := SimpleNetwork(nnet).input_dim) != features.dim:
             raise DataError(
                 f"the network expects {input_dim} features, those of {d.features} have dimension "
@@ -75,24 +74,15 @@ def load_recognizer(
     return Recognizer(
         features,
         normalization,
-        AcousticNetwork(nnet, priors, simple, stream_frames),
-        UtteranceDecoder(model, options.decoder, scale, True),
-        _load_graph(d.graph, words, model, options.lm_scale),
+        AcousticNetwork(nnet, priors, simple, chunk or _STREAM_FRAMES_PER_CHUNK),
+        UtteranceDecoder(model, d.options.decoder, scale, True),
+        _load_graph(d.graph, words, model, d.options.lm_scale),
         model.transitions(),
         words,
         _load_lexicon(d.lexicon, d.silence),
         d.frame_subsampling_factor * features.frame_seconds,
-        _endpoint(options.endpoint, d.silence),
+        _endpoint(d.options.endpoint, d.silence),
     )
-
-
-def _check_inputs(nnet: Nnet, folder: Path) -> None:
-    """DataError if a network has another input than features, such as i-vectors."""
-    if any(nnet.node_names[node] == "ivector" for node in nnet.input_nodes()):
-        raise DataError(
-            f"{folder} needs i-vectors (the network has an input 'ivector'): there is no "
-            "extractor of them here yet"
-        )
 
 
 def _acoustic_scale(d: ModelDirectory, model: TransitionModel) -> float:
@@ -100,12 +90,14 @@ def _acoustic_scale(d: ModelDirectory, model: TransitionModel) -> float:
 
     DataError for another model without a scale.
     """
-    if d.acoustic_scale is None and model.topology.is_hmm:
+    if (scale := d.options.acoustic_scale) is not None:
+        return scale
+    if model.topology.is_hmm:
         raise DataError(
             f"{MODEL_CONF.absent(d.path / MODEL_CONF.name, d.path)} (Kaldi's steps/nnet3/decode.sh "
             "has 0.1): this is not a chain model, for which the scale is 1.0"
         )
-    return 1.0 if d.acoustic_scale is None else d.acoustic_scale
+    return 1.0
 
 
 def _allowing(
@@ -121,24 +113,16 @@ def _allowing(
     return replace(features, frame=frame)
 
 
-def _load_normalization(d: ModelDirectory, dim: int, is_stream: bool) -> Normalization:
-    """The directory's normalization; DataError if it is not that of a stream, or of `dim`."""
-    settings = d.cmvn
-    assert settings is not None
-    if settings.kind == "utterance" and is_stream:
+def _check_normalization(d: ModelDirectory) -> None:
+    """DataError if streams are to be recognized, but features are normalized by utterance."""
+    assert d.normalization is not None
+    if d.normalization.kind == "utterance" and d.options.stream:
         needed = GLOBAL_STATS.absent(d.path / GLOBAL_STATS.name, d.path).removeprefix("expected ")
         raise DataError(
             "by cmvn_opts and without online_cmvn, means of speakers or utterances were taken out "
             "of the training features, which a stream does not know: give --cmvn=online, which "
             f"needs {needed}"
         )
-    if isinstance(settings.options, OnlineCmvnOptions):
-        stats = read_object(str(settings.stats), DOUBLE_MATRIX)
-        normalization = Normalization("online", stats, settings.options)
-        with naming(str(settings.stats)):
-            normalization.check(dim)
-        return normalization
-    return Normalization(settings.kind, whole_options=settings.options)
 
 
 def _load_graph(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from nnet3tools.features.cmvn import accumulate_cmvn, apply_cmvn, skip_cmvn
 from nnet3tools.features.cmvn_options import CmvnOptions
 from nnet3tools.features.online_cmvn import OnlineCmvnStream, online_cmvn
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
+from nnet3tools.io.holders import DOUBLE_MATRIX
+from nnet3tools.io.table_reader import read_object
 from nnet3tools.options import colon_list
 
 
@@ -23,48 +26,52 @@ class Normalization:
     """
 
     kind: str
+    options: CmvnOptions | OnlineCmvnOptions = field(default_factory=CmvnOptions)
+    """OnlineCmvnOptions for "online", else CmvnOptions."""
+    stats: Path | None = None
+    """For "online": the file with the statistics of all training data."""
     overall: np.ndarray | None = None
-    """For "online": the statistics of all training data, (2, dimension + 1)."""
-    options: OnlineCmvnOptions = field(default_factory=OnlineCmvnOptions)
-    """Options of the kind "online"."""
-    whole_options: CmvnOptions = field(default_factory=CmvnOptions)
-    """Options of the kind "utterance"."""
+    """For "online": these statistics, (2, dimension + 1), once they are `loaded`."""
 
-    def __post_init__(self) -> None:
-        if self.kind == "online" and self.overall is None:
-            raise DataError("online normalization needs statistics (global_cmvn.stats)")
+    def loaded(self, dim: int) -> Normalization:
+        """The normalization with its statistics read.
 
-    def check(self, dim: int) -> None:
-        """DataError if the statistics are not those of features of dimension `dim`."""
-        if self.overall is not None and self.overall.shape != (2, dim + 1):
+        DataError unless they are statistics of features of dimension `dim`.
+        """
+        if self.stats is None:
+            return self
+        overall = read_object(str(self.stats), DOUBLE_MATRIX)
+        if overall.shape != (2, dim + 1):
             raise DataError(
-                f"expected statistics of features of dimension {dim} (2 x {dim + 1}), found "
-                f"{' x '.join(map(str, self.overall.shape))}"
+                f"{self.stats}: expected statistics of features of dimension {dim} "
+                f"(2 x {dim + 1}), found {' x '.join(map(str, overall.shape))}"
             )
+        return replace(self, overall=overall)
 
     def whole(self, features: np.ndarray) -> np.ndarray:
         """The normalized frames of an utterance."""
-        if self.overall is not None:
+        if self.kind == "none":
+            return features
+        if isinstance(self.options, OnlineCmvnOptions):
+            assert self.overall is not None
             return online_cmvn(features, self.overall, None, self.options, self._skipped)
-        if self.kind == "utterance":
-            skipped = colon_list(self.whole_options.skip_dims, "--skip-dims option")
-            stats = skip_cmvn(accumulate_cmvn(None, features), skipped)
-            features = apply_cmvn(stats, features, self.whole_options.norm_vars)
-        return features
+        stats = skip_cmvn(accumulate_cmvn(None, features), self._skipped)
+        return apply_cmvn(stats, features, self.options.norm_vars)
 
     def stream(self) -> Callable[[np.ndarray], np.ndarray]:
         """A function that normalizes the frames of a stream, piece after piece.
 
         DataError for the kind "utterance", which needs the whole utterance.
         """
-        if self.overall is not None:
+        if self.kind == "none":
+            return lambda frames: frames
+        if isinstance(self.options, OnlineCmvnOptions):
+            assert self.overall is not None
             return OnlineCmvnStream(self.overall, self.options, self._skipped).accept
-        if self.kind == "utterance":
-            raise DataError(
-                "means of utterances were taken out of the features, which a stream does not know: "
-                "expected online normalization"
-            )
-        return lambda frames: frames
+        raise DataError(
+            "means of utterances were taken out of the features, which a stream does not know: "
+            "expected online normalization"
+        )
 
     @property
     def _skipped(self) -> list[int]:

@@ -6,37 +6,80 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnet3tools.decoding.endpoint import EndpointOptions
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.search import Search
+from nnet3tools.decoding.traceback import BestPath
+from nnet3tools.decoding.utterance import Decoded, UtteranceDecoder
+from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words, word_spans
 from nnet3tools.errors import DataError
-from nnet3tools.recognizer.loaded_models import LoadedModels
-from nnet3tools.recognizer.stream import SampleFormat, Stream
+from nnet3tools.features.sound_features import SoundFeatures
+from nnet3tools.fst.lattice import CompactLattice
+from nnet3tools.fst.lattice_conversion import expanded
+from nnet3tools.fst.shortest_paths import best_paths
+from nnet3tools.lang.symbols import SymbolTable
+from nnet3tools.nnet.hmm.transition_model import Transitions
+from nnet3tools.recognizer.network import AcousticNetwork
+from nnet3tools.recognizer.normalization import Normalization
+from nnet3tools.recognizer.results import Alternative, Result, Word
+from nnet3tools.recognizer.stream import Stream
 
 
-@dataclass
-class Recognizer(LoadedModels):
-    """Recognizes sound. Streams and searches that it makes may run in several threads."""
+@dataclass(eq=False, repr=False)
+class Recognizer:
+    """All models that recognition needs, and how decoded utterances become results.
+
+    Streams and searches that it makes may run in several threads.
+    """
+
+    features: SoundFeatures
+    normalization: Normalization
+    network: AcousticNetwork
+    decoding: UtteranceDecoder
+    graph: DecodingGraph
+    transitions: Transitions
+    words: SymbolTable
+    lexicon: Lexicon | None
+    output_seconds: float
+    """Seconds from one output of the network to the next."""
+    endpoint: EndpointOptions
+    """When utterances of streams end."""
+
+    @property
+    def sample_rate(self) -> float:
+        """Samples per second of the sound that the model was trained on."""
+        return self.features.sample_rate
+
+    def new_search(self) -> Search:
+        """A new search over the recognizer's graph."""
+        return self.decoding.decoder(self.graph)
 
     def stream(
         self,
-        sample_rate: float,
+        sample_rate: float | None = None,
         *,
         endpointing: bool = True,
         nbest: int = 0,
-        sample_format: SampleFormat = SampleFormat.INT16,
+        sample_format: str = "int16",
         name: str = "stream",
     ) -> Stream:
-        """A new live stream of sound with this sampling rate.
+        """A new live stream: `accept` sound, then ask for `partial`, `result` and `final`.
 
-        With `endpointing`, utterances end by the rules of `endpoint`. `nbest` is the number of
-        alternatives in results. `name` is used in warnings. DataError if the sampling rate does
-        not fit, or if endpointing needs silence phones that are not known.
+        `sample_rate` in Hz is by default the model's. With `endpointing`, utterances end by Kaldi's
+        endpoint rules; else by `result` and `final` only. `nbest` is the number of alternatives in
+        results. `sample_format`, "int16" or "float32", is that of samples given as bytes. `name` is
+        used in warnings. One thread at a time may use a stream; streams do not influence each
+        other. DataError if the sampling rate does not fit, for a model that needs whole utterances,
+        or if endpointing needs silence phones that are not known.
         """
         if endpointing and not self.endpoint.silence_phones:
             raise DataError(
                 "ends of utterances are found by silence phones: expected phones/silence.csl in "
                 "the graph's folder, or --endpoint.silence-phones"
             )
+        rate = self.sample_rate if sample_rate is None else sample_rate
         endpoint = self.endpoint if endpointing else None
-        return Stream(self, sample_rate, endpoint, nbest, sample_format, name)
+        return Stream(self, rate, endpoint, nbest, sample_format, name)
 
     def prepare_for_many_streams(self) -> None:
         """Compile all that the first streams would wait for; compute chunks of streams together.
@@ -44,8 +87,42 @@ class Recognizer(LoadedModels):
         DataError if the recognizer cannot be used for streams.
         """
         self.network.batch_streams()
-        stream = self.stream(self.sample_rate)
+        stream = self.stream()
         stream.accept(np.zeros(int(self.sample_rate), np.int16))
         stream.final()
-        if self.batches is not None:
-            self.batches.num_chunks = self.batches.num_minibatches = 0
+        if (batches := self.network.batches) is not None:
+            batches.num_chunks = batches.num_minibatches = 0
+
+    # -- results
+
+    def result_of(self, decoded: Decoded, start: float = 0.0, nbest: int = 0) -> Result:
+        """The result for a decoded utterance, which begins `start` seconds after the sound."""
+        lattice = decoded.lattice
+        assert isinstance(lattice, CompactLattice)
+        lattice = lattice.scaled(acoustic_scale=self.decoding.acoustic_scale)
+        spoken = spoken_words(decoded.best, lattice, self.transitions, self.lexicon)
+        words = tuple(self._word(word, start) for word in spoken)
+        alternatives = []
+        for way in best_paths(expanded(lattice), nbest) if nbest else ():
+            path = BestPath(way.fst.ilabels, way.fst.olabels, way.fst.weights, way.acoustic)
+            alternatives.append(Alternative(self.words_of(path, start), -sum(way.total_costs())))
+        end = start + decoded.num_frames * self.output_seconds
+        return Result(words, tuple(alternatives), start, end)
+
+    def words_of(self, path: BestPath, start: float) -> tuple[Word, ...]:
+        """The words of a path, which begins `start` seconds after the sound; confidences are 1."""
+        words = path.transcript.tolist()
+        spans = word_spans(path, self.transitions, self.lexicon)
+        spoken = [SpokenWord(word, *span, 1.0) for word, span in zip(words, spans, strict=True)]
+        return tuple(self._word(word, start) for word in spoken)
+
+    def word_text(self, word: int) -> str:
+        """The text of a word; DataError if it is not in the symbol table."""
+        text = self.words.symbols.get(word)
+        if text is None:
+            raise DataError(f"word {word} is not in {self.words.name}")
+        return text
+
+    def _word(self, spoken: SpokenWord, start: float) -> Word:
+        begin, end = (start + at * self.output_seconds for at in (spoken.begin, spoken.end))
+        return Word(self.word_text(spoken.word), begin, end, spoken.confidence)

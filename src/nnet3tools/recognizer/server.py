@@ -168,7 +168,7 @@ class Server:
             }
             return _response(socket, status, "application/json", json.dumps(state) + "\n")
         if path == "/metrics":
-            if (batches := self._recognizer.batches) is not None:
+            if (batches := self._recognizer.network.batches) is not None:
                 self.counters.network_chunks_total = batches.num_chunks
                 self.counters.network_minibatches_total = batches.num_minibatches
             return _response(socket, HTTPStatus.OK, "text/plain", self.counters.text())

@@ -116,7 +116,7 @@ class Session:
             found = parse_text(text, self._config)
             if isinstance(found, Command):
                 return found
-            self._recognizer.check_rate(found.sample_rate)
+            self._recognizer.features.check_rate(found.sample_rate)
             if self._stream is not None and found.sample_rate != self._config.sample_rate:
                 raise DataError(
                     f"config: sample_rate is {self._config.sample_rate:g} since the sound began: "

@@ -15,8 +15,8 @@ utterances are looked for are counted from the start of the stream.
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 from nnet3tools.decoding.endpoint import EndpointOptions
 from nnet3tools.decoding.traceback import path_so_far
 from nnet3tools.errors import DataError, NotFiniteError
-from nnet3tools.recognizer.loaded_models import LoadedModels
 from nnet3tools.recognizer.results import Partial, Result
+
+if TYPE_CHECKING:
+    from nnet3tools.recognizer.recognizer import Recognizer
 
 _SECONDS_BETWEEN_CHECKS = 0.1
 """About the time from one look for the end of an utterance to the next."""
@@ -34,29 +36,16 @@ _LARGEST_FLOAT = 100.0
 """Larger samples are not sound that is too loud, but values of another format."""
 
 
-class SampleFormat(Enum):
-    """How samples are stored in the bytes of a stream; both are little-endian."""
-
-    INT16 = "int16"
-    FLOAT32 = "float32"
-    """Samples from -1 to 1."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of arrays of such samples."""
-        return np.dtype("<i2" if self is SampleFormat.INT16 else "<f4")
-
-
 class Stream:
     """One live stream of sound. Its methods may be called in any thread, one at a time."""
 
     def __init__(
         self,
-        models: LoadedModels,
+        recognizer: Recognizer,
         sample_rate: float,
         endpoint: EndpointOptions | None = None,
         nbest: int = 0,
-        sample_format: SampleFormat = SampleFormat.INT16,
+        sample_format: str = "int16",
         name: str = "stream",
     ) -> None:
         """Use `Recognizer.stream`, which supplies the endpoint rules.
@@ -65,13 +54,13 @@ class Stream:
         alternatives in results. `name` is used in warnings. DataError for a sampling rate that the
         features cannot be computed of.
         """
-        self._models, self._rate = models, sample_rate
-        self._network = models.network.new_stream()
+        self._recognizer, self._rate = recognizer, sample_rate
+        self._network = recognizer.network.new_stream()
         self._endpoint, self._nbest, self._name = endpoint, nbest, name
         self._silence = endpoint.phones() if endpoint else frozenset()
-        self._type = sample_format.dtype
-        self._check_interval = max(1, round(_SECONDS_BETWEEN_CHECKS / models.output_seconds))
-        self._search = models.new_search()
+        self._type = np.dtype(sample_format).newbyteorder("<")
+        self._check_interval = max(1, round(_SECONDS_BETWEEN_CHECKS / recognizer.output_seconds))
+        self._search = recognizer.new_search()
         self._finished: deque[Result] = deque()
         self._num_utterances = 0
         self._offset = 0.0
@@ -80,8 +69,8 @@ class Stream:
 
     def _begin(self) -> None:
         """Begin a stream of sound, with new features, normalization and network state."""
-        self._features = self._models.features.stream(self._rate)
-        self._normalized = self._models.normalization.stream()
+        self._features = self._recognizer.features.stream(self._rate)
+        self._normalized = self._recognizer.normalization.stream()
         self._rest = b""
         self._num_samples = self._num_outputs = 0
         self._begin_utterance()
@@ -107,8 +96,8 @@ class Stream:
         if not self._search.num_frames:
             return Partial()
         path, _ = path_so_far(self._search)
-        text = " ".join(map(self._models.word_text, path.transcript.tolist()))
-        return Partial(text, self._models.words_of(path, self._start) if with_words else ())
+        text = " ".join(map(self._recognizer.word_text, path.transcript.tolist()))
+        return Partial(text, self._recognizer.words_of(path, self._start) if with_words else ())
 
     @property
     def duration(self) -> float:
@@ -173,7 +162,7 @@ class Stream:
     @property
     def _start(self) -> float:
         """The time at which the present utterance begins."""
-        return self._offset + self._first_output * self._models.output_seconds
+        return self._offset + self._first_output * self._recognizer.output_seconds
 
     def _has_ended(self) -> bool:
         """Whether the present utterance ends here; one without paths ends at once."""
@@ -182,9 +171,9 @@ class Stream:
         if not self._search.is_alive:
             return True
         path, relative_cost = path_so_far(self._search)
-        phones = self._models.transitions.phones[path.alignment]
+        phones = self._recognizer.transitions.phones[path.alignment]
         silent = trailing_silence(phones, self._silence)
-        seconds = self._models.output_seconds
+        seconds = self._recognizer.output_seconds
         length = self._search.num_frames * seconds
         return self._endpoint.is_end(length, silent * seconds, relative_cost)
 
@@ -192,13 +181,13 @@ class Stream:
         """Append the result of the present utterance to those finished, and begin another."""
         self._num_utterances += 1
         start = self._start
-        end = self._offset + self._num_outputs * self._models.output_seconds
+        end = self._offset + self._num_outputs * self._recognizer.output_seconds
         result = Result(start=start, end=end)
         if self._search.num_frames:
             key = f"{self._name}-{self._num_utterances}"
-            decoded = self._models.decoding.finish(self._search, key)
+            decoded = self._recognizer.decoding.finish(self._search, key)
             if decoded is not None:
-                result = self._models.result_of(decoded, start, self._nbest)
+                result = self._recognizer.result_of(decoded, start, self._nbest)
         self._finished.append(result)
         self._begin_utterance()
 
