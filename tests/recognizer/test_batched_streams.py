@@ -8,7 +8,7 @@ import pytest
 from nnet3tools.errors import NotFiniteError
 from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.recognizer.batched_streams import BatchedNetwork
+from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 from support.utterance_networks import network_of
 
 CONFIG = """
@@ -32,7 +32,7 @@ def network() -> BatchedNetwork:
 
 
 def outputs_of(network: BatchedNetwork, features: np.ndarray, sizes: list[int]) -> np.ndarray:
-    stream = network.stream()
+    stream = BatchedStream(network)
     pieces = np.split(features, np.cumsum(sizes)[:-1])
     return np.concatenate([*map(stream.accept, pieces), stream.finish()])
 
@@ -49,7 +49,7 @@ def test_outputs_are_those_of_a_stream_alone_however_it_is_cut(
 
 
 def test_a_chunk_is_computed_with_the_last_frame_that_it_reads(network: BatchedNetwork) -> None:
-    stream = network.stream()
+    stream = BatchedStream(network)
     features = np.zeros((11, 3), np.float32)  # 7 frames to the last output, 4 of right context
     assert len(stream.accept(features[:10])) == 0
     assert len(stream.accept(features[10:])) == 3

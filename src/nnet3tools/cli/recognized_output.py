@@ -9,7 +9,7 @@ class Output:
     """Writes results, each flushed at once."""
 
     def __init__(self, writer: Writer, form: str) -> None:
-        """`form` is one of json_results.FORMATS."""
+        """`form` is text, ctm, json or vosk."""
         self._writer, self._form = writer, form
         self.shows_partial = form in ("json", "vosk")
         """Whether partial results are written."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -102,22 +100,19 @@ def breadth_first_sorted(fst: Fst) -> Fst:
     """
     if not fst.num_states:
         return fst
-    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
-    numbers = [-1] * fst.num_states
-    numbers[fst.start] = 0
-    count, queue = 1, deque([fst.start])
-    while queue:
-        state = queue.popleft()
-        for target in targets[ends[state] : ends[state + 1]]:
-            if numbers[target] < 0:
-                numbers[target] = count
-                count += 1
-                queue.append(target)
-    return reordered(fst, np.array(numbers, np.int32))
+    order, _ = _breadth_first(fst)
+    numbers = np.empty(fst.num_states, np.int32)
+    numbers[order] = np.arange(fst.num_states)
+    return reordered(fst, numbers)
 
 
 def steps_from_start(fst: Fst) -> _Ints:
     """Number of arcs of the shortest path to each state, (N,); -1 for unreachable states."""
+    return np.array(_breadth_first(fst)[1], np.int32)
+
+
+def _breadth_first(fst: Fst) -> tuple[list[int], list[int]]:
+    """(reachable states in breadth-first order, each state's steps from the start or -1)."""
     ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
     steps = [-1] * fst.num_states
     queue: list[int] = []
@@ -129,7 +124,7 @@ def steps_from_start(fst: Fst) -> _Ints:
             if steps[target] < 0:
                 steps[target] = steps[state] + 1
                 queue.append(target)
-    return np.array(steps, np.int32)
+    return queue, steps
 
 
 def component_numbers(fst: Fst) -> _Ints:

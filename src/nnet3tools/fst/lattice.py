@@ -25,6 +25,9 @@ CompactArc = tuple[int, float, float, tuple[int, ...], int]
 FinalWeight = tuple[float, float, tuple[int, ...]]
 """Graph cost, acoustic cost, transition ids (empty in a Lattice)."""
 
+State = tuple[FinalWeight | None, list[tuple[int, int, FinalWeight, int]]]
+"""Final weight, and arcs: input label, output label, weight, next state."""
+
 
 @dataclass(frozen=True)
 class Strings:
@@ -250,3 +253,33 @@ class CompactLattice(_TwoCosts):
 
 def _final_acoustic(finals: Sequence[tuple | None]) -> NDArray[np.float32]:
     return np.array([0.0 if final is None else final[1] for final in finals], np.float32)
+
+
+def states_of(lattice: Lattice | CompactLattice) -> list[State]:
+    """The states of a lattice of either kind."""
+    if isinstance(lattice, CompactLattice):
+        return [
+            (
+                final,
+                [(word, word, (graph, acoustic, ids), n) for word, graph, acoustic, ids, n in arcs],
+            )
+            for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True)
+        ]
+    return [
+        (
+            None if final is None else (*final, ()),
+            [(i, o, (graph, acoustic, ()), n) for i, o, graph, acoustic, n in arcs],
+        )
+        for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True)
+    ]
+
+
+def lattice_of(start: int, states: Sequence[State], is_compact: bool) -> Lattice | CompactLattice:
+    """The lattice with these states, of the kind that is asked for."""
+    finals = [final for final, _ in states]
+    if is_compact:
+        words = [[(i, *weight, n) for i, _, weight, n in arcs] for _, arcs in states]
+        return CompactLattice.from_lists(start, finals, words)
+    plain = [[(i, o, *weight[:2], n) for i, o, weight, n in arcs] for _, arcs in states]
+    costs = [None if final is None else final[:2] for final in finals]
+    return Lattice.from_lists(start, costs, plain)

@@ -10,7 +10,14 @@ from nnet3tools.fst.binary_writer import write_vector_header
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.file_header import read_header
 from nnet3tools.fst.fst import NOT_FINAL
-from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice
+from nnet3tools.fst.lattice import (
+    CompactLattice,
+    FinalWeight,
+    Lattice,
+    State,
+    lattice_of,
+    states_of,
+)
 from nnet3tools.fst.lattice_conversion import compacted, expanded
 from nnet3tools.fst.lattice_text import read_lattice_text, write_lattice_text
 from nnet3tools.io.holder import Holder
@@ -43,22 +50,15 @@ def _read_binary(reader: Reader) -> Lattice | CompactLattice:
     if header.kind != "vector":
         raise reader.error(f"expected a lattice of kind vector, found '{header.kind}'")
     weights = _Weights(reader, _ARC_TYPES[header.arc_type], "compact" in header.arc_type)
-    finals: list[FinalWeight | None] = []
-    arcs: list[list[tuple[int, int, FinalWeight, int]]] = []
+    states: list[State] = []
     for _ in range(header.num_states):
         final = weights.read()
-        finals.append(None if final[0] == NOT_FINAL else final)
         count = int(reader.read_array(1, "<i8", "a lattice's state")[0])
         if count < 0:
             raise reader.error(f"expected a state's arcs, found {count} of them")
-        arcs.append([weights.read_arc() for _ in range(count)])
-    if weights.compact:
-        words = [[(i, *weight, n) for i, _, weight, n in of_state] for of_state in arcs]
-        compact = CompactLattice.from_lists(header.start, finals, words)
-        return replace(compact, fst=compact.fst.with_properties(header.properties))
-    plain = [[(i, o, weight[0], weight[1], n) for i, o, weight, n in of_state] for of_state in arcs]
-    costs = [None if final is None else final[:2] for final in finals]
-    lattice = Lattice.from_lists(header.start, costs, plain)
+        arcs = [weights.read_arc() for _ in range(count)]
+        states.append((None if final[0] == NOT_FINAL else final, arcs))
+    lattice = lattice_of(header.start, states, weights.compact)
     return replace(lattice, fst=lattice.fst.with_properties(header.properties))
 
 
@@ -106,44 +106,33 @@ def _read_compact(reader: Reader) -> CompactLattice:
 
 def write_lattice(writer: Writer, lattice: Lattice, digits: int = 6) -> None:
     """Write a lattice like Kaldi's WriteLattice; `digits` of costs in text (7 inside objects)."""
+    _write(writer, lattice, digits)
+
+
+def _write(writer: Writer, lattice: Lattice | CompactLattice, digits: int = 6) -> None:
     if not writer.binary:
         write_lattice_text(writer, lattice, digits)
         return
+    is_compact = isinstance(lattice, CompactLattice)
+
+    def packed(weight: FinalWeight) -> bytes:
+        graph, acoustic, ids = weight
+        costs = _WEIGHT.pack(graph, acoustic)
+        return costs + struct.pack(f"<i{len(ids)}i", len(ids), *ids) if is_compact else costs
+
     pieces = []
-    for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True):
-        pieces.append(_WEIGHT.pack(*(final or (NOT_FINAL, NOT_FINAL))) + _COUNT.pack(len(arcs)))
-        for ilabel, word, graph, acoustic, target in arcs:
-            pieces.append(struct.pack("<iiffi", ilabel, word, graph, acoustic, target))
-    write_vector_header(writer, lattice.fst, _PLAIN)
+    for final, arcs in states_of(lattice):
+        pieces.append(packed(final or (NOT_FINAL, NOT_FINAL, ())) + _COUNT.pack(len(arcs)))
+        for ilabel, olabel, weight, target in arcs:
+            pieces.append(_LABELS.pack(ilabel, olabel) + packed(weight) + _INT.pack(target))
+    write_vector_header(writer, lattice.fst, _COMPACT if is_compact else _PLAIN)
     writer.write_bytes(b"".join(pieces))
-
-
-def _write_compact(writer: Writer, lattice: CompactLattice) -> None:
-    if not writer.binary:
-        write_lattice_text(writer, lattice)
-        return
-    pieces = []
-    for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True):
-        pieces.append(_compact_weight(final or (NOT_FINAL, NOT_FINAL, ())) + _COUNT.pack(len(arcs)))
-        pieces.extend(map(_compact_arc, arcs))
-    write_vector_header(writer, lattice.fst, _COMPACT)
-    writer.write_bytes(b"".join(pieces))
-
-
-def _compact_weight(weight: FinalWeight) -> bytes:
-    graph, acoustic, ids = weight
-    return _WEIGHT.pack(graph, acoustic) + struct.pack(f"<i{len(ids)}i", len(ids), *ids)
-
-
-def _compact_arc(arc: CompactArc) -> bytes:
-    word, graph, acoustic, ids, target = arc
-    return _LABELS.pack(word, word) + _compact_weight((graph, acoustic, ids)) + _INT.pack(target)
 
 
 LATTICE: Holder[Lattice] = Holder("a lattice", read_lattice, write_lattice, has_header=False)
 """Holder of tables of Lattice; converts compact lattices."""
 
 COMPACT_LATTICE: Holder[CompactLattice] = Holder(
-    "a lattice", _read_compact, _write_compact, has_header=False
+    "a lattice", _read_compact, _write, has_header=False
 )
 """Holder of tables of CompactLattice; converts lattices of the other kind."""

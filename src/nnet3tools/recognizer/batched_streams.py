@@ -67,10 +67,6 @@ class BatchedNetwork:
         """Held by the thread that computes."""
         self.num_minibatches = self.num_chunks = 0
 
-    def stream(self) -> BatchedStream:
-        """A new stream, whose methods may be called in any thread, one at a time."""
-        return BatchedStream(self)
-
     def compute(self, chunks: np.ndarray) -> np.ndarray:
         """The outputs (chunks, rows, dim) of chunks (chunks, frames with context, dim).
 
@@ -121,7 +117,7 @@ class BatchedNetwork:
 
 
 class BatchedStream:
-    """The network's outputs for one stream of features.
+    """The network's outputs for one stream of features. One thread at a time may use it.
 
     Frames before the first repeat the first frame; frames after the last repeat the last one.
     """

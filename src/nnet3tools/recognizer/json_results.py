@@ -7,11 +7,9 @@ from typing import Any
 
 from nnet3tools.recognizer.results import Alternative, Partial, Result, Word
 
-FORMATS = ("text", "ctm", "json", "vosk")
-
 
 def result_text(key: str, result: Result, form: str, real_time_factor: float | None = None) -> str:
-    """The result of utterance `key` in one of FORMATS, as complete lines."""
+    """The result of utterance `key` as text, ctm, json or vosk, as complete lines."""
     if form == "text":
         return " ".join([key, *(word.text for word in result.words)]) + "\n"
     if form == "ctm":
@@ -22,26 +20,6 @@ def result_text(key: str, result: Result, form: str, real_time_factor: float | N
         )
     if form == "vosk":
         return json_line(vosk_result(result, with_words=True))
-    return json_line(own_result(key, result, real_time_factor))
-
-
-def partial_text(key: str, partial: Partial, form: str) -> str:
-    """A partial result as a line of JSON; nothing for text and CTM."""
-    if form not in ("json", "vosk"):
-        return ""
-    return json_line(vosk_partial(partial) if form == "vosk" else own_partial(key, partial))
-
-
-def json_line(value: dict[str, Any]) -> str:
-    """The value as one line of JSON."""
-    return json.dumps(value, ensure_ascii=False) + "\n"
-
-
-# -- our own
-
-
-def own_result(key: str, result: Result, real_time_factor: float | None = None) -> dict[str, Any]:
-    """Our own form: utterance, text, words with begin and length (seconds) and confidence."""
     line: dict[str, Any] = {
         "utterance": key,
         "text": result.text,
@@ -58,12 +36,19 @@ def own_result(key: str, result: Result, real_time_factor: float | None = None) 
         ]
     if real_time_factor is not None:
         line["real_time_factor"] = round(real_time_factor, 4)
-    return line
+    return json_line(line)
 
 
-def own_partial(key: str, partial: Partial) -> dict[str, Any]:
-    """Our own form: utterance and the words so far as text."""
-    return {"utterance": key, "partial": partial.text}
+def partial_text(key: str, partial: Partial, form: str) -> str:
+    """A partial result as a line of JSON; nothing for text and CTM."""
+    if form == "vosk":
+        return json_line(vosk_partial(partial))
+    return json_line({"utterance": key, "partial": partial.text}) if form == "json" else ""
+
+
+def json_line(value: dict[str, Any]) -> str:
+    """The value as one line of JSON."""
+    return json.dumps(value, ensure_ascii=False) + "\n"
 
 
 def _own_word(word: Word) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import threading
 import weakref
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -15,17 +14,7 @@ from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
 from nnet3tools.graph.time_reach import is_local_in_time
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.recognizer.batched_streams import BatchedNetwork
-
-
-class StreamNetwork(Protocol):
-    """Computes the network's outputs for one stream of features."""
-
-    def accept(self, features: np.ndarray) -> np.ndarray:
-        """Take features (frames, dim); return the output rows that can be computed now."""
-
-    def finish(self) -> np.ndarray:
-        """The output rows of the remaining frames; the next frame begins a new stream."""
+from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 
 
 @dataclass
@@ -69,14 +58,14 @@ class AcousticNetwork:
             self.batches = BatchedNetwork(self.nnet, self._stream_options, self.priors)
             self.batches.warm_up()
 
-    def new_stream(self) -> StreamNetwork:
+    def new_stream(self) -> LoopedStream | BatchedStream:
         """A computer for one more live stream.
 
         The first looped one compiles the program, some 0.7 s for a TDNN-F; it is used again once
         its stream is deleted. UserError for a network that cannot be computed in a loop.
         """
         if self.batches is not None:
-            return self.batches.stream()
+            return BatchedStream(self.batches)
         with self._lock:
             computer = self._free.pop() if self._free else self._first_looped.another()
         stream = LoopedStream(computer)

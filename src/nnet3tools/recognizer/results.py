@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -17,13 +16,19 @@ class Word:
     """The probability, from 0 to 1, that the word is right (by minimum Bayes risk)."""
 
 
-def text_of_words(words: Sequence[Word]) -> str:
-    """The words with a space between them."""
-    return " ".join(word.text for word in words)
+class _Words:
+    """Base of results that consist of words."""
+
+    words: tuple[Word, ...]
+
+    @property
+    def text(self) -> str:
+        """The words with a space between them."""
+        return " ".join(word.text for word in self.words)
 
 
 @dataclass(frozen=True)
-class Alternative:
+class Alternative(_Words):
     """One of the n best word sequences; `loglike` is its log-likelihood in the lattice.
 
     The confidence of its words is 1.
@@ -32,14 +37,9 @@ class Alternative:
     words: tuple[Word, ...]
     loglike: float
 
-    @property
-    def text(self) -> str:
-        """The words with a space between them."""
-        return text_of_words(self.words)
-
 
 @dataclass(frozen=True)
-class Result:
+class Result(_Words):
     """The result for an utterance, which begins at `start` and ends at `end` (seconds).
 
     `alternatives` are the best word sequences, the best first, if they were requested.
@@ -49,11 +49,6 @@ class Result:
     alternatives: tuple[Alternative, ...] = ()
     start: float = 0.0
     end: float = 0.0
-
-    @property
-    def text(self) -> str:
-        """The words with a space between them."""
-        return text_of_words(self.words)
 
 
 @dataclass(frozen=True)

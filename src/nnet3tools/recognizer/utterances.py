@@ -147,7 +147,7 @@ def complete_utterances(
     from nnet3tools.io.general_matrix import check_finite
 
     with contextlib.ExitStack() as stack:
-        ivectors_of = _ivector_source(options, stack)
+        find_ivectors = _ivector_source(options, stack)
         num_seen = 0
         for key, features in source:
             num_seen += 1
@@ -156,8 +156,8 @@ def complete_utterances(
                 counts.failed += 1
                 continue
             with naming(f"utterance {key}"):
-                has_ivectors, ivectors = ivectors_of(key)
-            if not has_ivectors:
+                ivectors = find_ivectors(key) if find_ivectors is not None else None
+            if find_ivectors is not None and ivectors is None:
                 kind = "online iVector" if options.online_ivectors else "iVector"
                 log.warning(f"No {kind} available for utterance {key}")
                 counts.failed += 1
@@ -179,27 +179,24 @@ def complete_utterances(
 
 def _ivector_source(
     options: IvectorOptions, stack: contextlib.ExitStack
-) -> Callable[[str], tuple[bool, Ivectors | None]]:
-    """A function from a key to (whether its i-vectors are complete, the i-vectors or None)."""
+) -> Callable[[str], Ivectors | None] | None:
+    """A function from a key to its i-vectors (None if they are missing); None without options."""
     from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader
 
+    table: MappedTableReader[np.ndarray] | RandomAccessTableReader[np.ndarray]
     if options.ivectors:
-        vectors = stack.enter_context(MappedTableReader(options.ivectors, VECTOR, options.utt2spk))
+        table = MappedTableReader(options.ivectors, VECTOR, options.utt2spk)
+    elif options.online_ivectors:
+        table = RandomAccessTableReader(options.online_ivectors, MATRIX)
+    else:
+        return None
+    stack.enter_context(table)
+    period = options.online_ivector_period if options.online_ivectors else 0
 
-        def from_vectors(key: str) -> tuple[bool, Ivectors | None]:
-            vector = vectors.get(key)
-            return vector is not None, None if vector is None else Ivectors(vector)
+    def find(key: str) -> Ivectors | None:
+        rows = table.get(key)
+        return None if rows is None else Ivectors(rows, period)
 
-        return from_vectors
-    if options.online_ivectors:
-        matrices = stack.enter_context(RandomAccessTableReader(options.online_ivectors, MATRIX))
-        period = options.online_ivector_period
-
-        def from_matrices(key: str) -> tuple[bool, Ivectors | None]:
-            matrix = matrices.get(key)
-            return matrix is not None, None if matrix is None else Ivectors(matrix, period)
-
-        return from_matrices
-    return lambda key: (True, None)
+    return find
