@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +25,7 @@ from nnet3tools.recognizer.stream import in_16_bits
 from nnet3tools.recognizer.whole_files import UtteranceQueue
 
 
+@dataclass(eq=False, repr=False)
 class Recognizer(_Recognizer):
     """Recognizes speech with a model directory, as nnet3-decode does; made by `Recognizer.load`.
 
