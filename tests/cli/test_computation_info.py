@@ -55,7 +55,7 @@ def test_arena_is_what_the_executor_takes(capsys):
     assert "begin forward" not in out
     nnet = read_nnet("final.raw")
     computer = NnetComputer(ComputeOptions(), load_computation("program"), nnet, nnet)
-    assert f"arena-bytes-cpu: {computer.peak_bytes} " in out
+    assert f"arena-bytes-cpu: {computer.program.plan.num_bytes} " in out
 
 
 def test_writes_pictures(folder, capsys):

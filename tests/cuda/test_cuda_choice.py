@@ -397,7 +397,7 @@ output-node name=output input=ls
     statistics = need["model"] - sum(p.nbytes for p in parameters)
     assert need["parameter change"] == need["model"]
     assert 0 <= statistics <= 5 * 8  # the sums of LogSoftmax
-    assert need["arena of the matrices"] == computer.peak_bytes
+    assert need["arena of the matrices"] == computer.program.plan.num_bytes
     estimates = [e for c in trainer._delta.components for e, _ in c.preconditioners()]
     assert need["natural gradient"] == sum(e.w.nbytes for e in estimates)
     features, targets = example.io

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError, ProgramError
-from nnet3tools.executor.bound_program import Arena
+from nnet3tools.executor.binding import Arena
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import BackpropArgs
@@ -47,7 +47,7 @@ def zero_gradient(nnet):
 
 def dirty(computer):
     """Fill the memory with numbers that would spoil any result."""
-    computer.program.binding.arena.view(np.float32)[:] = np.nan
+    computer.program.arena.view(np.float32)[:] = np.nan
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -116,13 +116,13 @@ def test_one_binding_serves_every_minibatch():
     c = small_program(NNET, zeroed=False).computation
     computer = NnetComputer(ComputeOptions(), c, NNET, zero_gradient(NNET))
     first = forward_backward(computer)
-    arena = computer.program.binding.arena
+    arena = computer.program.arena
     computer.reset()
     computer.accept_input("input", 2 * INPUT)
     computer.reset()  # abandoned halfway
     dirty(computer)
     again = forward_backward(computer)
-    assert computer.program.binding.arena is arena
+    assert computer.program.arena is arena
     for x, y in zip(first, again, strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -134,7 +134,7 @@ def test_computers_that_take_turns_may_share_memory():
         NnetComputer(ComputeOptions(), c, NNET, zero_gradient(NNET), arena=arena) for _ in range(2)
     ]
     results = [forward_backward(computer) for computer in computers]
-    assert np.shares_memory(*(x.program.binding.arena for x in computers))
+    assert np.shares_memory(*(x.program.arena for x in computers))
     np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
@@ -221,7 +221,7 @@ def test_in_place_propagation():
     [(1, 2.0, 2 / 127), (2, 2.0, 2 / 255), (3, 2.0, 2 / 32767), (4, 2.0, 2 / 65535)],
 )
 def test_lossy_compression_where_asked_for(kind, value_range, step):
-    from nnet3tools.executor.bound_program import bind_program
+    from nnet3tools.executor.binding import bind_program
 
     p = Program(NNET)
     x = p.matrix("x", 50, 4)

@@ -13,7 +13,7 @@ from nnet3tools.executor.utterance_computer import (
     computer_one_by_one,
     xvector_computer,
 )
-from nnet3tools.executor.xvector_plans import XvectorOptions
+from nnet3tools.executor.xvector_plans import XvectorOptions, XvectorPieces
 from support.utterance_networks import WITH_IVECTOR, network_of, recurrent_config
 
 FEED_FORWARD = """
@@ -229,15 +229,17 @@ def test_xvectors_average_over_pieces_by_their_frames(size, shortest):
         padded = np.pad(piece, ((missing // 2, missing - missing // 2), (0, 0)), "edge")
         total += count * padded.mean(axis=0)
     options = XvectorOptions(size, shortest)
-    result = xvector_computer(nnet, SimpleComputationOptions(), options).compute(x)[0]
+    computer = xvector_computer(nnet, SimpleComputationOptions(), XvectorPieces(options))
+    result = computer.compute(x)[0]
     np.testing.assert_allclose(result, total / 17, rtol=1e-4, atol=1e-5)
 
 
 def test_short_pieces_are_left_out_without_padding():
     nnet, x = network_of(POOLING), frames(17)
     options = XvectorOptions(7, 5, pad_input=False)
-    result = xvector_computer(nnet, SimpleComputationOptions(), options).compute(x)[0]
+    computer = xvector_computer(nnet, SimpleComputationOptions(), XvectorPieces(options))
+    result = computer.compute(x)[0]
     np.testing.assert_allclose(result, x[:14].mean(axis=0), rtol=1e-4, atol=1e-5)
     options = XvectorOptions(7, 9, pad_input=False)
     with pytest.raises(DataError, match="no piece has the minimum chunk size of 9"):
-        xvector_computer(nnet, SimpleComputationOptions(), options).compute(x)
+        xvector_computer(nnet, SimpleComputationOptions(), XvectorPieces(options)).compute(x)

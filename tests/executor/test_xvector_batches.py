@@ -5,9 +5,15 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.executor.utterance_computer import xvector_batch_computer, xvector_computer
-from nnet3tools.executor.xvector_plans import XvectorOptions, chunk_starts
+from nnet3tools.executor.utterance_computer import UtteranceComputer, xvector_computer
+from nnet3tools.executor.xvector_plans import (
+    EvenChunks,
+    XvectorOptions,
+    XvectorPieces,
+    chunk_starts,
+)
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 
@@ -31,6 +37,17 @@ output-node name=output input=b
 def network() -> Nnet:
     tensor.random.seed(1)
     return Nnet.from_config(parse_config_lines(CONFIG))
+
+
+def batches(
+    nnet: Nnet,
+    options: SimpleComputationOptions,
+    chunk_size: int,
+    batch_size: int,
+    pad: bool = True,
+) -> UtteranceComputer:
+    plan = EvenChunks(SimpleNetwork(nnet).context, chunk_size, batch_size, pad)
+    return xvector_computer(nnet, options, plan)
 
 
 @pytest.mark.parametrize("context", [0, 3])
@@ -65,8 +82,8 @@ def test_short_utterances() -> None:
 def test_vectors_are_means_over_chunks() -> None:
     nnet, rng = network(), np.random.default_rng(0)
     options = SimpleComputationOptions()
-    batched = xvector_batch_computer(nnet, options, chunk_size=12, batch_size=4)
-    single = xvector_computer(nnet, options, XvectorOptions(-1, 1, True))
+    batched = batches(nnet, options, chunk_size=12, batch_size=4)
+    single = xvector_computer(nnet, options, XvectorPieces(XvectorOptions(-1, 1, True)))
     lengths = {"a": 30, "b": 5, "c": 61, "d": 12}
     features = {k: rng.normal(size=(n, 3)).astype(np.float32) for k, n in lengths.items()}
     found = []
@@ -86,7 +103,7 @@ def test_vectors_are_means_over_chunks() -> None:
 
 
 def test_a_short_utterance_without_padding_gives_zero(capsys: pytest.CaptureFixture[str]) -> None:
-    computer = xvector_batch_computer(network(), SimpleComputationOptions(), 12, 4, pad=False)
+    computer = batches(network(), SimpleComputationOptions(), 12, 4, pad=False)
     computer.accept("short", np.ones((5, 3), np.float32))
     ((key, vector),) = computer.ready()
     assert key == "short"
@@ -97,7 +114,7 @@ def test_a_short_utterance_without_padding_gives_zero(capsys: pytest.CaptureFixt
 def test_what_does_not_fit() -> None:
     options = SimpleComputationOptions()
     with pytest.raises(OptionError, match="larger than the network's context, 2 frames"):
-        xvector_batch_computer(network(), options, chunk_size=2, batch_size=4)
-    computer = xvector_batch_computer(network(), options, chunk_size=12, batch_size=4)
+        batches(network(), options, chunk_size=2, batch_size=4)
+    computer = batches(network(), options, chunk_size=12, batch_size=4)
     with pytest.raises(DataError, match="dimension 3, found 4"):
         computer.accept("a", np.ones((5, 4), np.float32))

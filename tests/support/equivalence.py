@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.executor.bound_program import Arena, bind_program
+from nnet3tools.executor.binding import Arena, bind_program
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
@@ -123,7 +123,7 @@ class _Zeroing:
             if debug.is_deriv and kind & AccessType.WRITE:
                 rows = slice(info.row_offset, info.row_offset + info.num_rows)
                 unwanted = _outside(debug.indexes[rows], *self.times)
-                self.program.binding.view(c, submatrix)[unwanted] = 0.0
+                self.program.view(c, submatrix)[unwanted] = 0.0
 
 
 def _gradients(gradient: Nnet) -> Results:

@@ -59,7 +59,7 @@ class Options(OptionGroup):
 @program("nnet3-xvector-compute", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     from nnet3tools.executor.utterance_computer import xvector_computer
-    from nnet3tools.executor.xvector_plans import XvectorOptions
+    from nnet3tools.executor.xvector_plans import XvectorOptions, XvectorPieces
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import VECTOR
     from nnet3tools.io.table import TableWriter
@@ -74,7 +74,7 @@ def main(options: Options, args: list[str]) -> int:
     nnet, _ = read_model(nnet_in, use_priors=False)
     simple = replace(options.simple, compiler=options.compiler)
     with naming(nnet_in):
-        computer = xvector_computer(nnet, simple, xvector, like=device)
+        computer = xvector_computer(nnet, simple, XvectorPieces(xvector), like=device)
     if options.cached_compiler_out:
         prove_output(options.cached_compiler_out)
     if options.cached_compiler_in:

@@ -49,7 +49,9 @@ class Options(OptionGroup):
 
 @program("nnet3-xvector-compute-batched", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    from nnet3tools.executor.utterance_computer import xvector_batch_computer
+    from nnet3tools.executor.simple_network import SimpleNetwork
+    from nnet3tools.executor.utterance_computer import xvector_computer
+    from nnet3tools.executor.xvector_plans import EvenChunks
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.recognizer.models import read_model
@@ -67,7 +69,8 @@ def main(options: Options, args: list[str]) -> int:
     )
     sizes = options.chunk_size, options.batch_size, options.pad_input
     with naming(nnet_in):
-        computer = xvector_batch_computer(nnet, simple, *sizes, like=device)
+        plan = EvenChunks(SimpleNetwork(nnet).context, *sizes)
+        computer = xvector_computer(nnet, simple, plan, like=device)
     num_read = num_written = num_frames = 0
     with (
         TableWriter(vectors_wspecifier, VECTOR) as writer,

@@ -7,13 +7,12 @@ two blocks is computed twice.
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nnet3tools.executor.chunks import ChunkShape, clipped_rows
-from nnet3tools.executor.minibatches import Minibatch, Part, Utterance
+from nnet3tools.executor.minibatches import ChunkPlan, Minibatch, Part, Utterance
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.graph.context import NnetContext
 
@@ -34,14 +33,12 @@ class _Placed:
     """Outputs that no block has yet; they are the last of the utterance."""
 
 
-class Blocks:
+class Blocks(ChunkPlan):
     """Joins utterances to one stream and cuts it into minibatches, which are blocks of frames.
 
-    The network must satisfy `graph.time_reach.is_local_in_time`.
+    An utterance waits for less than one block, so `complete` gives no minibatches. The network must
+    satisfy `graph.time_reach.is_local_in_time`.
     """
-
-    averages = False
-    max_waiting = math.inf
 
     def __init__(self, options: SimpleComputationOptions, context: NnetContext) -> None:
         options.outputs_per_chunk(context.modulus)  # for its checks and log line
@@ -67,10 +64,6 @@ class Blocks:
         self._end += (utterance.num_missing + padding) * self._step
         while self._block + _OUTPUTS_PER_BLOCK * self._step <= self._end:
             yield self._next_block(_OUTPUTS_PER_BLOCK)
-
-    def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
-        """Return no minibatches, because an utterance waits for less than one block."""
-        return ()
 
     def rest(self) -> Iterator[Minibatch]:
         """Yield blocks up to the end of the stream."""

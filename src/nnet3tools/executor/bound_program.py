@@ -1,49 +1,20 @@
-"""A program bound to its networks and memory, which runs each minibatch of one shape."""
+"""BoundProgram: what steps refer to: views of a program's matrices, networks, memos."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.errors import ProgramError, UserError
-from nnet3tools.executor.binding import Binding
-from nnet3tools.executor.lowering import Step, lower_command, lower_moves
-from nnet3tools.executor.memory_need import memory_need, need_text
-from nnet3tools.executor.memory_plan import MemoryPlan, io_blocks, plan_memory
-from nnet3tools.nnet.components.base import Array
-from nnet3tools.program.analysis import Analysis
-from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
+from nnet3tools.nnet.components.base import Array, PrecomputedIndexes
 from nnet3tools.program.computation import Computation
-from nnet3tools.tensor.host_memory import populate_in_background
-from nnet3tools.tensor.plain.threads import num_threads
-from nnet3tools.tensor.registry import device_of
-from nnet3tools.tensor.workspace import GrowingBytes, Workspace
 
 if TYPE_CHECKING:
+    from nnet3tools.executor.memory_plan import MemoryPlan
     from nnet3tools.nnet.nnet import Nnet
 
-
-class Arena:
-    """One piece of memory that several programs use, if their runs do not interleave."""
-
-    def __init__(self, like: Array | None = None) -> None:
-        self._memory = GrowingBytes(like)
-        self.workspace = Workspace(like)
-        """Scratch memory of recordings and, on the host, of live runs."""
-
-    @property
-    def moves(self) -> int:
-        """How often new memory replaced the old, which programs bound earlier continue to use."""
-        return self._memory.moves
-
-    def take(self, num_bytes: int) -> Array:
-        """The first `num_bytes` bytes of the arena, aligned; earlier results may overlap them."""
-        before = self._memory.size
-        taken = self._memory.first(num_bytes)
-        if device_of(taken) == "numpy" and num_threads() > 1:
-            populate_in_background(taken[before:])
-        return taken
+Step = Callable[[], object]
+"""The work of one command."""
 
 
 @dataclass
@@ -60,144 +31,55 @@ class Segment:
     """The segment after this one; the number of segments at the end."""
 
 
-@dataclass
 class BoundProgram:
-    """A program bound to memory: segments of steps, which run in the order of `Segment.next`."""
+    """A program bound to its arena and networks; commands are lowered to steps on this memory."""
 
-    computation: Computation
-    nnet: Nnet
-    plan: MemoryPlan
-    binding: Binding
-    segments: list[Segment]
+    def __init__(
+        self,
+        computation: Computation,
+        plan: MemoryPlan,
+        arena: Array,
+        nnet: Nnet,
+        nnet_to_update: Nnet | None,
+        nnet_to_store_stats: Nnet | None,
+    ) -> None:
+        self.computation, self.plan, self.arena = computation, plan, arena
+        self.nnet, self.nnet_to_update = nnet, nnet_to_update
+        self.nnet_to_store_stats = nnet_to_store_stats
+        self.segments: list[Segment] = []
+        """Segments of steps, which run in the order of `Segment.next`."""
+        self.memos: dict[int, object] = {}
+        """Memo number -> memo returned by Propagate, until Backprop uses it."""
+        self._views: dict[tuple[int, int], Array] = {}
 
+    def block(self, index: int) -> Array:
+        """The memory of a whole block of the memory plan, viewed as its matrix."""
+        block = self.plan.blocks[index]
+        info = self.computation.matrices[block.matrix]
+        start = self.plan.offsets[index]
+        flat = self.arena[start : start + block.num_bytes].view(block.dtype)
+        return flat.reshape(info.num_rows, info.num_cols)
 
-def bind_program(
-    computation: Computation,
-    nnet: Nnet,
-    nnet_to_update: Nnet | None = None,
-    nnet_to_store_stats: Nnet | None = None,
-    *,
-    arena: Arena | None = None,
-    compress_lossy: bool | None = None,
-) -> BoundProgram:
-    """Plan a program's memory and bind all its commands.
+    def view(self, c: int, submatrix: int) -> Array:
+        """The memory of a submatrix at command `c`."""
+        info = self.computation.submatrices[submatrix]
+        block = self.plan.after(c, info.matrix_index)
+        if (view := self._views.get((block, submatrix))) is None:
+            rows = slice(info.row_offset, info.row_offset + info.num_rows)
+            cols = slice(info.col_offset, info.col_offset + info.num_cols)
+            view = self._views[block, submatrix] = self.block(block)[rows, cols]
+        return view
 
-    ProgramError if the program is broken. With `compress_lossy`, by default on a GPU only,
-    compression may lose precision. Without it only lossless compression is done, as by Kaldi on a
-    CPU.
-    """
-    arena = arena or Arena()
-    if compress_lossy is None:
-        compress_lossy = device_of(arena.take(0)) != "numpy"
-    analysis = Analysis(computation, nnet)
-    plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy)
-    try:
-        memory = arena.take(plan.num_bytes)
-    except MemoryError:
-        raise out_of_memory(plan, computation, nnet, _free_bytes(arena)) from None
-    binding = Binding(computation, plan, memory, nnet, nnet_to_update, nnet_to_store_stats)
-    return BoundProgram(computation, nnet, plan, binding, _segments(binding))
+    def precomputed(self, number: int) -> PrecomputedIndexes | None:
+        """Precomputed indexes of a component, by their number in the program.
 
+        They become read-only, so that a GPU can keep the copies that it makes at the first call.
+        """
+        data = self.computation.component_precomputed_indexes[number].data
+        if data is not None:
+            data.freeze()
+        return data
 
-def _free_bytes(arena: Arena) -> tuple[int, int] | None:
-    """(free, total) bytes of the GPU; None on the host."""
-    if device_of(arena.take(0)) == "numpy":
-        return None
-    from nnet3tools.tensor.cuda.device import get_device
-
-    return get_device().memory()
-
-
-def out_of_memory(
-    plan: MemoryPlan, computation: Computation, nnet: Nnet, free: tuple[int, int] | None
-) -> UserError:
-    """The error for lack of memory: bytes asked for, the largest matrices, and remedies.
-
-    `free` is (free, total) bytes of a GPU, None on the host.
-    """
-    largest = sorted(plan.blocks, key=lambda block: -block.num_bytes)[:3]
-    names = ", ".join(
-        f"m{b.matrix} ({computation.matrices[b.matrix].num_rows} x "
-        f"{computation.matrices[b.matrix].num_cols}, {b.num_bytes / 2**20:.1f} MB)"
-        for b in largest
-    )
-    where = ""
-    if free is not None:
-        limited = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
-        whose = "the GPU's" if not limited else f"CUPY_GPU_MEMORY_LIMIT={limited}, which is"
-        where = (
-            f"; of {whose} {free[1] / 2**20:.1f} MB {free[0] / 2**20:.1f} are free now, and all "
-            f"needs about {need_text(memory_need(computation, nnet, plan))}"
-        )
-    if computation.need_model_derivative:
-        advice = (
-            "smaller minibatches (nnet3-merge-egs --minibatch-size) or "
-            "--optimization.memory-compression-level=2 need less"
-        )
-    else:
-        advice = "smaller minibatches (--minibatch-size) or chunks (--frames-per-chunk) need less"
-    return UserError(
-        f"out of memory{' on the GPU' if free else ''}: the matrices of this computation take "
-        f"{plan.num_bytes / 2**20:.1f} MB at their peak, the largest being {names}{where}; "
-        f"{advice} (nnet3-computation-info tells beforehand)"
-    )
-
-
-def _segments(binding: Binding) -> list[Segment]:
-    commands = binding.computation.commands
-    waits = io_blocks(commands)
-    if not waits or _steps(binding, 0, waits[0][0]):
-        waits = [(0, 0), *waits]
-    ends = [begin for begin, _ in waits[1:]] + [len(commands)]
-    segments = [
-        Segment(*_exchange(binding, begin, first), _steps(binding, first, end), i + 1)
-        for i, ((begin, first), end) in enumerate(zip(waits, ends, strict=True))
-    ]
-    if commands and isinstance(goto := commands[-1], GotoLabel):
-        _close_loop(binding, waits, segments, goto.label)
-    return segments
-
-
-def _close_loop(
-    binding: Binding, waits: list[tuple[int, int]], segments: list[Segment], label: int
-) -> None:
-    """Make the last segment of a looped program move matrices, and continue at the label."""
-    entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
-    if entry is None:
-        raise ProgramError("a looped program takes and gives nothing in its loop")
-    begin, first = waits[entry]
-    last = segments[-1]
-    end = len(binding.computation.commands) - 1
-    before_wait = _steps(binding, label, begin)
-    carry = [(end, step) for step in lower_moves(binding)]
-    accepts, provides = _exchange(binding, max(begin, label), first)
-    if not last.steps and not before_wait:
-        # There is no work between the last wait and the entry's wait, so they become one wait.
-        last.accepts.update(accepts)
-        last.provides.update(provides)
-        last.steps, last.next = carry + segments[entry].steps, entry + 1
-        return
-    last.steps += carry + before_wait
-    if begin > label:
-        last.next = entry
-    else:
-        last.next = len(segments)
-        segments.append(Segment(accepts, provides, segments[entry].steps, entry + 1))
-
-
-def _exchange(binding: Binding, begin: int, end: int) -> tuple[dict[int, Array], dict[int, Array]]:
-    """(accepts, provides): by node, the matrices that commands [begin, end) accept and provide."""
-    accepts: dict[int, Array] = {}
-    provides: dict[int, Array] = {}
-    for c in range(begin, end):
-        command = binding.computation.commands[c]
-        if isinstance(command, AcceptInput):
-            accepts[command.node] = binding.view(c, command.submatrix)
-        elif isinstance(command, ProvideOutput):
-            provides[command.node] = binding.view(c, command.submatrix)
-    return accepts, provides
-
-
-def _steps(binding: Binding, begin: int, end: int) -> list[tuple[int, Step]]:
-    lowered = ((c, lower_command(binding, c)) for c in range(begin, end))
-    return [(c, step) for c, step in lowered if step is not None]
+    def optional_view(self, c: int, submatrix: int) -> Array | None:
+        """The memory of a submatrix at command `c`; None for submatrix 0."""
+        return self.view(c, submatrix) if submatrix else None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.executor.bound_program import Arena
+from nnet3tools.executor.binding import Arena
 from nnet3tools.executor.chunks import ChunkShape
-from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
@@ -31,9 +32,8 @@ class ChunkPrograms:
     ) -> None:
         self.nnet = nnet
         self.compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
-        compute = options.computation
-        debug = compute.debug or options.debug_computation
-        self._options = ComputeOptions(debug=debug, profile=compute.profile)
+        debug = options.computation.debug or options.debug_computation
+        self._options = replace(options.computation, debug=debug)
         self._like = like
         self._arena = Arena(like)
         self._computers: OrderedDict[ChunkShape, NnetComputer] = OrderedDict()

@@ -13,16 +13,15 @@ computer.reset()                                # and again, for the next miniba
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
-from nnet3tools.executor.bound_program import Arena, BoundProgram, Segment, bind_program
+from nnet3tools.executor.binding import Arena, bind_program
+from nnet3tools.executor.bound_program import Segment
 from nnet3tools.executor.debugging import Debugger
-from nnet3tools.executor.finite_search import FiniteSearch
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.recorded_step import Step, Steps
 from nnet3tools.executor.replay import Replayer, SideStreamStep, device_capture
@@ -73,9 +72,7 @@ class NnetComputer:
         for network in (nnet, nnet_to_update, stats):
             if network is not None:
                 move_nnet(network, arena.take(0))
-        self.program: BoundProgram = bind_program(
-            computation, nnet, nnet_to_update, stats, arena=arena
-        )
+        self.program = bind_program(computation, nnet, nnet_to_update, stats, arena=arena)
         self.seconds: dict[int, float] = {}
         """Command -> seconds spent in the command so far, if that is measured."""
         self.observer: Callable[[int, Step], object] | None = None
@@ -93,16 +90,11 @@ class NnetComputer:
             self._recorded_steps = [self._with_pending(s.steps) for s in self.program.segments]
         self.reset()
 
-    @property
-    def peak_bytes(self) -> int:
-        """Bytes of the program's matrices."""
-        return self.program.plan.num_bytes
-
     def reset(self) -> None:
         """Go back to the program's first command, for the next minibatch."""
         self._at = 0
         self._missing: set[int] = set()
-        self.program.binding.memos.clear()
+        self.program.memos.clear()
         self._wait()
 
     def _wait(self) -> None:
@@ -121,7 +113,7 @@ class NnetComputer:
                 "(it is not expected at this point in the computation)"
             )
         if POISON and self._at == 0 and len(self._missing) == len(segment.accepts):
-            poison(self.program.binding.arena)  # of earlier minibatches
+            poison(self.program.arena)  # of earlier minibatches
         self._missing.discard(node)
         return found
 
@@ -244,19 +236,6 @@ class NnetComputer:
         before = self._debugger.before(c)
         elapsed = self._timed(c, step)
         log(self._debugger.after(c, before, elapsed))
-
-    @contextmanager
-    def watching(self) -> Iterator[list[str]]:
-        """Search the matrices that runs write in the `with` block for NaN and infinity.
-
-        The list receives the first component or command that writes one.
-        """
-        search, before = FiniteSearch(self.program), self.observer
-        self.observer = search.run
-        try:
-            yield search.found
-        finally:
-            self.observer = before
 
     def _explain(self, error: Exception, c: int) -> None:
         first = max(0, c - _SHOWN_BEFORE)

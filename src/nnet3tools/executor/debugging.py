@@ -38,11 +38,8 @@ class Debugger:
 
     def before(self, c: int) -> Magnitudes:
         """Root mean squares of what command `c` will write, measured just before it runs."""
-        binding = self._program.binding
-        return Magnitudes(
-            [root_mean_square(binding.view(c, s)) for s in self._written[c]],
-            self._parameters(c),
-        )
+        written = [root_mean_square(self._program.view(c, s)) for s in self._written[c]]
+        return Magnitudes(written, self._parameters(c))
 
     def after(self, c: int, before: Magnitudes, seconds: float) -> str:
         """The log line of command `c`, which has just run for `seconds`."""

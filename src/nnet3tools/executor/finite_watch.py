@@ -7,11 +7,49 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.executor.bound_program import BoundProgram
 from nnet3tools.executor.computer import NnetComputer
-from nnet3tools.executor.finite_search import is_finite
+from nnet3tools.executor.debugging import written_submatrices
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.finite import components_not_finite, quoted
+from nnet3tools.program.commands import Propagate
+from nnet3tools.program.printing import command_text
+
+
+def is_finite(matrix: Array) -> bool:
+    """Whether a matrix contains neither NaN nor infinity."""
+    # Checking all elements is only needed if the sum of squares overflows.
+    return bool(
+        np.isfinite(float(tensor.dot(matrix, matrix))) or np.isfinite(tensor.to_host(matrix)).all()
+    )
+
+
+class FiniteSearch:
+    """Finds the first command that writes NaN or infinity."""
+
+    def __init__(self, program: BoundProgram) -> None:
+        self._program = program
+        self._written = written_submatrices(program)
+        self.found = ""
+        """The component of that command, else its text; empty until it is found."""
+
+    def run(self, c: int, step: Callable[[], object]) -> None:
+        """Call `step`, the step of command `c`, and check the matrices that it has written."""
+        step()
+        views = (self._program.view(c, s) for s in self._written[c])
+        if not self.found and not all(is_finite(v) for v in views if v.dtype.kind == "f"):
+            self.found = self._name(c)
+
+    def _name(self, c: int) -> str:
+        computation, nnet = self._program.computation, self._program.nnet
+        command = computation.commands[c]
+        if isinstance(command, Propagate):
+            return f"component '{nnet.component_names[command.component]}'"
+        return f"the command {command_text(computation, nnet, c)}"
 
 
 class FiniteWatch:
@@ -30,9 +68,13 @@ class FiniteWatch:
         if self._has_warned or is_finite(output):
             return
         self._has_warned = True
-        with computer.watching() as first:
+        search, observer = FiniteSearch(computer.program), computer.observer
+        computer.observer = search.run
+        try:
             again()
-        began = f"; it began at {first[0]}" if first else ""
+        finally:
+            computer.observer = observer
+        began = f"; it began at {search.found}" if search.found else ""
         bad = components_not_finite(computer.nnet)
         model = f" (the model holds NaN or infinity in {quoted(bad)})" if bad else ""
         log.warning(f"{what} overflows or is not finite{began}{model}; this is said only once")

@@ -6,8 +6,7 @@ that later chunks look back to, from each chunk to the next, so nothing is compu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from copy import copy
 from functools import partial
 from itertools import islice
@@ -15,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError, NotFiniteError, check_num_frames
+from nnet3tools.errors import DataError, check_num_frames
 from nnet3tools.executor.chunk_programs import fill_rows
 from nnet3tools.executor.chunks import Ivectors
 from nnet3tools.executor.computer import NnetComputer
@@ -89,21 +88,6 @@ class LoopedComputer:
         other._watch, other._complete = FiniteWatch(), []
         return other
 
-    @property
-    def peak_bytes(self) -> int:
-        """Bytes of the program's matrices, which do not depend on the length of utterances."""
-        return self._computer.peak_bytes
-
-    def stream(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield output rows, on the host, for pieces of features (frames, dim), without i-vectors.
-
-        A chunk is computed as soon as the frames that it depends on are there. NotFiniteError if an
-        output is not finite.
-        """
-        for rows in self._chunks(pieces):
-            check_finite("outputs", rows)
-            yield rows
-
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
         """The output (rows, dim) of an utterance of at least one frame.
 
@@ -112,7 +96,7 @@ class LoopedComputer:
         if len(features) == 0:
             raise DataError("an utterance without frames")
         parts: list[np.ndarray] = []
-        for rows in self._chunks([features], ivectors):
+        for rows in self._chunks(features, ivectors):
             parts.append(rows)
             again = partial(self._run_chunks, len(parts), features, ivectors)
             output = self._computer.get_output("output")
@@ -144,18 +128,15 @@ class LoopedComputer:
         """Compile and record everything now that the first stream would otherwise wait for."""
         frames = self.context.left + self.context.right + _CHUNKS_TO_WARM_UP * self.chunk_frames
         silence = np.zeros((frames, self.network.input_dim), np.float32)
-        with suppress(NotFiniteError):
-            for _ in range(_STREAMS_TO_WARM_UP):
-                for _ in self.stream([silence]):
-                    pass
+        for _ in range(_STREAMS_TO_WARM_UP):
+            self._run_chunks(None, silence)
 
     def _chunks(
-        self, pieces: Iterable[np.ndarray], ivectors: Ivectors | None = None
+        self, features: np.ndarray, ivectors: Ivectors | None = None
     ) -> Iterator[np.ndarray]:
-        """Yield the output rows of each chunk of a new stream of features, given in pieces."""
+        """Yield the output rows of each chunk of an utterance."""
         stream = LoopedStream(self, ivectors)
-        for piece in pieces:
-            yield from stream.chunks(piece)
+        yield from stream.chunks(features)
         yield from stream.last_chunks()
 
     def begin(self) -> None:
@@ -180,9 +161,11 @@ class LoopedComputer:
         self._scaling.apply(self._output)
         return buffer[size:], tensor.to_host(self._output).copy()
 
-    def _run_chunks(self, count: int, features: np.ndarray, ivectors: Ivectors | None) -> None:
-        """Compute the first `count` chunks of an utterance, without keeping their outputs."""
-        for _ in islice(self._chunks([features], ivectors), count):
+    def _run_chunks(
+        self, count: int | None, features: np.ndarray, ivectors: Ivectors | None = None
+    ) -> None:
+        """Compute the first `count` chunks of an utterance (None: all), without their outputs."""
+        for _ in islice(self._chunks(features, ivectors), count):
             pass
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.executor.binding import Binding
+from nnet3tools.executor.bound_program import BoundProgram, Step
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -36,18 +36,18 @@ from nnet3tools.program.commands import (
     DecompressMatrix,
     MatrixAdd,
     MatrixCopy,
+    MultiCommand,
     Propagate,
     SetConst,
 )
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.operators.compress import compress, decompress
 
-Step = Callable[[], object]
 C = TypeVar("C", bound=Command)
 
 _scaled = tensor.element("_1 = _2 * _3")
 
-Lowering = Callable[[Binding, int, C], Step | None]
+Lowering = Callable[[BoundProgram, int, C], Step | None]
 
 _LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
 
@@ -62,25 +62,25 @@ def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
     return register
 
 
-def lower_command(binding: Binding, c: int) -> Step | None:
+def lower_command(program: BoundProgram, c: int) -> Step | None:
     """The step that runs command `c`; None if it has no work.
 
     ProgramError if its class has work but no lowering function.
     """
-    command = binding.computation.commands[c]
+    command = program.computation.commands[c]
     if not command.HAS_WORK:
         return None
     if (function := _LOWERINGS.get(type(command))) is None:
         raise ProgramError(f"command c{c}, {command!r}, has work but no lowering")
-    return function(binding, c, command)
+    return function(program, c, command)
 
 
-def lower_moves(binding: Binding) -> list[Step]:
+def lower_moves(program: BoundProgram) -> list[Step]:
     """Steps that move matrices at the goto of a looped program, as if all moved at once."""
-    pairs = [(binding.block(m.source), binding.block(m.dest)) for m in binding.plan.moves]
-    overwritten = {m.dest for m in binding.plan.moves}
+    pairs = [(program.block(m.source), program.block(m.dest)) for m in program.plan.moves]
+    overwritten = {m.dest for m in program.plan.moves}
     copies: list[tuple[Array, Array]] = [(dest, source) for source, dest in pairs]
-    if not overwritten.isdisjoint(m.source for m in binding.plan.moves):
+    if not overwritten.isdisjoint(m.source for m in program.plan.moves):
         saved = [tensor.empty(source.shape, like=source) for source, _ in pairs]
         first = [(place, source) for place, (source, _) in zip(saved, pairs, strict=True)]
         copies = [*first, *((dest, s) for s, (_, dest) in zip(saved, pairs, strict=True))]
@@ -109,17 +109,19 @@ def _then_scale(step: Step, dest: Array, alpha: float) -> Step:
 
 
 @lowers(Propagate)
-def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
-    component = binding.nnet.component(command.component)
-    indexes = binding.precomputed(command.precomputed)
-    in_value = binding.optional_view(c, command.input)
-    out_value = binding.view(c, command.output)
-    stats = _stats_component(binding, command)
+def _propagate(program: BoundProgram, c: int, command: Propagate) -> Step:
+    component = program.nnet.component(command.component)
+    indexes = program.precomputed(command.precomputed)
+    in_value = program.optional_view(c, command.input)
+    out_value = program.view(c, command.output)
+    stats: Component | None = None
+    if command.store_stats and program.nnet_to_store_stats is not None:
+        stats = program.nnet_to_store_stats.component(command.component)
     if stats is None and not command.memo:
         return partial(component.infer, indexes, in_value, out_value)
     # After an in-place Propagate the input is overwritten, so statistics get None.
     stats_input = None if command.input == command.output else in_value
-    memos, memo_number = binding.memos, command.memo
+    memos, memo_number = program.memos, command.memo
 
     def propagate() -> None:
         memo = component.propagate(indexes, in_value, out_value)
@@ -131,29 +133,23 @@ def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
     return propagate
 
 
-def _stats_component(binding: Binding, command: Propagate) -> Component | None:
-    if not command.store_stats or binding.nnet_to_store_stats is None:
-        return None
-    return binding.nnet_to_store_stats.component(command.component)
-
-
 @lowers(BackpropNoModelUpdate)
 @lowers(Backprop)
-def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
-    component = binding.nnet.component(command.component)
+def _backprop(program: BoundProgram, c: int, command: Backprop) -> Step:
+    component = program.nnet.component(command.component)
     args = BackpropArgs(
-        binding.nnet.component_names[command.component],
-        binding.precomputed(command.precomputed),
-        binding.optional_view(c, command.in_value),
-        binding.optional_view(c, command.out_value),
-        binding.view(c, command.out_deriv),
+        program.nnet.component_names[command.component],
+        program.precomputed(command.precomputed),
+        program.optional_view(c, command.in_value),
+        program.optional_view(c, command.out_value),
+        program.view(c, command.out_deriv),
         None,
-        _component_to_update(binding, command),
-        binding.optional_view(c, command.in_deriv),
+        _component_to_update(program, command),
+        program.optional_view(c, command.in_deriv),
     )
     if not command.memo:
         return partial(component.backprop, args)
-    memos, memo_number = binding.memos, command.memo
+    memos, memo_number = program.memos, command.memo
 
     def backprop() -> None:
         component.backprop(args._replace(memo=memos.pop(memo_number)))
@@ -161,19 +157,19 @@ def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
     return backprop
 
 
-def _component_to_update(binding: Binding, command: Backprop) -> Component | None:
+def _component_to_update(program: BoundProgram, command: Backprop) -> Component | None:
     if not command.UPDATES:
         return None
-    properties = binding.nnet.component(command.component).properties
+    properties = program.nnet.component(command.component).properties
     if not properties & Properties.UPDATABLE:
         # Some components without parameters store statistics in backprop.
-        nnet = binding.nnet_to_store_stats
-    elif binding.computation.need_model_derivative:
-        if binding.nnet_to_update is None:
+        nnet = program.nnet_to_store_stats
+    elif program.computation.need_model_derivative:
+        if program.nnet_to_update is None:
             raise ProgramError(
                 "the program computes a model derivative: a network for it is needed"
             )
-        nnet = binding.nnet_to_update
+        nnet = program.nnet_to_update
     else:
         nnet = None
     return None if nnet is None else nnet.component(command.component)
@@ -183,14 +179,14 @@ def _component_to_update(binding: Binding, command: Backprop) -> Component | Non
 
 
 @lowers(SetConst)
-def _set_const(binding: Binding, c: int, command: SetConst) -> Step:
-    return _call(tensor.fill, binding.view(c, command.submatrix), command.value)
+def _set_const(program: BoundProgram, c: int, command: SetConst) -> Step:
+    return _call(tensor.fill, program.view(c, command.submatrix), command.value)
 
 
 @lowers(MatrixCopy)
-def _matrix_copy(binding: Binding, c: int, command: MatrixCopy) -> Step:
-    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
-    submatrices = binding.computation.submatrices
+def _matrix_copy(program: BoundProgram, c: int, command: MatrixCopy) -> Step:
+    dest, src = program.view(c, command.dest), program.view(c, command.src)
+    submatrices = program.computation.submatrices
     if submatrices[command.dest] == submatrices[command.src]:
         return _call(tensor.scale, dest, command.alpha)
     if command.alpha != 1.0:
@@ -199,8 +195,8 @@ def _matrix_copy(binding: Binding, c: int, command: MatrixCopy) -> Step:
 
 
 @lowers(MatrixAdd)
-def _matrix_add(binding: Binding, c: int, command: MatrixAdd) -> Step:
-    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
+def _matrix_add(program: BoundProgram, c: int, command: MatrixAdd) -> Step:
+    dest, src = program.view(c, command.dest), program.view(c, command.src)
     return _call(tensor.add, dest, src, command.alpha)
 
 
@@ -208,88 +204,76 @@ def _matrix_add(binding: Binding, c: int, command: MatrixAdd) -> Step:
 
 
 @lowers(CopyRows)
-def _copy_rows(binding: Binding, c: int, command: CopyRows) -> Step:
-    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
-    rows = binding.computation.indexes[command.indexes]
+def _copy_rows(program: BoundProgram, c: int, command: CopyRows) -> Step:
+    dest, src = program.view(c, command.dest), program.view(c, command.src)
+    rows = program.computation.indexes[command.indexes]
     return _then_scale(_call(tensor.copy_rows, dest, src, rows), dest, command.alpha)
 
 
 @lowers(AddRows)
-def _add_rows(binding: Binding, c: int, command: AddRows) -> Step:
-    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
-    rows = binding.computation.indexes[command.indexes]
+def _add_rows(program: BoundProgram, c: int, command: AddRows) -> Step:
+    dest, src = program.view(c, command.dest), program.view(c, command.src)
+    rows = program.computation.indexes[command.indexes]
     return _call(tensor.add_rows, dest, src, rows, command.alpha)
 
 
-def _multi_operands(
-    binding: Binding, c: int, indexes_multi: int
-) -> tuple[list[Array], Array, Array]:
-    """Operands of a Multi command: submatrices; which of them each row uses; its row there."""
-    pairs = binding.computation.indexes_multi[indexes_multi]
+_MULTI_OPERATORS: dict[type[MultiCommand], Any] = {
+    CopyRowsMulti: tensor.copy_rows_multi,
+    AddRowsMulti: tensor.add_rows_multi,
+    CopyToRowsMulti: tensor.copy_to_rows_multi,
+    AddToRowsMulti: tensor.add_to_rows_multi,
+}
+
+
+def _multi(program: BoundProgram, c: int, command: MultiCommand) -> Step:
+    pairs = program.computation.indexes_multi[command.indexes_multi]
     distinct, which = np.unique(pairs[:, 0], return_inverse=True)
     missing = int((distinct < 0).sum())  # -1, where present, sorts first
-    views = [binding.view(c, s) for s in distinct[missing:].tolist()]
-    return views, (which - missing).astype(np.int32), np.ascontiguousarray(pairs[:, 1])
+    others = [program.view(c, s) for s in distinct[missing:].tolist()]
+    indexes = (which - missing).astype(np.int32), np.ascontiguousarray(pairs[:, 1])
+    own = program.view(c, getattr(command, command.OWN))
+    operator = _MULTI_OPERATORS[type(command)]
+    if command.ADDS:
+        return _call(operator, own, others, *indexes, command.alpha)
+    return _then_scale(_call(operator, own, others, *indexes), own, command.alpha)
 
 
-@lowers(CopyRowsMulti)
-def _copy_rows_multi(binding: Binding, c: int, command: CopyRowsMulti) -> Step:
-    dest = binding.view(c, command.dest)
-    step = _call(tensor.copy_rows_multi, dest, *_multi_operands(binding, c, command.indexes_multi))
-    return _then_scale(step, dest, command.alpha)
-
-
-@lowers(AddRowsMulti)
-def _add_rows_multi(binding: Binding, c: int, command: AddRowsMulti) -> Step:
-    operands = _multi_operands(binding, c, command.indexes_multi)
-    return _call(tensor.add_rows_multi, binding.view(c, command.dest), *operands, command.alpha)
-
-
-@lowers(CopyToRowsMulti)
-def _copy_to_rows_multi(binding: Binding, c: int, command: CopyToRowsMulti) -> Step:
-    operands = _multi_operands(binding, c, command.indexes_multi)
-    return _call(tensor.copy_to_rows_multi, binding.view(c, command.src), *operands)
-
-
-@lowers(AddToRowsMulti)
-def _add_to_rows_multi(binding: Binding, c: int, command: AddToRowsMulti) -> Step:
-    operands = _multi_operands(binding, c, command.indexes_multi)
-    return _call(tensor.add_to_rows_multi, binding.view(c, command.src), *operands, command.alpha)
+_LOWERINGS |= dict.fromkeys(_MULTI_OPERATORS, _multi)
 
 
 @lowers(AddRowRanges)
-def _add_row_ranges(binding: Binding, c: int, command: AddRowRanges) -> Step:
-    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
-    ranges = binding.computation.indexes_ranges[command.indexes_ranges]
+def _add_row_ranges(program: BoundProgram, c: int, command: AddRowRanges) -> Step:
+    dest, src = program.view(c, command.dest), program.view(c, command.src)
+    ranges = program.computation.indexes_ranges[command.indexes_ranges]
     return _call(tensor.add_row_ranges, dest, src, ranges, command.alpha)
 
 
 # -- compression
 
 
-def _recoding(binding: Binding, c: int, submatrix: int) -> tuple[Array, Array] | None:
+def _recoding(program: BoundProgram, c: int, submatrix: int) -> tuple[Array, Array] | None:
     """The whole matrix before and after (de)compression; None if the plan ignores command `c`."""
-    matrix = binding.computation.matrix_of(submatrix)
-    before, after = binding.plan.before(c, matrix), binding.plan.after(c, matrix)
-    return None if before == after else (binding.block(before), binding.block(after))
+    matrix = program.computation.matrix_of(submatrix)
+    before, after = program.plan.before(c, matrix), program.plan.after(c, matrix)
+    return None if before == after else (program.block(before), program.block(after))
 
 
 @lowers(CompressMatrix)
-def _compress(binding: Binding, c: int, command: CompressMatrix) -> Step | None:
-    if (found := _recoding(binding, c, command.submatrix)) is None:
+def _compress(program: BoundProgram, c: int, command: CompressMatrix) -> Step | None:
+    if (found := _recoding(program, c, command.submatrix)) is None:
         return None
     return _call(compress, found[1], found[0], command.range, command.truncate)
 
 
 @lowers(DecompressMatrix)
-def _decompress(binding: Binding, c: int, command: DecompressMatrix) -> Step | None:
-    if (found := _recoding(binding, c, command.submatrix)) is None:
+def _decompress(program: BoundProgram, c: int, command: DecompressMatrix) -> Step | None:
+    if (found := _recoding(program, c, command.submatrix)) is None:
         return None
-    matrix = binding.computation.matrix_of(command.submatrix)
+    matrix = program.computation.matrix_of(command.submatrix)
     compressed = next(
         other
-        for other in reversed(binding.computation.commands[:c])
+        for other in reversed(program.computation.commands[:c])
         if isinstance(other, CompressMatrix)
-        and binding.computation.matrix_of(other.submatrix) == matrix
+        and program.computation.matrix_of(other.submatrix) == matrix
     )
     return _call(decompress, found[1], found[0], compressed.range)

@@ -27,7 +27,7 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import Holdings, follow_matrices
-from nnet3tools.tensor.offsets import assign_offsets, live_bytes
+from nnet3tools.tensor.offsets import assign_offsets
 
 
 @dataclass
@@ -66,8 +66,6 @@ class MemoryPlan:
     offsets: list[int] = field(default_factory=list)
     num_bytes: int = 0
     """Size of the arena."""
-    live_bytes: int = 0
-    """The most bytes alive at one command, a lower bound for all plans."""
     moves: list[Move] = field(default_factory=list)
     """The copies between blocks that a looped program makes at its goto."""
 
@@ -146,7 +144,6 @@ def plan_memory(
     first, last = np.array([b.first for b in used], int), np.array([b.last for b in used], int)
     sizes = np.array([b.num_bytes for b in used], int)
     plan.offsets, plan.num_bytes = assign_offsets(sizes, first, last)
-    plan.live_bytes = live_bytes(sizes, first, last)
     return plan
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -84,41 +84,40 @@ class Minibatch:
     """Look for NaN and infinity in the outputs of the parts only, not between them."""
 
 
-class ChunkPlan(Protocol):
+class ChunkPlan(ABC):
     """Decides which minibatches compute the outputs of utterances."""
 
-    averages: bool
+    averages = False
     """Whether outputs are sums of weighted chunks; then they must be zero at first."""
-    max_waiting: float
+    max_waiting = math.inf
     """If more utterances than this are incomplete, the oldest is completed."""
 
+    @abstractmethod
     def num_outputs(self, num_frames: int) -> int:
         """Rows of the output of an utterance of `num_frames` frames."""
 
+    @abstractmethod
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
         """Take an utterance, set its `num_missing`, and yield the minibatches that are now full."""
 
     def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
         """Minibatches, full or not, that compute the missing rows of an utterance's output."""
+        return ()
 
+    @abstractmethod
     def rest(self) -> Iterator[Minibatch]:
         """Minibatches, full or not, that compute everything that has not been computed."""
 
 
-class QueuedChunks(ABC):
+class QueuedChunks(ChunkPlan):
     """Cuts utterances into chunks, and joins chunks of equal shape to minibatches."""
 
-    averages = False
     _partial_factor = 0.5
     """Minibatches that are not full have this factor ** n times their size."""
 
     def __init__(self, chunks_per_minibatch: int) -> None:
-        self.max_waiting: float = _MAX_WAITING * chunks_per_minibatch
+        self.max_waiting = _MAX_WAITING * chunks_per_minibatch
         self._queues: OrderedDict[ChunkShape, deque[tuple[Utterance, Chunk]]] = OrderedDict()
-
-    @abstractmethod
-    def num_outputs(self, num_frames: int) -> int:
-        """Rows of the output of an utterance of `num_frames` frames."""
 
     @abstractmethod
     def chunks(self, utterance: Utterance) -> list[Chunk]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from nnet3tools.executor.bound_program import Step
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import captured_scratch
 from nnet3tools.tensor.call import Recording, in_turn
@@ -20,18 +21,10 @@ from nnet3tools.tensor.recording import (
 )
 from nnet3tools.tensor.workspace import Workspace
 
-Step = Callable[[], object]
-"""The work of one command."""
 Steps = Sequence[tuple[int, Step]]
 """(number of the command, step) in order."""
-
-
-class Capture(Protocol):
-    """Type of a function that captures `work` as a graph, and returns a launcher of the graph."""
-
-    def __call__(
-        self, work: Callable[[], None], on_side_stream: bool = False
-    ) -> Callable[[], None]: ...
+Capture = Callable[[Callable[[], Any], bool], Callable[[], Any]]
+"""Function of work, and whether it is for the side stream: captures it and returns a launcher."""
 
 
 class _HostEvents(NamedTuple):

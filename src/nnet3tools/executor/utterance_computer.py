@@ -26,7 +26,6 @@ from nnet3tools.executor.minibatches import (
 )
 from nnet3tools.executor.simple_network import OutputScaling, SimpleNetwork
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
-from nnet3tools.executor.xvector_plans import EvenChunks, XvectorOptions, XvectorPieces
 from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
@@ -212,33 +211,9 @@ def computer_together(
 
 
 def xvector_computer(
-    nnet: Nnet,
-    options: SimpleComputationOptions,
-    xvector_options: XvectorOptions,
-    *,
-    like: Array | None = None,
+    nnet: Nnet, options: SimpleComputationOptions, plan: ChunkPlan, *, like: Array | None = None
 ) -> UtteranceComputer:
-    """A computer of x-vectors, outputs of shape (1, dim), that completes each utterance at once."""
-    return _xvector_computer(nnet, options, XvectorPieces(xvector_options), like)
-
-
-def xvector_batch_computer(
-    nnet: Nnet,
-    options: SimpleComputationOptions,
-    chunk_size: int,
-    batch_size: int,
-    pad: bool = True,
-    *,
-    like: Array | None = None,
-) -> UtteranceComputer:
-    """A computer of x-vectors, outputs of shape (1, dim), whose chunks are computed in batches."""
-    plan = EvenChunks(SimpleNetwork(nnet).context, chunk_size, batch_size, pad)
-    return _xvector_computer(nnet, options, plan, like)
-
-
-def _xvector_computer(
-    nnet: Nnet, options: SimpleComputationOptions, plan: ChunkPlan, like: Array | None
-) -> UtteranceComputer:
+    """A computer of x-vectors, outputs of shape (1, dim), by a plan of xvector_plans.py."""
     network = SimpleNetwork(nnet)
     if network.ivector_dim > 0:
         raise DataError("the network must have one input 'input' and an output 'output'")

@@ -30,5 +30,6 @@ from nnet3tools.program.multi_commands import (
     AddToRowsMulti,
     CopyRowsMulti,
     CopyToRowsMulti,
+    MultiCommand,
 )
 from nnet3tools.program.operands import Access, AccessType

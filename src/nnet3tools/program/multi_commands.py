@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 
 
-class _MultiCommand(Command):
+class MultiCommand(Command):
     """A command between rows of one submatrix and rows listed as (submatrix, row) pairs."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class _MultiCommand(Command):
 
 
 @command(11)
-class CopyRowsMulti(_MultiCommand):
+class CopyRowsMulti(MultiCommand):
     """The command dest[i] = alpha * row i of a list of (submatrix, row) pairs; -1: zeros."""
 
     dest: Submatrix
@@ -93,7 +93,7 @@ class CopyRowsMulti(_MultiCommand):
 
 
 @command(12)
-class CopyToRowsMulti(_MultiCommand):
+class CopyToRowsMulti(MultiCommand):
     """The command that copies src[i] to row i of a list of (submatrix, row) pairs.
 
     alpha must be 1, and no row may be listed twice.
@@ -111,11 +111,11 @@ class CopyToRowsMulti(_MultiCommand):
     def problem(self, tables: Tables) -> str:
         if self.alpha != 1.0:
             return f"alpha is {self.alpha:g}, must be 1"
-        return _MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+        return MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
 
 
 @command(13)
-class AddRowsMulti(_MultiCommand):
+class AddRowsMulti(MultiCommand):
     """The command dest[i] += alpha * row i of a list of (submatrix, row) pairs."""
 
     dest: Submatrix
@@ -130,7 +130,7 @@ class AddRowsMulti(_MultiCommand):
 
 
 @command(14)
-class AddToRowsMulti(_MultiCommand):
+class AddToRowsMulti(MultiCommand):
     """The command that adds alpha * src[i] to row i of a list of (submatrix, row) pairs.
 
     No row may be listed twice.
@@ -147,7 +147,7 @@ class AddToRowsMulti(_MultiCommand):
     ADDS: ClassVar[bool] = True
 
     def problem(self, tables: Tables) -> str:
-        return _MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+        return MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
 
 
 def _twice_problem(tables: Tables, indexes_multi: int) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nnet3tools.errors import DataError
-from nnet3tools.executor.bound_program import Arena, out_of_memory
+from nnet3tools.executor.binding import Arena, out_of_memory
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.memory_plan import plan_memory
 from nnet3tools.graph.request import ComputationRequest, IoSpecification

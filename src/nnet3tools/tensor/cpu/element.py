@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.cpu.kernels import Formula, Job, Kernel, Number, Words
+from nnet3tools.tensor.cpu.kernels import Formula, Job, Kernel, Words
 from nnet3tools.tensor.emit.c import C, element_kernel
 from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
 from nnet3tools.tensor.emit.c_rows import row_kernel
@@ -50,8 +50,7 @@ class Plan:
     def _arguments(self, operands: Sequence[Any]) -> list[Any]:
         values = [o.array if is_number(o) else o for o in operands]
         given = self._walk.arguments(values, self._strides)
-        floats = (float, np.floating)
-        return [*self._first, *[Number(float(a)) if isinstance(a, floats) else a for a in given]]
+        return [*self._first, *[float(a) if isinstance(a, np.floating) else a for a in given]]
 
     def job(self, operands: Sequence[Any]) -> Job:
         """The job of this kernel for operands that have the plan's layout."""

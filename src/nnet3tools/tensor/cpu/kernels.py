@@ -64,7 +64,7 @@ class FileKernel(Kernel):
         values = (arguments[name] for name in self.fields)
         return Job(
             self,
-            [Number(float(value)) if kind == "f64" else 0 if value is None else value
+            [float(value) if kind == "f64" else 0 if value is None else value
              for kind, value in zip(self.fields.values(), values, strict=True)],
             steps, work,
         )  # fmt: skip
@@ -131,15 +131,6 @@ def job_maker(operator: Operator) -> JobMaker | None:
     return _job_makers.get(operator.name)
 
 
-class Number:
-    """A float argument of a kernel; plain integers are sizes and strides."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-
 @dataclass(frozen=True)
 class Formula:
     """The assignments that a job computes, and the operands that they read and write."""
@@ -149,7 +140,7 @@ class Formula:
 
 
 class Job:
-    """A kernel bound to arguments: arrays (by address), Numbers and integers.
+    """A kernel bound to arguments: arrays (by address), floats, and integers: sizes and strides.
 
     `steps` is the size of the outermost loop, `work` the approximate number of all elements.
     """
@@ -160,7 +151,7 @@ class Job:
         self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int,
         template: Words | None = None,
     ) -> None:  # fmt: skip
-        """`template` is made of arguments that differ in arrays and Numbers only."""
+        """`template` is made of arguments that differ in arrays and floats only."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""
@@ -171,23 +162,22 @@ class Job:
 
 
 class Words:
-    """The 8-byte words of a kernel's arguments, as a template for other arrays and Numbers."""
+    """The 8-byte words of a kernel's arguments, as a template for other arrays and floats."""
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self._arrays = [i for i, a in enumerate(arguments) if isinstance(a, np.ndarray)]
-        self._numbers = [i for i, a in enumerate(arguments) if isinstance(a, Number)]
+        self._floats = [i for i, a in enumerate(arguments) if isinstance(a, float)]
         self._words = np.zeros(max(1, len(arguments)), np.int64)
         for i, argument in enumerate(arguments):
-            if not isinstance(argument, (np.ndarray, Number)):
+            if not isinstance(argument, (np.ndarray, float)):
                 self._words[i] = argument
 
     def filled(self, arguments: Sequence[Any]) -> np.ndarray:
-        """The words of arguments that differ from the template's in arrays and Numbers only."""
+        """The words of arguments that differ from the template's in arrays and floats only."""
         words = self._words.copy()
         for i in self._arrays:
             words[i] = address(arguments[i])
-        if self._numbers:
-            values = words.view(np.float64)
-            for i in self._numbers:
-                values[i] = arguments[i].value
+        values = words.view(np.float64)
+        for i in self._floats:
+            values[i] = arguments[i]
         return words

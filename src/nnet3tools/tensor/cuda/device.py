@@ -16,14 +16,10 @@ import numpy as np
 
 Array = Any
 Dim = tuple[int, int, int]
+Gemm = Callable[[], None]
+"""A matrix product bound to operands: row-major C = alpha op(A) op(B) + beta C."""
 Kernel = Callable[[Dim, Dim, Sequence[Any]], None]
 """Called with grid, block and arguments: NumPy scalars, pointers as uint64."""
-
-
-class Gemm(Protocol):
-    """Type of a matrix product bound to operands: row-major C = alpha op(A) op(B) + beta C."""
-
-    def __call__(self) -> None: ...
 
 
 class Event(Protocol):

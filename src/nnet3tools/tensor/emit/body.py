@@ -77,23 +77,18 @@ class Dialect:
 class Body:
     """Writes the lines of C or CUDA C++ that compute lowered formulas, in a dialect.
 
-    Operand i (from 0) is the variable `x{i + 1}`. With a walk, an array's first element is at
-    `p{i}`, the current row of the innermost axis at `q{i}`, strides are `s{i}_{axis}`.
+    Operand i (from 0) is the variable `x{i + 1}`. An array's first element is at `p{i}`, the
+    current row of the innermost axis at `q{i}`, strides are `s{i}_{axis}`.
     """
 
-    def __init__(self, types: Sequence[Type], dialect: Dialect, walk: Walk | None = None) -> None:
-        self.types, self.dialect, self.walk = types, dialect, walk
-        lowering = Lowering(types, dialect.target)
+    def __init__(self, walk: Walk, dialect: Dialect) -> None:
+        self.types, self.dialect, self.walk = walk.types, dialect, walk
+        lowering = Lowering(walk.types, dialect.target)
         self.lower = lowering.lower
         self.instructions = lowering.instructions
         self.places: dict[int, str] = {}
         """Operand -> the text that stands for its element, where that is not in memory."""
         self._names: dict[Instruction, str] = {}
-
-    @classmethod
-    def of_walk(cls, walk: Walk, dialect: Dialect) -> Body:
-        """A Body for a kernel that finds the elements of its operands by a walk."""
-        return cls(walk.types, dialect, walk)
 
     def name(self, v: Instruction) -> str:
         """Source text for a computed value: the name of its variable, or a literal."""
@@ -109,7 +104,7 @@ class Body:
 
     def is_loaded(self, v: Instruction) -> bool:
         """Whether a value is an array operand, which is loaded from memory."""
-        return v.kind is Kind.OPERAND and self.walk is not None and self.walk.is_array(v.number)
+        return v.kind is Kind.OPERAND and self.walk.is_array(v.number)
 
     def line(self, v: Instruction, index: str = "i") -> list[str]:
         """The line that computes or loads a value at element `index`; none for numbers."""
@@ -153,7 +148,6 @@ class Body:
 
     def place(self, i: int, index: str = "i") -> str:
         """Source text of the element `index` in the current row of operand `i`."""
-        assert self.walk is not None
         if i in self.places:
             return self.places[i]
         access = self.walk.accesses[i][-1]
@@ -178,7 +172,6 @@ class Body:
 
     def row(self, i: int, indexes: Sequence[str]) -> str:
         """The line that sets q{i}, operand i's current row, from the indexes of the outer axes."""
-        assert self.walk is not None
         steps = zip(indexes, self.walk.accesses[i], strict=False)
         terms = [
             f"{index} * s{i}_{axis}"
@@ -192,7 +185,6 @@ class Body:
 
     def declare(self, sizes: Sequence[str]) -> list[str]:
         """Parameters of a kernel: the sizes, then the operands in the order of Walk.arguments."""
-        assert self.walk is not None
         found: list[str] = []
 
         def add(kind: str, name: str, spelled: str = "") -> None:

@@ -52,7 +52,6 @@ C = Dialect(
 
 def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> str:
     """The C text of a kernel: its parameters (further `sizes` first), then the lines."""
-    assert body.walk is not None
     names = [*sizes, *[f"n{axis}" for axis in range(body.walk.axes)]]
     return "".join(f"  {line}\n" for line in [*body.declare(names), "(void)n0;", *lines])
 
@@ -72,7 +71,7 @@ def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> 
 
 def element_kernel(assignments: Assignments, walk: Walk) -> str:
     """C text of a kernel for a formula without reductions: loops, the innermost vectorized."""
-    body = Body.of_walk(walk, C)
+    body = Body(walk, C)
     roots = [body.lower(value) for _, value in assignments.items]
     targets = [n - 1 for n in assignments.targets]
     needed = body.needed(roots)

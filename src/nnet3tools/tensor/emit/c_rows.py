@@ -57,7 +57,7 @@ class _Rows:
 
     def __init__(self, assignments: Assignments, walk: Walk, may_keep: bool, added: int) -> None:
         self._walk, self._may_keep, self._added = walk, may_keep, added
-        self.body = Body.of_walk(walk, C)
+        self.body = Body(walk, C)
         roots = [self.body.lower(value) for _, value in assignments.items]
         targets = [n - 1 for n in assignments.targets]
         self._needed_values = self.body.needed(roots)

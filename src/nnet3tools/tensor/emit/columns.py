@@ -19,7 +19,7 @@ class ColumnPasses:
     """The passes over a matrix's rows that a formula with column reductions takes, and values."""
 
     def __init__(self, assignments: Assignments, walk: Walk, dialect: Dialect) -> None:
-        self.walk, self.body = walk, Body.of_walk(walk, dialect)
+        self.walk, self.body = walk, Body(walk, dialect)
         pairs = [(t.number - 1, self.body.lower(value)) for t, value in assignments.items]
         self._stored = [pair for pair in pairs if walk.varies(pair[0], -2)]
         self.totals = [pair for pair in pairs if pair not in self._stored]

@@ -75,7 +75,7 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     Parameters are the sizes of the axes, the number of rows if there are several axes, and
     Walk.arguments.
     """
-    body = Body.of_walk(walk, CUDA)
+    body = Body(walk, CUDA)
     pairs = [(t.number - 1, body.lower(value)) for t, value in assignments.items]
     values = body.needed([root for _, root in pairs])
     targets, read = dict(pairs), body.arrays_of(values)

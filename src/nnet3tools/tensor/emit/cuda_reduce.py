@@ -37,7 +37,7 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
     walk's axes and its operands; factor and beta; `partial` for the chunks, and tickets.
     """
     walk, state = plan.walk, plan.accumulator
-    body = Body.of_walk(walk, CUDA)
+    body = Body(walk, CUDA)
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in expr.placeholders()}
     root = body.lower(expr.substitute(moved))
     values = body.needed([root])

@@ -24,7 +24,7 @@ def row_kernel(assignments: Assignments, walk: Walk) -> Source:
 
     Parameters are the sizes of the axes, the number of rows, and Walk.arguments.
     """
-    body = Body.of_walk(walk, CUDA)
+    body = Body(walk, CUDA)
     pairs = [(t.number - 1, body.lower(value)) for t, value in assignments.items]
     values = body.needed([root for _, root in pairs])
     stages = RowStages(values, varying(values, walk.varies))

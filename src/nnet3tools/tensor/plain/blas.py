@@ -8,6 +8,7 @@ what it should, `gemm` says so and the caller falls back on matmul.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Callable
@@ -43,10 +44,15 @@ def _find(library: ctypes.CDLL, letter: str) -> Callable[..., None] | None:
     return None
 
 
-def _libraries() -> list[Path]:
-    root = Path(np.__file__).parent
-    folders = (root.parent / "numpy.libs", root / ".dylibs", root / ".libs")
-    return [path for folder in folders for path in sorted(folder.glob("*openblas*"))]
+@functools.cache
+def _libraries() -> list[ctypes.CDLL]:
+    """The shared libraries of OpenBLAS that NumPy brings, as far as they can be loaded."""
+    root, found = Path(np.__file__).parent, []
+    for folder in (root.parent / "numpy.libs", root / ".dylibs", root / ".libs"):
+        for path in sorted(folder.glob("*openblas*")):
+            with contextlib.suppress(OSError):
+                found.append(ctypes.CDLL(str(path)))
+    return found
 
 
 def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
@@ -68,11 +74,7 @@ def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
 @functools.cache
 def _functions() -> dict[np.dtype, Callable[..., None]]:
     """BLAS's gemm for each element type; empty if this NumPy's BLAS cannot be called."""
-    for path in _libraries():
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:
-            continue
+    for library in _libraries():
         found = {dtype: _find(library, letter) for dtype, letter in _LETTERS.items()}
         functions: dict[Any, Any] = {dtype: f for dtype, f in found.items() if f is not None}
         if len(functions) == len(_LETTERS) and _works(functions):
@@ -83,11 +85,7 @@ def _functions() -> dict[np.dtype, Callable[..., None]]:
 @functools.cache
 def thread_setter() -> Callable[[int], None] | None:
     """OpenBLAS's function that sets its number of threads; None if there is none."""
-    for path in _libraries():
-        try:
-            library = ctypes.CDLL(str(path))
-        except OSError:
-            continue
+    for library in _libraries():
         for name in (
             "scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_",
             "scipy_openblas_set_num_threads", "openblas_set_num_threads",

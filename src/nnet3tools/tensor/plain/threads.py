@@ -28,7 +28,8 @@ _MAX_THREADS = 2
 LOCK = threading.RLock()
 """Held while an operator runs: all operators share the scratch registers."""
 _registers: dict[int, np.ndarray] = {}
-_helper: _Helper | None = None
+_jobs: SimpleQueue[tuple[Iterator[_Work], _Result]] | None = None
+"""What the second thread of products is to do; None if it has not been started."""
 
 
 def _default_threads() -> int:
@@ -74,58 +75,47 @@ def run_calls(calls: Sequence[Call]) -> None:
             function(*arguments)
 
 
-class _Helper:
-    """The second thread of operators, which waits for work."""
+def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
+    """Do the work that iterators in `jobs` give, each until it is empty, for ever.
 
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[tuple[Iterator[_Work], _Result]] = SimpleQueue()
-        threading.Thread(target=self._work, name="nnet3-tensor", daemon=True).start()
-
-    def start(self, works: Iterator[_Work]) -> _Result:
-        """Make the helper do work from the iterator until it is empty; other threads may take work.
-
-        The queue returned gets the exception that the work has raised, or None.
-        """
-        result: _Result = SimpleQueue()
-        self._jobs.put((works, result))
-        return result
-
-    def _work(self) -> None:
-        with np.errstate(all="ignore"):
-            while True:
-                works, result = self._jobs.get()
-                try:
-                    for work in works:
-                        work()
-                    result.put(None)
-                except BaseException as error:
-                    result.put(error)
-                del works, result
+    The queue beside an iterator gets the exception that the work has raised, or None.
+    """
+    with np.errstate(all="ignore"):
+        while True:
+            works, result = jobs.get()
+            try:
+                for work in works:
+                    work()
+                result.put(None)
+            except BaseException as error:
+                result.put(error)
+            del works, result
 
 
 def _forget_helper() -> None:
-    """Note in a forked process that it has no helper thread."""
-    global _helper
-    _helper = None
+    """Note in a forked process that it has no second thread."""
+    global _jobs
+    _jobs = None
 
 
 os.register_at_fork(after_in_child=_forget_helper)
 
 
 def run_both(*works: _Work) -> None:
-    """Call all `works`, by two threads if operators may use two; each takes the next when free."""
-    global _helper
+    """Call all `works` by two threads, each of which takes the next when it is free."""
+    global _jobs
     with LOCK, np.errstate(all="ignore"):
+        if _jobs is None:
+            _jobs = SimpleQueue()
+            thread = threading.Thread(target=_help, args=(_jobs,), name="nnet3-tensor", daemon=True)
+            thread.start()
         # taking from an iterator over a tuple is one step under the interpreter's lock
-        left = iter(works)
-        result: _Result | None = None
-        if _num_threads > 1:
-            _helper = _helper or _Helper()
-            result = _helper.start(left)
+        left, result = iter(works), _Result()
+        _jobs.put((left, result))
         try:
             for work in left:
                 work()
         finally:
-            error = None if result is None else result.get()
+            error = result.get()
         if error is not None:
             raise error

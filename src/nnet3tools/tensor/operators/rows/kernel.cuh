@@ -38,38 +38,38 @@ __device__ void add_row_ranges(
   }
 }
 
-// out[r] = the row at[r] of matrix which[r], or 0. A row of `table` has the address of a matrix and its
-// two strides.
+// matrix[r] = the row at[r] of the other matrix which[r], or 0. A row of `table` has the address of
+// another matrix and its two strides.
 template <typename T>
 __device__ void copy_rows_multi(
-    long long r, long long c, View<T, 2> out, const long long* table,
+    long long r, long long c, View<T, 2> matrix, const long long* table,
     View<const int, 1> which, View<const int, 1> at) {
   const int w = which(r);
   const long long* m = table + (w < 0 ? 0 : w) * 3;
   const T* const from = (const T*)m[0] + at(r) * m[1] + c * m[2];
-  out(r, c) = w < 0 ? T(0) : *from;
+  matrix(r, c) = w < 0 ? T(0) : *from;
 }
 
-// out[r] += alpha * the row at[r] of matrix which[r].
+// matrix[r] += alpha * the row at[r] of the other matrix which[r].
 template <typename T>
 __device__ void add_rows_multi(
-    long long r, long long c, View<T, 2> out, const long long* table,
+    long long r, long long c, View<T, 2> matrix, const long long* table,
     View<const int, 1> which, View<const int, 1> at, T alpha) {
   const int w = which(r);
   const long long* m = table + (w < 0 ? 0 : w) * 3;
   const T* const from = (const T*)m[0] + at(r) * m[1] + c * m[2];
-  if (w >= 0) out(r, c) += alpha * *from;
+  if (w >= 0) matrix(r, c) += alpha * *from;
 }
 
-// The row at[r] of matrix which[r] = src[r]; no row twice.
+// The row at[r] of the other matrix which[r] = matrix[r]; no row twice.
 template <typename T>
 __device__ void copy_to_rows_multi(
-    long long r, long long c, View<const T, 2> src, const long long* table,
+    long long r, long long c, View<const T, 2> matrix, const long long* table,
     View<const int, 1> which, View<const int, 1> at) {
   const int w = which(r);
   if (w >= 0) {
     const long long* m = table + w * 3;
-    ((T*)m[0])[at(r) * m[1] + c * m[2]] = src(r, c);
+    ((T*)m[0])[at(r) * m[1] + c * m[2]] = matrix(r, c);
   }
 }
 
