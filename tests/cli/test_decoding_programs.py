@@ -13,7 +13,7 @@ import pytest
 
 from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
+from nnet3tools.features.cmvn_options import OnlineCmvnOptions
 from nnet3tools.fst.files import FST, save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE

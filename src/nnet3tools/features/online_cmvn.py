@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.features.cmvn import floor_variance, skip_cmvn
+from nnet3tools.features.cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.frames import Features
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 
 Stats = NDArray[np.float64]
 

@@ -29,11 +29,10 @@ def parse_segment(line: str) -> Segment:
     words = line.split()
     if len(words) not in (4, 5):
         raise DataError(f"Invalid line in segments file: {line}")
-    times = [_number(word) for word in words[2:4]]
-    for name, time in zip(("start", "end"), times, strict=True):
-        if time is None:
+    start, end = _number(words[2]), _number(words[3])
+    for name, time in (("start", start), ("end", end)):
+        if not np.isfinite(time):
             raise DataError(f"Invalid line in segments file [bad {name}]: {line}")
-    start, end = (time or 0.0 for time in times)
     if start < 0.0 or (end <= 0.0 and end != -1.0) or 0.0 < end <= start:
         raise DataError(f"Invalid line in segments file [empty or invalid segment]: {line}")
     channel = -1
@@ -44,12 +43,12 @@ def parse_segment(line: str) -> Segment:
     return Segment(words[0], words[1], start, end, channel)
 
 
-def _number(word: str) -> float | None:
+def _number(word: str) -> float:
+    """The number that a word stands for; NaN if there is none."""
     try:
-        value = float(word)
+        return float(word)
     except ValueError:
-        return None
-    return value if np.isfinite(value) else None
+        return float("nan")
 
 
 def cut_segment(wave: Wave, segment: Segment, min_length: float, max_overshoot: float) -> Wave:

@@ -45,14 +45,11 @@ class SoundFeatures:
         """OptionError for invalid options, DataError if kaldi-native-fbank is not installed."""
         options.frame.check()
         options.mel.check(options.frame)
-        if (
-            isinstance(options, MfccOptions)
-            and not 0 < options.num_ceps <= options.mel.num_mel_bins
-        ):
+        num_bins = options.mel.num_mel_bins
+        if isinstance(options, MfccOptions) and not 0 < options.num_ceps <= num_bins:
             raise OptionError(
                 f"num-ceps cannot be larger than num-mel-bins. It should be smaller or equal. You "
-                f"provided num-ceps: {options.num_ceps}  and num-mel-bins: "
-                f"{options.mel.num_mel_bins}"
+                f"provided num-ceps: {options.num_ceps}  and num-mel-bins: {num_bins}"
             )
         self._frame = options.frame
         self.dither = options.frame.dither
@@ -98,24 +95,16 @@ class SoundFeatures:
         """A new object of kaldi-native-fbank that computes the features."""
         return self._extractor(self._settings)
 
-    def frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
-        """Copies of the extractor's frames `begin` to `end` - 1, since it reuses its memory."""
-        found = np.empty((end - begin, self.dim), np.float32)
-        for row, frame in enumerate(range(begin, end)):
-            found[row] = extractor.get_frame(frame)
-        return found
-
-    def check_rate(self, rate: float) -> None:
-        """DataError if `rate` is not the options' sampling rate and resampling is forbidden."""
-        if rate != self._frame.sample_frequency:
-            self._check_rates(rate, self._frame.sample_frequency)
-
     @property
     def frame_seconds(self) -> float:
         """Seconds from one frame to the next."""
         return self._frame.frame_shift / 1000.0
 
-    def _check_rates(self, rate: float, wanted: float) -> None:
+    def check_rate(self, rate: float) -> None:
+        """DataError if `rate` is not the options' sampling rate and resampling is forbidden."""
+        wanted = self._frame.sample_frequency
+        if rate == wanted:
+            return
         if not RATES[0] <= rate <= RATES[1]:
             raise DataError(
                 f"cannot resample from {rate:g} Hz: expected from {RATES[0]} to {RATES[1]} Hz"
@@ -176,7 +165,9 @@ class SoundStream:
     def _ready(self) -> NDArray[np.float32]:
         begin, end = self._done, self._extractor.num_frames_ready
         self._done = max(begin, end)
-        frames = self._features.frames(self._extractor, begin, self._done)
+        frames = np.empty((self._done - begin, self._features.dim), np.float32)
+        for row in range(len(frames)):  # copies, since the extractor reuses its memory
+            frames[row] = self._extractor.get_frame(begin + row)
         self._extractor.pop(self._done - begin)  # else it keeps all frames
         return frames
 

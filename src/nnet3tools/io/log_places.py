@@ -131,7 +131,7 @@ _PLACES = {
     "training/reporting _print_phase": "PrintStatsForThisPhase nnet-training",
     "training/reporting print_total": "PrintTotalStats nnet-training",
     "training/selection _warn": "SelectFromExample {program}",
-    "features/sliding_cmvn _warn": "SlidingWindowCmnInternal feature-functions",
+    "features/cmvn _warn": "SlidingWindowCmnInternal feature-functions",
     "training/splitting chunk_sizes": "ComputeDerived nnet-example-utils",
     "training/splitting lengths_match": "LengthsMatch nnet-example-utils",
     "training/splitting print_stats": "~UtteranceSplitter nnet-example-utils",

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nnet3tools.errors import DataError, naming
-from nnet3tools.features.cmvn_options import CmvnOptions
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
+from nnet3tools.features.cmvn_options import CmvnOptions, OnlineCmvnOptions
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines

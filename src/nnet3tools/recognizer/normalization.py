@@ -10,9 +10,8 @@ import numpy as np
 
 from nnet3tools.errors import DataError
 from nnet3tools.features.cmvn import accumulate_cmvn, apply_cmvn, skip_cmvn
-from nnet3tools.features.cmvn_options import CmvnOptions
+from nnet3tools.features.cmvn_options import CmvnOptions, OnlineCmvnOptions
 from nnet3tools.features.online_cmvn import OnlineCmvnStream, online_cmvn
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.io.holders import DOUBLE_MATRIX
 from nnet3tools.io.table_reader import read_object
 from nnet3tools.options import colon_list

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import naming
-from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
+from nnet3tools.features.cmvn_options import OnlineCmvnOptions
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.options import colon_list

@@ -38,7 +38,7 @@ class Options(OptionGroup):
 @program("apply-cmvn-sliding", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     from nnet3tools.cli.tables import convert_table
-    from nnet3tools.features.sliding_cmvn import normalize, windows
+    from nnet3tools.features.cmvn import normalize_by_windows, windows
     from nnet3tools.io.holders import MATRIX
 
     if options.cmn_window < 1:
@@ -50,7 +50,7 @@ def main(options: Options, args: list[str]) -> int:
             log.warning(f"Empty feature matrix for utterance {key}")
             return None
         begins, ends = windows(len(features), options.cmn_window, shortest)
-        return normalize(features, begins, ends, options.norm_vars, options.max_warnings)
+        return normalize_by_windows(features, begins, ends, options.norm_vars, options.max_warnings)
 
     num_done, num_failed = convert_table(args[0], args[1], (MATRIX, MATRIX), convert)
     log.log(

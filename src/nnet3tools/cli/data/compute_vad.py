@@ -58,7 +58,7 @@ class Options(OptionGroup):
 @program("compute-vad", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     from nnet3tools.cli.tables import convert_table
-    from nnet3tools.features.voice_activity import voiced_frames
+    from nnet3tools.features.frames import voiced_frames
     from nnet3tools.io.holders import MATRIX, VECTOR
 
     options.check()
