@@ -5,7 +5,7 @@ import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.holders import INT32_VECTOR
-from nnet3tools.lang.phone_topology import chain_topology
+from nnet3tools.lang.lang_dir import chain_topology
 from nnet3tools.lang.trees import biphone_tree, monophone_tree
 from nnet3tools.nnet.hmm.alignment_conversion import AlignmentConverter
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -62,7 +62,7 @@ def test_ids_of_another_model_are_refused() -> None:
 
 
 def test_another_topology_is_refused() -> None:
-    from nnet3tools.lang.phone_topology import left_to_right_topology
+    from nnet3tools.lang.lang_dir import left_to_right_topology
 
     topology = left_to_right_topology([1], [2, 3], 5, 3)
     tree = monophone_tree(SETS, topology)

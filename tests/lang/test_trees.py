@@ -8,7 +8,7 @@ import pytest
 from nnet3tools.errors import DataError
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.lang.gaussians import Gaussian
-from nnet3tools.lang.phone_topology import chain_topology, left_to_right_topology
+from nnet3tools.lang.lang_dir import chain_topology, left_to_right_topology
 from nnet3tools.lang.trees import (
     PhoneCounts,
     biphone_tree,

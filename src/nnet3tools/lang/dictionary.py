@@ -54,11 +54,8 @@ class Dictionary:
                         f"{lexicon_name}: phone '{phone}' of word '{entry.word}' is neither in "
                         "silence_phones.txt nor in nonsilence_phones.txt"
                     )
-        if (
-            len(optional) != 1
-            or len(optional[0]) != 1
-            or (optional[0],) not in (((phone,),) for phones in silence for phone in phones)
-        ):
+        silent = {phone for phones in silence for phone in phones}
+        if [*map(len, optional)] != [1] or optional[0][0] not in silent:
             raise DataError(
                 f"{folder}/optional_silence.txt: expected one phone of silence_phones.txt"
             )

@@ -6,8 +6,10 @@ mkgraph.sh: H o C o L o G, determinized and minimized after each composition, th
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -26,6 +28,16 @@ from nnet3tools.lang.hmm_graph import HmmGraphs
 from nnet3tools.lang.self_loops import SelfLoops
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
+
+_NEEDED = ("words.txt", "phones/silence.csl")
+_OPTIONAL = (
+    "phones.txt",
+    *(
+        f"phones/{name}.{kind}"
+        for name in ("word_boundary", "align_lexicon", "optional_silence", "disambig")
+        for kind in ("txt", "int")
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -117,3 +129,22 @@ def decoding_graph(
 def without_words(fst: Fst, words: Sequence[int]) -> Fst:
     """The FST without the arcs whose output label is in `words`."""
     return fst.with_arcs_only(~np.isin(fst.olabels, words))
+
+
+# -- the folder of a graph
+
+
+def copy_lang_files(lang: str, graph_dir: str, num_pdfs: int) -> None:
+    """Copy the files of a lang folder that decoding needs to `graph_dir`; write num_pdfs.
+
+    DataError for lacking files.
+    """
+    source, target = Path(lang), Path(graph_dir)
+    for name in _NEEDED:
+        if not (source / name).exists():
+            raise DataError(f"expected {source / name} to exist")
+    (target / "phones").mkdir(parents=True, exist_ok=True)
+    for name in (*_NEEDED, *_OPTIONAL):
+        if (source / name).exists():
+            shutil.copyfile(source / name, target / name)
+    (target / "num_pdfs").write_text(f"{num_pdfs}\n")

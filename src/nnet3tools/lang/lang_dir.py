@@ -19,9 +19,8 @@ from nnet3tools.lang.lexicon import (
     lexicon_fst,
     with_disambiguation,
 )
-from nnet3tools.lang.phone_topology import chain_topology, left_to_right_topology
 from nnet3tools.lang.symbols import SymbolTable
-from nnet3tools.nnet.hmm.topology import HmmTopology
+from nnet3tools.nnet.hmm.topology import NO_PDF, HmmState, HmmTopology
 
 
 @dataclass(frozen=True)
@@ -225,3 +224,50 @@ def _with_loops(fst: Fst, ilabel: int, olabel: int) -> Fst:
         np.concatenate([fst.nextstates, states]),
         np.concatenate([fst.olabels, np.full(len(states), olabel)]),
     )
+
+
+# -- topologies
+
+_Entry = tuple[HmmState, ...]
+_FINAL = HmmState(NO_PDF, NO_PDF, ())
+
+
+def chain_topology(phones: Sequence[int]) -> HmmTopology:
+    """The topology of chain models: one state; its first frame has its own pdf class (gen_topo.py).
+
+    Both transition probabilities are 1/2; chain models do not use them.
+    """
+    return _topology([(phones, (HmmState(0, 1, ((0, 0.5), (1, 0.5))), _FINAL))])
+
+
+def left_to_right_topology(
+    silence: Sequence[int],
+    nonsilence: Sequence[int],
+    num_silence_states: int,
+    num_nonsilence_states: int,
+) -> HmmTopology:
+    """The topology of gen_topo.pl: states in a row; all but the last of silence are connected."""
+    plain = (*(_in_turn(state) for state in range(num_nonsilence_states)), _FINAL)
+    return _topology([(nonsilence, plain), (silence, _any_order(num_silence_states))])
+
+
+def _in_turn(state: int) -> HmmState:
+    return HmmState(state, state, ((state, 0.75), (state + 1, 0.25)))
+
+
+def _any_order(size: int) -> _Entry:
+    if size == 1:
+        return (_in_turn(0), _FINAL)
+    probability = 1.0 / (size - 1)
+    first = HmmState(0, 0, tuple((target, probability) for target in range(size - 1)))
+    among = tuple((target, probability) for target in range(1, size))
+    between = [HmmState(state, state, among) for state in range(1, size - 1)]
+    return (first, *between, _in_turn(size - 1), _FINAL)
+
+
+def _topology(entries: Sequence[tuple[Sequence[int], _Entry]]) -> HmmTopology:
+    entry_of = {phone: number for number, (phones, _) in enumerate(entries) for phone in phones}
+    phones = np.array(sorted(entry_of), np.int32)
+    table = np.full(int(phones.max()) + 1, -1, np.int32)
+    table[phones] = [entry_of[phone] for phone in phones.tolist()]
+    return HmmTopology(phones, table, tuple(states for _, states in entries))

@@ -89,10 +89,7 @@ def lexicon_fst(
     All words start and end in one state. If the probability of silence is above 0, a second state
     stands before the silence. DataError for phones without a number.
     """
-    builder = _Builder(phone_numbers, word_numbers)
-    if silence.probability == 0.0:
-        return builder.without_silence(lexicon)
-    return builder.with_silence(lexicon, silence)
+    return _Builder(phone_numbers, word_numbers).fst(lexicon, silence)
 
 
 class _Builder:
@@ -123,26 +120,22 @@ class _Builder:
         for target, end_cost in ends:
             self._arcs[state].append((last, label, end_cost + cost, target))
 
-    def without_silence(self, lexicon: Sequence[Pronunciation]) -> Fst:
-        loop = self._new_state()
+    def fst(self, lexicon: Sequence[Pronunciation], silence: OptionalSilence) -> Fst:
+        start = loop = self._new_state()
+        ends = [(loop, 0.0)]
+        if silence.probability:
+            loop, before = self._new_state(), self._new_state()
+            ends = [
+                (loop, -math.log(1.0 - silence.probability)),
+                (before, -math.log(silence.probability)),
+            ]
+            self._arcs[start] += [(EPSILON, EPSILON, cost, target) for target, cost in ends]
+            after = self._new_state() if silence.disambig else loop
+            self._arcs[before].append((self._phone(silence.phone), EPSILON, 0.0, after))
+            if silence.disambig:
+                self._arcs[after].append((self._phone(silence.disambig), EPSILON, 0.0, loop))
         for entry in lexicon:
-            self._add_word(entry, loop, [(loop, 0.0)])
-        return self._finished(loop)
-
-    def with_silence(self, lexicon: Sequence[Pronunciation], silence: OptionalSilence) -> Fst:
-        silence_cost = -math.log(silence.probability)
-        other_cost = -math.log(1.0 - silence.probability)
-        start, loop, before = (self._new_state() for _ in range(3))
-        self._arcs[start] += [(0, 0, other_cost, loop), (0, 0, silence_cost, before)]
-        after = self._new_state() if silence.disambig else loop
-        self._arcs[before].append((self._phone(silence.phone), EPSILON, 0.0, after))
-        if silence.disambig:
-            self._arcs[after].append((self._phone(silence.disambig), EPSILON, 0.0, loop))
-        for entry in lexicon:
-            self._add_word(entry, loop, [(loop, other_cost), (before, silence_cost)])
-        return self._finished(loop)
-
-    def _finished(self, final: int) -> Fst:
+            self._add_word(entry, loop, ends)
         finals = [NOT_FINAL] * len(self._arcs)
-        finals[final] = 0.0
-        return Fst.from_lists(0, finals, self._arcs)
+        finals[loop] = 0.0
+        return Fst.from_lists(start, finals, self._arcs)

@@ -80,3 +80,16 @@ def read_numbers(rxfilename: str) -> list[int]:
             raise DataError(f"{rxfilename}:{place}: expected a number, found '{line[:60]}'")
         numbers.append(int(line))
     return numbers
+
+
+def read_sets(rxfilename: str) -> list[list[int]]:
+    """Read sets of numbers, one in each line (sets.int); DataError for other lines."""
+    sets = []
+    for place, line in enumerate(read_text_lines(rxfilename), start=1):
+        words = line.split()
+        if not words or not all(word.isdecimal() for word in words) or len({*words}) < len(words):
+            raise DataError(
+                f"{rxfilename}:{place}: expected numbers of phones, each once, found '{line[:60]}'"
+            )
+        sets.append([*map(int, words)])
+    return sets

@@ -39,15 +39,6 @@ def only_word(rxfilename: str) -> str:
     return words[0]
 
 
-def read_sets(rxfilename: str) -> list[list[int]]:
-    """Read sets of phone numbers, one in each line (sets.int); DataError for other lines."""
-    lines = [line.split() for line in read_text_lines(rxfilename)]
-    for number, words in enumerate(lines, start=1):
-        if not words or not all(word.isdecimal() for word in words):
-            raise DataError(f"{rxfilename}:{number}: expected numbers of phones")
-    return [list(map(int, words)) for words in lines]
-
-
 @dataclass
 class TextToPhones:
     """Converts words to phones; words outside the lexicon are replaced by `oov`."""

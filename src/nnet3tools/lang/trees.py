@@ -13,6 +13,7 @@ from itertools import count
 from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
+from nnet3tools.lang.symbols import read_sets
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.tree import (
     PDF_CLASS_KEY,
@@ -31,17 +32,7 @@ def read_shared_phones(rxfilename: str, topology: HmmTopology) -> list[list[int]
     """Read sets of phones that share pdfs, one in each line; without a file, a set per phone."""
     if not rxfilename:
         return [[phone] for phone in topology.phones.tolist()]
-    sets: list[list[int]] = []
-    for number, line in enumerate(read_text_lines(rxfilename), start=1):
-        try:
-            phones = sorted(int(word) for word in line.split())
-        except ValueError:
-            phones = []
-        if not phones or len(set(phones)) < len(phones):
-            raise DataError(
-                f"{rxfilename}:{number}: expected numbers of phones, each once, found '{line[:60]}'"
-            )
-        sets.append(phones)
+    sets = [sorted(phones) for phones in read_sets(rxfilename)]
     with naming(rxfilename):
         _check_phones(sets, topology)
     return sets
@@ -161,7 +152,7 @@ def biphone_tree(
     alone = sorted(context_independent)
     sets = [s for s in ([p for p in phones if p not in alone] for phones in sets) if s]
     pdfs = _BiphonePdfs(counts, min_biphone_count, min_monophone_count, sizes.pop())
-    maps: dict[int, EventMap] = {phone: _leaf(pdfs.new()) for phone in alone}
+    maps: dict[int, EventMap] = {phone: _by_class(pdfs.new()) for phone in alone}
     for phones in sets:
         edge = pdfs.new()
         lefts = {0: edge}
@@ -169,16 +160,11 @@ def biphone_tree(
             lefts |= dict.fromkeys(alone, edge)
         for left_phones in sets:
             lefts |= dict.fromkeys(left_phones, pdfs.of(left_phones[0], phones[0]))
-        leaf = _leaf if pdfs.size == 2 else _constant
-        table = TableMap.of(0, {left: leaf(numbers) for left, numbers in lefts.items()})
+        leaves: dict[int, EventMap] = {
+            left: _by_class(numbers) if pdfs.size == 2 else ConstantMap(numbers[0])
+            for left, numbers in lefts.items()
+        }
+        table = TableMap.of(0, leaves)
         maps |= dict.fromkeys(phones, table)
     log.log(f"Num PDFs: {next(pdfs.numbers)}")
     return ContextDependency(2, 1, TableMap.of(1, maps))
-
-
-def _leaf(pdfs: Sequence[int]) -> EventMap:
-    return _by_class(pdfs)
-
-
-def _constant(pdfs: Sequence[int]) -> EventMap:
-    return ConstantMap(pdfs[0])

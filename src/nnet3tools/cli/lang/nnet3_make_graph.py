@@ -32,7 +32,6 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.errors import naming
     from nnet3tools.fst.files import load_fst, save_const_fst
     from nnet3tools.lang import graphs
-    from nnet3tools.lang.graph_dir import copy_lang_files
     from nnet3tools.lang.symbols import read_numbers
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -49,5 +48,5 @@ def main(options: Options, args: list[str]) -> None:
             fst = graphs.without_words(fst, read_numbers(f"{lang}/oov.int"))
         scales = graphs.GraphScales(options.transition_scale, options.self_loop_scale)
         fst = graphs.decoding_graph(tree, model, fst, disambig, scales)
-    copy_lang_files(lang, graph_dir, model.num_pdfs)
+    graphs.copy_lang_files(lang, graph_dir, model.num_pdfs)
     save_const_fst(f"{graph_dir}/HCLG.fst", fst)

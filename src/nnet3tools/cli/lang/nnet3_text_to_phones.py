@@ -33,13 +33,12 @@ def main(options: Options, args: list[str]) -> None:
 
     from nnet3tools.errors import DataError
     from nnet3tools.io.files import open_output, read_text_lines
-    from nnet3tools.lang.symbols import SymbolTable
+    from nnet3tools.lang.symbols import SymbolTable, read_sets
     from nnet3tools.lang.text_to_phones import (
         PhoneStatistics,
         TextToPhones,
         load_align_lexicon,
         only_word,
-        read_sets,
     )
 
     lang, text_in, phones_out = args
