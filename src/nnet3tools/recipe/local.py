@@ -12,57 +12,151 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from nnet3tools.errors import OptionError
 from nnet3tools.recipe.jobs import Job, Outcome
-from nnet3tools.recipe.machine import Machine
 from nnet3tools.recipe.submitted import environment_with_programs
+from nnet3tools.tensor.cpu.compiler import num_processors
 
+_BYTES_OF_WORKER = 1 << 30
+"""The memory that a worker is assumed to need."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 """The time between two checks of a worker that sends nothing."""
 
 
+# -- the capacity of this machine
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How many worker processes there are, and the GPUs, one for each training worker."""
+
+    num_workers: int
+    gpus: tuple[str, ...] = ()
+
+    def worker_of(self, home: str) -> int:
+        """The number of the worker for a home; train.2 has the second, diagnostics the last."""
+        name, _, number = home.partition(".")
+        if not number.isdecimal():
+            return self.num_workers - 1
+        count = len(self.gpus) if self.gpus and name == "train" else self.num_workers
+        return (int(number) - 1) % max(1, min(count, self.num_workers))
+
+    def environment(self, worker: int) -> dict[str, str]:
+        """The environment variables to add for worker number `worker`."""
+        if not self.gpus:
+            return {}
+        gpu = self.gpus[worker] if worker < len(self.gpus) else ""
+        return {"CUDA_VISIBLE_DEVICES": gpu}
+
+
+def this_machine(num_jobs: int, most_training: int, wants_gpu: bool) -> Machine:
+    """As many workers as processors, memory, GPUs and, if positive, `num_jobs` allow.
+
+    `most_training` jobs train at once; one more worker is for diagnostics.
+    """
+    if num_jobs < 0:
+        raise OptionError(f"--num-jobs={num_jobs}: expected a positive number, or 0")
+    gpus = _gpus() if wants_gpu else ()
+    limit = min(num_processors(), max(1, _free_memory() // _BYTES_OF_WORKER))
+    if gpus:
+        limit = max(limit, len(gpus) + 1)
+    wanted = min(most_training, len(gpus) if gpus else most_training) + 1
+    count = min(wanted, num_jobs or limit)
+    return Machine(max(1, count), gpus)
+
+
+def _free_memory() -> int:
+    """Bytes of memory that programs can allocate; a large number if the system does not say."""
+    try:
+        with open("/proc/meminfo") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    return 1 << 40
+
+
+def _gpus() -> tuple[str, ...]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return tuple(part for part in named.split(",") if part)
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ()
+    return tuple(str(i) for i, line in enumerate(listed.stdout.splitlines()) if "GPU" in line)
+
+
+# -- worker processes
+
+
 @dataclass
 class _Worker:
-    """A worker process, its waiting jobs, and what shows that it is still working."""
+    """A worker process, its waiting jobs, and what shows that it is still working.
+
+    While the process runs, its standard output is registered with `selector`.
+    """
 
     environment: dict[str, str]
+    selector: selectors.BaseSelector
     process: subprocess.Popen[str] | None = None
     job: Job | None = None
     waiting: deque[Job] = field(default_factory=deque)
     trace: tuple[int, float] = (0, 0.0)
     moved: float = 0.0
 
-    def start(self) -> None:
-        """Start the worker process unless it is running."""
-        if self.process is not None and self.process.poll() is None:
-            return
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "nnet3tools.recipe.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            # The shell runs pipes over large files, and finds programs on PATH.
-            env={**environment_with_programs(), **self.environment},
-            start_new_session=True,
-        )
-
     def give(self, job: Job) -> None:
-        """Send a job to the worker process, which is started if necessary."""
-        self.start()
-        assert self.process is not None
+        """Send a job to the worker process, which is started if it is not running."""
+        if self.process is None or self.process.poll() is not None:
+            self.end()
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "nnet3tools.recipe.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                # The shell runs pipes over large files, and finds programs on PATH.
+                env={**environment_with_programs(), **self.environment},
+                start_new_session=True,
+            )
+            assert self.process.stdout is not None
+            self.selector.register(self.process.stdout, selectors.EVENT_READ, self)
         assert self.process.stdin is not None
         self.job, self.moved, self.trace = job, time.monotonic(), (0, 0.0)
-        request = {"log": job.log, "steps": job.steps}
-        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.write(json.dumps({"log": job.log, "steps": job.steps}) + "\n")
         self.process.stdin.flush()
+
+    def finished(self) -> Outcome | None:
+        """The outcome of the job whose end the process reports; None if it ended without a job."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        line, job = self.process.stdout.readline(), self.job
+        if line and job is not None:
+            self.job = None
+            return Outcome(job, int(json.loads(line)["status"]))
+        status = self.end()
+        if job is None:
+            return None
+        why = f"its process was killed by signal {-status}" if status < 0 else "its process ended"
+        return Outcome(job, status or 1, why)
+
+    def killed(self, why: str) -> Outcome:
+        """End the worker process, and return the outcome of its job."""
+        job = self.job
+        assert job is not None
+        self.end()
+        return Outcome(job, 1, why)
 
     def end(self) -> int:
         """Kill the worker process and its children; returns its exit status."""
         process, self.process, self.job = self.process, None, None
         if process is None:
             return 0
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.selector.unregister(process.stdout)
+        process.stdin.close()
+        process.stdout.close()
         if process.poll() is None:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -70,10 +164,10 @@ class _Worker:
                 process.kill()
         return process.wait()
 
-    def seems_dead(self, seconds: float) -> bool:
-        """Whether the worker has neither computed nor written to its log for `seconds`."""
-        assert self.process is not None
-        assert self.job is not None
+    def hangs(self, seconds: float) -> bool:
+        """Whether the worker has neither computed for its job nor written for `seconds`."""
+        if self.process is None or self.job is None:
+            return False
         now = time.monotonic()
         trace = _trace(self.process.pid, self.job.log)
         if trace != self.trace:
@@ -99,8 +193,9 @@ class LocalRunner:
 
     def __init__(self, machine: Machine, hang_timeout: float) -> None:
         self._machine, self._hang_timeout = machine, hang_timeout
-        self._workers = [_Worker(machine.environment(i)) for i in range(machine.num_workers)]
         self._selector = selectors.DefaultSelector()
+        numbers = range(machine.num_workers)
+        self._workers = [_Worker(machine.environment(i), self._selector) for i in numbers]
 
     def submit(self, job: Job) -> None:
         """Queue a job for the worker of its home."""
@@ -108,75 +203,41 @@ class LocalRunner:
         worker.waiting.append(job)
         self._feed(worker)
 
-    def _feed(self, worker: _Worker) -> None:
+    @staticmethod
+    def _feed(worker: _Worker) -> None:
         """Send the next waiting job to a worker, if it is free."""
-        while worker.job is None and worker.waiting:
+        if worker.job is None and worker.waiting:
             job = worker.waiting.popleft()
             try:
                 worker.give(job)
             except BrokenPipeError:  # the worker died between two jobs
-                self._end(worker)
+                worker.end()
                 worker.give(job)
-            self._watch(worker)
-
-    def _watch(self, worker: _Worker) -> None:
-        assert worker.process is not None
-        assert worker.process.stdout is not None
-        if worker.process.stdout.fileno() not in self._selector.get_map():
-            self._selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
-
-    def _end(self, worker: _Worker) -> int:
-        if worker.process is not None and worker.process.stdout is not None:
-            stream = worker.process.stdout
-            if not stream.closed and stream.fileno() in self._selector.get_map():
-                self._selector.unregister(stream)
-        return worker.end()
 
     def wait(self, seconds: float) -> list[Outcome]:
         """The outcomes of jobs that ended since the last call; kills workers that hang."""
-        end = time.monotonic() + seconds
+        end, limit = time.monotonic() + seconds, self._hang_timeout
         while True:
             left = max(0.0, min(_SECONDS_BETWEEN_LOOKS, end - time.monotonic()))
-            found = [self._finished(key.data) for key, _ in self._selector.select(left)]
-            found += [self._killed(w) for w in self._workers if self._hangs(w)]
+            found = [key.data.finished() for key, _ in self._selector.select(left)]
+            outcomes = [outcome for outcome in found if outcome is not None]
+            hanging = [worker for worker in self._workers if worker.hangs(limit)]
+            why = f"it neither computed nor wrote for {limit:g} s"
+            outcomes += [worker.killed(why) for worker in hanging]
             for worker in self._workers:
                 self._feed(worker)
-            outcomes = [outcome for outcome in found if outcome is not None]
             if outcomes or time.monotonic() >= end:
                 return outcomes
-
-    def _finished(self, worker: _Worker) -> Outcome | None:
-        assert worker.process is not None
-        assert worker.process.stdout is not None
-        line, job = worker.process.stdout.readline(), worker.job
-        if line:
-            worker.job = None
-            assert job is not None
-            return Outcome(job, int(json.loads(line)["status"]))
-        status = self._end(worker)
-        if job is None:
-            return None
-        why = f"its process was killed by signal {-status}" if status < 0 else "its process ended"
-        return Outcome(job, status or 1, why)
-
-    def _hangs(self, worker: _Worker) -> bool:
-        return worker.job is not None and worker.seems_dead(self._hang_timeout)
-
-    def _killed(self, worker: _Worker) -> Outcome:
-        job = worker.job
-        assert job is not None
-        self._end(worker)
-        return Outcome(job, 1, f"it neither computed nor wrote for {self._hang_timeout:g} s")
 
     def cancel(self) -> None:
         """Forget waiting jobs, and kill running jobs."""
         for worker in self._workers:
             worker.waiting.clear()
             if worker.job is not None:
-                self._end(worker)
+                worker.end()
 
     def close(self) -> None:
         """End all workers; idle workers end when their standard input is closed."""
         for worker in self._workers:
-            self._end(worker)
+            worker.end()
         self._selector.close()

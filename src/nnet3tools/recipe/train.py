@@ -167,8 +167,7 @@ def make_runner(
         return SlurmRunner(run.slurm_opts, run.slurm_gpu_opts)
     if executor != "local":
         raise OptionError(f"--executor={executor}: expected local, cmd or slurm")
-    from nnet3tools.recipe.local import LocalRunner
-    from nnet3tools.recipe.machine import this_machine
+    from nnet3tools.recipe.local import LocalRunner, this_machine
 
     return LocalRunner(this_machine(run.num_jobs, most_jobs, wants_gpu), run.hang_timeout)
 
