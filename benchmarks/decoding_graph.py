@@ -18,9 +18,8 @@ from nnet3tools.fst.fst import Fst
 from nnet3tools.lang.arpa import ArpaOptions, arpa_fst
 from nnet3tools.lang.dictionary import Dictionary
 from nnet3tools.lang.graphs import GraphScales, decoding_graph, lexicon_and_grammar
-from nnet3tools.lang.lang_dir import LangOptions, prepare_lang
+from nnet3tools.lang.lang_dir import LangOptions, chain_topology, prepare_lang
 from nnet3tools.lang.lexicon import Pronunciation
-from nnet3tools.lang.phone_topology import chain_topology
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.lang.trees import biphone_tree
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
