@@ -4,20 +4,27 @@
     tests/mutate.py optimizer                      # 60 mutants; lists those that survive
     tests/mutate.py chain --mutants 200 --seed 1 --jobs 2
 
-A mutant is the room with one comparison, operator, constant or condition changed. It is compiled in
-memory, in a forked process that runs the tests which execute the changed line, the fastest first,
-until one fails. Which tests execute which lines is found by a first run under a trace function. A
-mutant whose tests take more than two minutes counts as killed; a line that no test executes
-survives. Messages of errors, logging, annotations and `__all__` are not mutated. Exit status 1 if
-fewer than 90 % of the mutants are killed.
+A mutant is the room with one comparison, operator, constant or condition changed. One process
+imports all tests and runs them once, to find out which of them call which functions. For each
+mutant it forks a process that changes the function in memory and runs the tests that call it, the
+fastest first, until one fails. Where the changed line is executed while modules are imported, the
+forked process imports them anew.
+
+A mutant whose tests take more than two minutes of processor time, half an hour or 4 GB of memory
+counts as killed; one in a function that no test calls survives. Messages of errors, logging,
+annotations and `__all__` are not mutated. Exit status 1 if fewer than 90 % of the mutants are
+killed.
 """
 
 import argparse
 import ast
+import builtins
 import copy
+import gc
 import os
 import pickle
 import random
+import resource
 import signal
 import sys
 import time
@@ -25,18 +32,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 
 TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "src/nnet3tools"
-SECONDS = 120
+CPU_SECONDS, SECONDS, MEMORY = 120, 1800, 4 << 30
 ALSO = {
     "compiler": ("executor", "optimizer", "program"),
     "optimizer": ("executor", "compiler", "program"),
     "executor": ("training", "cli"),
-    "chain": ("training",),
+    "chain": ("training", "cuda/test_cuda_chain.py", "cuda/test_cuda_chain_graphs.py"),
     "training": ("roundtrip",),
 }
 """Other folders of tests that check a room."""
@@ -59,9 +67,14 @@ class Mutant:
     path: Path
     node: int
     line: int
-    at_import: bool
-    """Whether the line stands outside of functions."""
+    function: int
+    """The line of the innermost function around the node; 0 outside of functions."""
     change: str
+
+    @property
+    def place(self) -> str:
+        """File, line and change."""
+        return f"{self.path.relative_to(PACKAGE.parent)}:{self.line}: {self.change}"
 
 
 def _mutable(node: ast.AST) -> Iterator[ast.AST]:
@@ -111,92 +124,185 @@ def mutants(room: str) -> list[Mutant]:
     found = []
     for path in sorted((PACKAGE / room).rglob("*.py")):
         tree = ast.parse(path.read_text())
-        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-        inside = {line for f in functions for line in range(f.lineno, (f.end_lineno or 0) + 1)}
+        begins = {}
+        for function in ast.walk(tree):  # outer functions come before those that they hold
+            if isinstance(function, ast.FunctionDef):
+                last = function.end_lineno or 0
+                begins |= dict.fromkeys(range(function.body[0].lineno, last + 1), function.lineno)
         for number, node in enumerate(_mutable(tree)):
             if change := _mutate(copy.deepcopy(node)):
                 line = node.lineno  # type: ignore[attr-defined]
-                found.append(Mutant(path, number, line, line not in inside, change))
+                found.append(Mutant(path, number, line, begins.get(line, 0), change))
     return found
 
 
-class LineCoverage:
-    """A plugin of pytest: the lines of a room that each test executes."""
-
-    def __init__(self, room: str) -> None:
-        self._prefix = str(PACKAGE / room) + os.sep
-        self._lines: set[tuple[str, int]] = set()
-        self.tests: dict[tuple[str, int], list[tuple[float, str]]] = {}
-        """(file, line) -> seconds and id of the tests that execute it."""
-
-    def _trace(self, frame: FrameType, event: str, argument: object) -> Callable | None:
-        path = frame.f_code.co_filename
-        if not path.startswith(self._prefix):
-            return None
-        self._lines.add((path, frame.f_lineno))
-        return self._trace
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Note what one test executes."""
-        began = time.monotonic()
-        sys.settrace(self._trace)
-        try:
-            return (yield)
-        finally:
-            sys.settrace(None)
-            for line in self._lines:
-                self.tests.setdefault(line, []).append((time.monotonic() - began, item.nodeid))
-            self._lines.clear()
+# -- code
 
 
-def covering_tests(room: str) -> dict[tuple[str, int], list[tuple[float, str]]]:
-    """The tests that execute each line, found in a process of its own."""
-    reading, writing = os.pipe()
-    if (child := os.fork()) == 0:
-        _silence()
-        coverage = LineCoverage(room)
-        folders = [str(TESTS / folder) for folder in (room, *ALSO[room])]
-        pytest.main(["-q", "-p", "no:cacheprovider", *folders], plugins=[coverage])
-        with os.fdopen(writing, "wb") as pipe:
-            pickle.dump(coverage.tests, pipe)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        covered = pickle.load(pipe)
-    os.waitpid(child, 0)
-    return covered
+def _instrumented(path: Path) -> CodeType:
+    """The code of a file in which each function first calls `_mutate_hit` with its place."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            (call,) = ast.parse(f"_mutate_hit(({str(path)!r}, {node.lineno}))").body
+            for part in ast.walk(call):
+                ast.copy_location(part, node.body[0])
+            node.body.insert(0, call)
+    return compile(tree, str(path), "exec")
 
 
-def _tests_of(mutant: Mutant, covered: dict[tuple[str, int], list[tuple[float, str]]]) -> list[str]:
-    """The ids of the tests to run. A line that only imports execute needs those of its module."""
-    path = str(mutant.path)
-    tests = covered.get((path, mutant.line), [])
-    if not tests and mutant.at_import:
-        tests = [test for (file, _), found in covered.items() if file == path for test in found]
-    return list(dict.fromkeys(name for _, name in sorted(tests)))
-
-
-def _silence() -> None:
-    output = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(output, stream)
-
-
-def _run(mutant: Mutant, tests: list[str]) -> None:
-    """Run tests on the mutant, then exit; status 0 if all passed."""
+def _mutated(mutant: Mutant) -> CodeType:
     tree = ast.parse(mutant.path.read_text())
     _mutate(list(_mutable(tree))[mutant.node])
-    code = compile(ast.fix_missing_locations(tree), str(mutant.path), "exec")
+    return compile(ast.fix_missing_locations(tree), str(mutant.path), "exec")
+
+
+def _load(compiled: Callable[[Path], CodeType | None]) -> None:
+    """Let modules be loaded from the code that `compiled` has for their files, if it has any."""
     get_code = SourceFileLoader.get_code
 
-    def mutated(loader: SourceFileLoader, name: str) -> object:
-        return code if Path(loader.path) == mutant.path else get_code(loader, name)
+    def instead(loader: SourceFileLoader, name: str) -> object:
+        return compiled(Path(loader.path)) or get_code(loader, name)
 
-    SourceFileLoader.get_code = mutated  # type: ignore[method-assign, assignment]
-    _silence()
+    SourceFileLoader.get_code = instead  # type: ignore[method-assign, assignment]
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
+
+
+def _replace(code: CodeType) -> None:
+    """Give all functions of a file that is loaded the code that they have in `code`."""
+    codes = {(c.co_qualname, c.co_firstlineno): c for c in _nested(code)}
+    for function in gc.get_objects():
+        if isinstance(function, FunctionType):
+            place = function.__code__.co_qualname, function.__code__.co_firstlineno
+            if function.__code__.co_filename == code.co_filename and place in codes:
+                function.__code__ = codes[place]
+
+
+# -- running
+
+Place = tuple[str, int]
+"""File and line of a function."""
+
+
+class Runner:
+    """A plugin of pytest: after all tests are imported, it runs them and the mutants."""
+
+    def __init__(self, chosen: list[Mutant], jobs: int) -> None:
+        self._chosen, self._jobs = chosen, jobs
+        self._called: set[Place] = set()
+        self.survivors: list[Mutant] = []
+        self.imported: list[tuple[Mutant, list[str]]] = []
+        """Mutants of lines that imports execute, and the tests of their modules."""
+        files = {mutant.path for mutant in chosen}
+        _load(lambda path: _instrumented(path) if path in files else None)
+        builtins._mutate_hit = self._called.add  # type: ignore[attr-defined]
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Find the tests of each function; run the mutants."""
+        at_import = set(self._called)
+        tests = _in_child(lambda: self._tests_of_functions(session.items))
+        running: dict[int, Mutant] = {}
+        for mutant in self._chosen:
+            place = str(mutant.path), mutant.function
+            if not mutant.function or place in at_import:
+                of_file = [
+                    i for (path, _), found in tests.items() if path == place[0] for i in found
+                ]
+                names = [session.items[i].nodeid for _, i in sorted(of_file)]
+                self.imported.append((mutant, list(dict.fromkeys(names))))
+                continue
+            while len(running) >= self._jobs:
+                self._wait(running)
+            items = [session.items[i] for _, i in sorted(tests.get(place, []))]
+            running[_fork(lambda m=mutant, i=items: _run_items(m, i))] = mutant  # type: ignore[misc]
+        while running:
+            self._wait(running)
+        return True
+
+    def _tests_of_functions(self, items: list[pytest.Item]) -> dict[Place, list[tuple[float, int]]]:
+        """Function -> seconds and number of each test that calls it."""
+        found: dict[Place, list[tuple[float, int]]] = {}
+        for number, item in enumerate(items):
+            self._called.clear()
+            began = time.process_time()
+            following = items[number + 1] if number + 1 < len(items) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            for place in self._called:
+                found.setdefault(place, []).append((time.process_time() - began, number))
+        return found
+
+    def _wait(self, running: dict[int, Mutant]) -> None:
+        child, status = os.wait()
+        self.note(running.pop(child), status)
+
+    def note(self, mutant: Mutant, status: int) -> None:
+        """Keep the mutants whose tests all passed."""
+        if status == 0:
+            self.survivors.append(mutant)
+
+
+def _fork(work: Callable[[], object]) -> int:
+    """Run `work` in a forked process without output; its status is what `work` returns."""
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            output = os.open(os.devnull, os.O_WRONLY)
+            for stream in (1, 2):
+                os.dup2(output, stream)
+            status = int(bool(work()))
+        finally:
+            os._exit(status)
+    return child
+
+
+def _in_child(work: Callable[[], object]) -> Any:
+    """What `work` returns in a forked process."""
+    reading, writing = os.pipe()
+
+    def send() -> None:
+        with os.fdopen(writing, "wb") as pipe:
+            pickle.dump(work(), pipe)
+
+    child = _fork(send)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        found = pickle.load(pipe)
+    os.waitpid(child, 0)
+    return found
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 9))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     signal.alarm(SECONDS)
-    os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests])))
+
+
+def _run_items(mutant: Mutant, items: list[pytest.Item]) -> bool:
+    """Run tests on a mutant of a module that is loaded; whether one failed."""
+    _limit()
+    code = _mutated(mutant)
+    _replace(code)
+    _load(lambda path: code if path == mutant.path else None)  # if a test imports it
+    for number, item in enumerate(items):
+        following = items[number + 1] if number + 1 < len(items) else None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if item.session.testsfailed:
+            return True
+    return False
+
+
+def _run_anew(mutant: Mutant, tests: list[str]) -> int:
+    """Run tests on a mutant of a module that is not loaded yet; pytest's status."""
+    _limit()
+    code = _mutated(mutant)
+    _load(lambda path: code if path == mutant.path else None)
+    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]) if tests else 0
 
 
 def main() -> int:
@@ -212,23 +318,20 @@ def main() -> int:
     os.chdir(TESTS.parent)
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     sys.path.insert(0, str(PACKAGE.parent))
-    running: dict[int, Mutant] = {}
-    survivors: list[Mutant] = []
-    covered = covering_tests(options.room)
-    waiting = list(chosen)
-    while waiting or running:
-        while waiting and len(running) < options.jobs:
-            mutant = waiting.pop()
-            tests = _tests_of(mutant, covered)
-            if (child := os.fork()) == 0:
-                _run(mutant, tests) if tests else os._exit(0)
-            running[child] = mutant
-        child, status = os.wait()
-        mutant = running.pop(child)
-        if status == 0:
+    folders = [str(TESTS / folder) for folder in (options.room, *ALSO[options.room])]
+
+    def in_memory() -> tuple[list[Mutant], list[tuple[Mutant, list[str]]]]:
+        runner = Runner(chosen, options.jobs)
+        pytest.main(["-q", "-p", "no:cacheprovider", *folders], plugins=[runner])
+        return runner.survivors, runner.imported
+
+    survivors, imported = _in_child(in_memory)
+    for mutant, tests in imported:
+        child = _fork(lambda m=mutant, t=tests: _run_anew(m, t))  # type: ignore[misc]
+        if os.waitpid(child, 0)[1] == 0:
             survivors.append(mutant)
-            place = f"{mutant.path.relative_to(PACKAGE.parent)}:{mutant.line}"
-            print(f"survived: {place}: {mutant.change}", flush=True)
+    for mutant in survivors:
+        print(f"survived: {mutant.place}")
     killed = len(chosen) - len(survivors)
     print(f"{options.room}: {killed} of {len(chosen)} mutants killed ({len(every)} in all)")
     return int(killed < 0.9 * len(chosen))

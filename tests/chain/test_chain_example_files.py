@@ -80,6 +80,10 @@ UNTIMED = {
         ),
         "different lengths",
     ),
+    "a state that no path reaches": (
+        Fst.from_lists(0, [NOT_FINAL, 0, 0], [[(1, 1, 0, 1)], [], []]),
+        "different lengths",
+    ),
     "two times of ending": (
         Fst.from_lists(0, [NOT_FINAL, 0, 0], [[(1, 1, 0, 1)], [(1, 1, 0, 2)], []]),
         "2 times",
@@ -99,6 +103,7 @@ BAD = {
     "a label beyond the model's": (example_of(replace(PLAIN, label_dim=3)), "label 4"),
     "more weights than rows": (example_of(PLAIN, np.ones(4, "f")), "4 derivative weights"),
     "a negative weight": (example_of(PLAIN, -np.ones(3, "f")), "negative derivative weight"),
+    "no labels": (example_of(replace(PLAIN, label_dim=0)), "with 0 labels"),
     "no sequences": (example_of(replace(PLAIN, num_sequences=0)), "0 sequences"),
     "fewer frames than rows": (example_of(replace(PLAIN, frames_per_sequence=2)), "has 3 rows"),
     "no output": (NnetChainExample(example_of(PLAIN).inputs, []), "0 outputs"),

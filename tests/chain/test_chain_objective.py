@@ -63,6 +63,14 @@ def test_a_minibatch_that_overflows_costs_its_objective_only(capsys):
     assert "setting objective function to -10 per frame" in capsys.readouterr().err
 
 
+def test_outputs_out_of_range_are_warned_of_in_one_of_a_hundred_minibatches(capsys):
+    output = np.full((SEQUENCES * FRAMES, PDFS), 31.0)
+    tensor.random.seed(0)
+    for _ in range(300):
+        compute_chain_objective(OPTIONS, GRAPH, supervision("plain"), output)
+    assert 1 <= capsys.readouterr().err.count("31, 31 outside the range [-30,30]") <= 9
+
+
 def test_a_supervision_of_other_length_is_refused():
     with pytest.raises(DataError, match="is for 15 rows, the output has 12"):
         compute_chain_objective(OPTIONS, GRAPH, supervision("plain"), np.zeros((12, PDFS)))

@@ -2,11 +2,13 @@
 
 import itertools
 import math
+import re
 from collections import defaultdict
 
 import numpy as np
 import pytest
 
+from nnet3tools.chain import phone_lm
 from nnet3tools.chain.compilation import SupervisionCompiler
 from nnet3tools.chain.cutting import SupervisionCutter
 from nnet3tools.chain.den_fst import make_denominator_fst, make_normalization_fst
@@ -17,6 +19,7 @@ from nnet3tools.chain.phone_lattice import PhoneLattice
 from nnet3tools.chain.phone_lm import estimate_phone_lm
 from nnet3tools.chain.phone_lm_options import LanguageModelOptions
 from nnet3tools.chain.proto_supervision import ProtoSupervision, of_alignment, of_lattice
+from nnet3tools.chain.supervision import Supervision
 from nnet3tools.chain.supervision_options import SupervisionOptions
 from nnet3tools.chain.supervision_posteriors import supervision_posteriors
 from nnet3tools.chain.unconstrained import UnconstrainedConverter
@@ -116,6 +119,34 @@ def test_unpruned_language_model_has_the_relative_frequencies_of_ngrams():
         assert found[tuple(phones)] == pytest.approx(prob, rel=1e-5)
 
 
+def log_like(lm: Fst, sentences: list[list[int]]) -> float:
+    """The logarithm of the probability that a deterministic acceptor gives to sentences."""
+    return -sum(strings_min(lm, {tuple(phones)})[tuple(phones)] for phones in sentences)
+
+
+def test_the_log_tells_the_perplexity_on_the_training_data(capsys):
+    lm = lm_of()
+    num_phones = sum(len(phones) + 1 for phones in SENTENCES)  # with the ends of sentences
+    perplexity = math.exp(-log_like(lm, SENTENCES) / num_phones)
+    assert f"Perplexity on training data is: {perplexity:.5}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "careless"),
+    [("_SAME", 1e9), ("_NO_LOSS_PER_COUNT", 1.0)],
+    ids=["losses are those of the time of dropping", "an empty backoff state costs nothing"],
+)
+def test_pruning_drops_the_states_whose_loss_is_least(monkeypatch, name, careless):
+    rng = np.random.default_rng(1)
+    sentences = [rng.integers(1, 4, rng.integers(3, 9)).tolist() for _ in range(40)]
+    named = [(f"s{i}", np.array(phones, np.int32)) for i, phones in enumerate(sentences)]
+    found = []
+    for value in (getattr(phone_lm, name), careless):
+        monkeypatch.setattr(phone_lm, name, value)
+        found.append(log_like(estimate_phone_lm(named, LanguageModelOptions(4, 8, 2)), sentences))
+    assert found[0] > found[1] + 1
+
+
 def test_pruned_language_model_is_smaller_and_still_accepts_all():
     whole, small = lm_of(), lm_of(num_extra=0)
     assert small.num_states < whole.num_states
@@ -149,6 +180,14 @@ def test_denominator_gives_sequences_the_probability_of_their_phones_and_times(m
     assert found.keys() == {labels for labels, p in expected.items() if p > 0}
     for labels, prob in found.items():  # weights are rounded to about 0.01 some times
         assert math.log(prob) == pytest.approx(math.log(expected[labels]), abs=0.1)
+
+
+def test_the_log_tells_the_sizes_of_all_steps(capsys):
+    lm = lm_of()
+    make_denominator_fst(*MODELS["monophones"], lm)
+    log = capsys.readouterr().err
+    assert f"arcs in phone-LM FST is {lm.num_states} and {lm.num_arcs}\n" in log
+    assert re.findall(r"regular minimization is \d+ and \d+ \(pass (\d)\)\n", log) == list("123")
 
 
 def test_normalization_begins_and_ends_anywhere():
@@ -203,6 +242,7 @@ def test_supervision_has_exactly_the_sequences_within_the_tolerances(model):
     assert expected
     assert strings(supervision.fst).keys() == expected
     assert supervision.state_times()[-1] == 7
+    assert supervision.weight == 1.0
 
 
 def test_too_many_phones_for_the_frames_is_no_supervision():
@@ -235,6 +275,10 @@ def test_lattices_allow_alternatives_with_their_costs():
 def test_lattices_out_of_step_are_refused():
     lattice = PhoneLattice(LATTICE, np.array([2, 3, 1]), np.zeros(3, np.int64))
     with pytest.raises(DataError, match="differ in length"):
+        of_lattice(lattice, options())
+    ends = Fst.from_lists(0, [NOT_FINAL, 0.0, 0.0], [[(1, 1, 0.0, 1), (2, 2, 0.0, 2)], [], []])
+    lattice = PhoneLattice(ends, np.array([3, 3]), np.array([0, 0, 1]))  # a frame behind one state
+    with pytest.raises(DataError, match="final state before its end"):
         of_lattice(lattice, options())
 
 
@@ -324,6 +368,13 @@ def test_posteriors_are_those_of_all_paths(seed):
         expected[np.arange(len(labels)), np.array(labels) - 1] += prob / sum(probs.values())
     found = supervision_posteriors(normalized).to_dense()
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_posteriors_take_account_of_the_costs_of_ending():
+    fst = Fst.from_lists(0, [NOT_FINAL, 0.2, 1.5], [[(1, 1, 0.1, 1), (2, 2, 0.3, 2)], [], []])
+    found = supervision_posteriors(Supervision(1.0, 1, 1, 2, fst)).to_dense()
+    first = 1 / (1 + math.exp(0.3 - 1.8))
+    np.testing.assert_allclose(found, [[first, 1 - first]], atol=1e-6)
 
 
 def test_unconstrained_supervision_forgets_times():
