@@ -96,6 +96,8 @@ def test_what_is_missing_or_does_not_fit_is_named(recognizer: Recognizer) -> Non
             recognizer.transcribe(samples(), sample_rate=rate)
     with pytest.raises(nnet3tools.DataError, match="one channel"):
         recognizer.transcribe(samples().reshape(2, -1), sample_rate=16000)
+    with pytest.raises(nnet3tools.OptionError, match="int16 or float32, not int32"):
+        recognizer.stream(16000, sample_format="int32")
     with pytest.raises(nnet3tools.DataError, match="8000"):
         recognizer.transcribe(samples(), sample_rate=8000)
     with pytest.raises(nnet3tools.DataError, match="shorter than a frame"):

@@ -273,6 +273,8 @@ def test_features_and_statistics_must_fit_the_network(folder: Path, capfd) -> No
     write_statistics(folder / "global_cmvn.stats", 11)
     line = refusal(capfd, folder, "one.wav")
     assert "the network expects 13 features, those of dir/mfcc.conf have dimension 11" in line
+    (folder / "mfcc.conf").write_text("--num-ceps=24\n")
+    assert "dir/mfcc.conf: num-ceps cannot be larger" in refusal(capfd, folder, "one.wav")
 
 
 def test_another_sampling_rate_is_refused_unless_an_option_allows(folder: Path, capfd) -> None:
@@ -354,7 +356,11 @@ def test_a_graph_of_another_model_or_of_other_words(folder: Path, capfd) -> None
     decoded(capfd, folder, "one.wav")
     (folder / "graph/phones.txt").write_text("<eps> 0\nb 1\na 2\n")
     assert "dir/phones.txt and dir/graph/phones.txt differ" in refusal(capfd, folder, "one.wav")
-    (folder / "phones.txt").unlink()
+    (folder / "lang").mkdir()
+    (folder / "phones.txt").rename(folder / "lang/phones.txt")
+    line = refusal(capfd, folder, "one.wav")
+    assert "dir/lang/phones.txt and dir/graph/phones.txt differ" in line
+    (folder / "lang/phones.txt").unlink()
     (folder / "graph/num_pdfs").write_text("5\n")
     line = refusal(capfd, folder, "one.wav")
     assert "dir/graph/num_pdfs: the graph was made for a model with 5 pdfs, this one has 4" in line

@@ -247,12 +247,14 @@ class ModelDirectory:
 
         Phones are compared as by check_phones_compatible.sh.
         """
-        paths = (self.path / "phones.txt", self._graph.with_name("phones.txt"))
-        if all(path.is_file() for path in paths):
-            lines = ([x for x in read_text_lines(str(p)) if x[:1] != "#"] for p in paths)
+        own, graphs = self.path / "phones.txt", self._graph.with_name("phones.txt")
+        if not own.is_file():
+            own = self.path / "lang/phones.txt"
+        if own.is_file() and graphs.is_file():
+            lines = ([x for x in read_text_lines(str(p)) if x[:1] != "#"] for p in (own, graphs))
             if next(lines) != next(lines):
                 self.missing.append(
-                    f"{paths[0]} and {paths[1]} differ: the graph was made for another model"
+                    f"{own} and {graphs} differ: the graph was made for another model"
                 )
         if self._graph.is_file():
             return self._graph

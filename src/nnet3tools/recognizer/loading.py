@@ -55,7 +55,8 @@ def recognizer_of(d: ModelDirectory) -> Recognizer:
             "of them here yet"
         )
     scale = _acoustic_scale(d, model)
-    features = SoundFeatures(_allowing(d.feature_options, d.options))
+    with naming(str(d.features)):
+        features = SoundFeatures(_allowing(d.feature_options, d.options))
     words = SymbolTable.load(str(d.words))
     chunk = d.options.frames_per_chunk
     simple = SimpleComputationOptions(

@@ -69,7 +69,7 @@ class Normalization:
             return OnlineCmvnStream(self.overall, self.options, self._skipped).accept
         raise DataError(
             "means of utterances were taken out of the features, which a stream does not know: "
-            "expected online normalization"
+            "expected online_cmvn and global_cmvn.stats in the model directory"
         )
 
     @property

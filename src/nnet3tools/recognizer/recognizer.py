@@ -12,7 +12,7 @@ from nnet3tools.decoding.search import Search
 from nnet3tools.decoding.traceback import BestPath
 from nnet3tools.decoding.utterance import Decoded, UtteranceDecoder
 from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words, word_spans
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, OptionError
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.fst.lattice_conversion import expanded
@@ -70,8 +70,10 @@ class Recognizer:
         results. `sample_format`, "int16" or "float32", is that of samples given as bytes. `name` is
         used in warnings. One thread at a time may use a stream; streams do not influence each
         other. DataError if the sampling rate does not fit, for a model that needs whole utterances,
-        or if endpointing needs silence phones that are not known.
+        or if endpointing needs silence phones that are not known; OptionError for another format.
         """
+        if sample_format not in ("int16", "float32"):
+            raise OptionError(f"sample_format must be int16 or float32, not {sample_format}")
         if endpointing and not self.endpoint.silence_phones:
             raise DataError(
                 "ends of utterances are found by silence phones: expected phones/silence.csl in "

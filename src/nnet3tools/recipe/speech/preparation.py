@@ -125,6 +125,7 @@ def _write_mfcc_conf(rate: int) -> None:
         "--low-freq=20",
         "--high-freq=-400",
         f"--sample-frequency={rate}",
+        "--allow-downsample=true",
     )
     write_lines(Path("mfcc.conf"), lines)
 

@@ -116,7 +116,6 @@ def write_model_directory() -> None:
     decoding = {
         "acoustic-scale": 1.0,
         "lm-scale": chosen,
-        "allow-downsample": "true",
         "endpoint.silence-phones": (GRAPH / "phones" / "silence.csl").read_text().strip(),
     }
     facts = ModelFacts(
