@@ -3,10 +3,7 @@
 # --help of a recipe, whose arguments are seen here, needs no environment.
 case " $* " in *" --help "*) return 0 ;; esac
 NNET3TOOLS_ROOT=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/../.." && pwd)
-case " $* " in
-  *" --help "*) ;;  # parse_options.sh answers, which needs no environment
-  *) "$NNET3TOOLS_ROOT/bin/setup-env" ${NNET3TOOLS_EXTRA:-} ;;
-esac
+"$NNET3TOOLS_ROOT/bin/setup-env" ${NNET3TOOLS_EXTRA:-}
 trap 'trap - INT; echo "$0: stopped; called again, it goes on with an unfinished training" >&2; kill -INT $$' INT
 export NNET3TOOLS_ROOT PATH="$NNET3TOOLS_ROOT/bin:$NNET3TOOLS_ROOT/.venv/bin:$PATH"
 export LC_ALL=C
