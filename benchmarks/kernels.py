@@ -33,7 +33,7 @@ def operators(setting: Setting) -> Iterator[Row]:
 
 
 def compiling_kernels(setting: Setting) -> Iterator[Row]:
-    """What nnet3-train says of its slowest file of kernels, one of the first: made, then found."""
+    """Milliseconds for the slowest file of kernels in nnet3-train's log: compiled, then loaded."""
     for network in NETWORKS:
         make(network, setting.folder)
         name = network.name

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def joined(scp: str, count: int, pause: float) -> tuple[np.ndarray, int]:
-    """The sound of the first utterances, each followed by a pause with faint noise; its rate."""
+    """(sound of the first utterances, each followed by a pause with faint noise; sampling rate)."""
     draw = np.random.default_rng(0)
     parts: list[np.ndarray] = []
     with SequentialTableReader(f"scp:{scp}", WAVE) as reader:

@@ -1,4 +1,4 @@
-"""A program run in a process of its own: what it took."""
+"""Run a program in its own process; its time and memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Timing:
-    """What one run took: seconds and MB."""
+    """Seconds and MB of one run."""
 
     user: float
     elapsed: float
@@ -28,7 +28,7 @@ def ours(program: str, *words: str) -> list[str]:
 
 
 def environment_of(threads: int) -> dict[str, str]:
-    """The environment of what is measured: so many threads, kernels that BLAS chooses itself."""
+    """The environment of a measured program: number of threads; BLAS chooses its kernels."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     return {**kept, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
 

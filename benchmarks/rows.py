@@ -1,4 +1,4 @@
-"""Lines of the table of benchmarks/run, and what its parts share: folders, programs, turns."""
+"""Lines of the table of benchmarks/run; folders, programs and turns of its parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def is_missed(self) -> bool | None:
-        """Whether the target is missed; None if that cannot be said."""
+        """Whether the target is missed; None if there is no target or no measurement."""
         if self.reference == "":
             return self.ours > self.target
         return (
@@ -40,7 +40,7 @@ class Row:
         )
 
     def text(self) -> str:
-        """The line."""
+        """The line in Markdown."""
         ratio = f"{self.ours / self.theirs:.2f}" if self.theirs else ""
         bound = f"{self.target:g}"
         if self.allowance or not self.reference:

@@ -72,7 +72,7 @@ def _write_random_lengths(path: Path, count: int) -> None:
 
 
 def chain(setting: Setting) -> Iterator[Row]:
-    """nnet3-chain-train on AN4, where its examples are at hand."""
+    """nnet3-chain-train on AN4, if its examples are there."""
     for name, weight in CHAIN.items():
         if not (source := SHARED / "an4-chain" / name).exists():
             continue
@@ -90,7 +90,7 @@ def chain(setting: Setting) -> Iterator[Row]:
 
 
 def compiling(setting: Setting) -> Iterator[Row]:
-    """The bench requests, in this process beside Kaldi's known times, or nnet3-compile."""
+    """Compile the bench requests in this process, or by nnet3-compile in turns with `before`."""
     for name, known in KALDI.items():
         if (SHARED / name).exists() and setting.before:
             make(next(n for n in NETWORKS if n.name == name), setting.folder)
@@ -126,7 +126,7 @@ def starting(setting: Setting) -> Iterator[Row]:
 
 
 def examples(setting: Setting) -> Iterator[Row]:
-    """Programs for examples of all kinds, and how many of 105,000 a trainer can be given."""
+    """Programs for examples of all kinds; how many examples a trainer reads in a second."""
     make_many(setting.folder)
     for work, words in COMMANDS.items():
         yield setting.beside_reference(f"{words[0]}: {work}", words, 2.0, 0.3)

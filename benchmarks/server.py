@@ -34,7 +34,7 @@ PAUSE = 1.0
 
 @dataclass
 class Load:
-    """What the clients of one run have seen."""
+    """The answers and times that the clients of one run have seen."""
 
     lags: list[float] = field(default_factory=list)
     """Seconds from sending a piece to its answer."""

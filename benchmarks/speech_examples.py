@@ -71,7 +71,7 @@ SPEECH_COMMANDS = {
 
 
 def make_speech(folder: Path) -> None:
-    """Make features, supervisions, graphs and examples in a folder, unless they are there."""
+    """Write features, supervisions, graphs and examples into a folder, unless it has them."""
     if (folder / "e2e.cegs").exists():
         return
     sys.path.insert(0, str(ROOT / "src"))

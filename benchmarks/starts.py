@@ -1,4 +1,4 @@
-"""How long every program takes that has next to nothing to do: its start.
+"""The time that the start of every program takes.
 
     python benchmarks/starts.py [--rounds N] [--checkout DIR]... [PROGRAM]...
 
@@ -108,7 +108,7 @@ vector-sum ark:vectors ark:vectors ark:out
 
 
 def write_inputs() -> None:
-    """The small files that are written by hand, into the working directory."""
+    """Write the small input files into the working directory."""
     Path("topo").write_text(TOPOLOGY)
     Path("tree").write_text(TREE)
     Path("lda.config").write_text(
@@ -157,7 +157,7 @@ def start(checkout: Path, line: str) -> float:
 
 
 def loaded(checkout: Path, line: str) -> str:
-    """Which of the two large packages a program loads."""
+    """Whether a program loads NumPy and click."""
     log = run(checkout, program(line), "-X", "importtime")[1]
     names = {entry.rpartition("|")[2].strip() for entry in log.splitlines()}
     return " ".join(name for name in ("numpy", "click") if name in names)

@@ -33,7 +33,7 @@ def _optional(name: str) -> Any:
 
 
 def _both(operator: Any, *operands: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """An operator bound as a compiled kernel, as recordings have it, and as NumPy's blocks."""
+    """An operator bound to arrays as a compiled kernel and as NumPy in blocks."""
     from nnet3tools.tensor.call import Call, in_turn
     from nnet3tools.tensor.cpu.calls import compiled_steps
 

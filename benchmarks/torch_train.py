@@ -16,7 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE / "gpu")]
 
 
 def main() -> None:
-    """Time it."""
+    """Train, and print the times."""
     import torch
     import torch_networks
 

@@ -60,7 +60,7 @@ class _Config:
         self.lines = ["input-node name=input dim=40"]
 
     def add(self, name: str, kind: str, options: str, source: str) -> str:
-        """A component and its node; returns the node's name."""
+        """Add a component and its node; returns the node's name."""
         self.lines.append(f"component name={name} type={kind} {options}")
         self.lines.append(f"component-node name={name} component={name} input={source}")
         return name
@@ -105,7 +105,7 @@ def tdnnf_config() -> str:
 
 
 def tdnnf(width: int, bottleneck: int, strides: tuple[int, ...], prefinal: int) -> str:
-    """A spliced layer, a factored one for each stride (0: no context), and a linear one."""
+    """Config of a spliced, a linear, and a factored layer for each stride (0: no context)."""
     config = _Config()
     node = config.affine("tdnn1.affine", 120, width, _splice("input", (-1, 0, 1)))
     node = config.relu_norm("tdnn1", width, node)
@@ -164,7 +164,7 @@ def _add_range(config: _Config, name: str, of: str, offset: int, size: int) -> N
 
 
 def _write_features(folder: Path) -> None:
-    """60 utterances of 400 frames of 40 numbers, with posteriors over 200 classes."""
+    """Write 60 utterances of 400 frames of 40 numbers, with posteriors over 200 classes."""
     rng, frames = np.random.default_rng(0), np.arange(400)
     with open(folder / "feats.txt", "w") as feats, open(folder / "post.txt", "w") as posts:
         for i in range(60):
@@ -188,7 +188,7 @@ def _shell(command: str, folder: Path, threads: int = 1) -> None:
 
 
 def make(network: Network, folder: Path) -> None:
-    """The initial network and the minibatches, unless the folder has them."""
+    """Write the initial network and the minibatches, unless the folder has them."""
     if (folder / f"{network.name}.egs").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -239,7 +239,7 @@ def _runs(args: argparse.Namespace, folder: Path) -> list[Runs]:
 
 
 def main() -> None:
-    """Make what is missing, time, print the table."""
+    """Write missing data, measure, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     names = [network.name for network in NETWORKS]
     parser.add_argument("--networks", nargs="+", choices=names, default=names)

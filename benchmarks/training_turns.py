@@ -26,7 +26,7 @@ def training(setting: Setting) -> Iterator[Row]:
 
 
 def training_on_two(setting: Setting) -> Iterator[Row]:
-    """The same on two threads each, elapsed: of use on an idle machine only."""
+    """Elapsed times on two threads each, which mean something on an idle machine only."""
     for network in NETWORKS if setting.torch or setting.before else ():
         make(network, setting.folder)
         name, work = network.name, f"train {network.name}, two threads, elapsed"
@@ -60,7 +60,7 @@ def _words(model: str, network: Network) -> list[str]:
 def _beside_torch(
     setting: Setting, network: Network, work: str, model: str, target: float, threads: int = 1
 ) -> Row:
-    """A training and PyTorch's, in turns."""
+    """Rows of a training in turns with PyTorch's."""
     count = _num_minibatches(setting, network)
     mine: list[Timing] = []
     theirs: list[Timing] = []
@@ -80,7 +80,7 @@ def _torch_seconds(setting: Setting, name: str, count: str, threads: int) -> Tim
 
 
 def _num_minibatches(setting: Setting, network: Network) -> str:
-    """How many minibatches a network's examples are."""
+    """The number of minibatches that a network's examples make."""
     copy = ours("nnet3-copy-egs", f"ark:{network.name}.egs", "ark:/dev/null")
     return _output(copy, cwd=setting.folder).stderr.rpartition("wrote ")[2].split()[0].rstrip(",")
 

@@ -45,7 +45,7 @@ ALSO = {
     "optimizer": ("executor", "compiler", "program"),
     "executor": ("training", "cli"),
     "chain": ("training", "cuda/test_cuda_chain.py", "cuda/test_cuda_chain_graphs.py"),
-    "training": ("roundtrip",),
+    "training": ("roundtrip", "cuda/test_cuda_transfers.py"),
 }
 """Other folders of tests that check a room."""
 

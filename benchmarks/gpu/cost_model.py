@@ -195,7 +195,7 @@ def _product(dtype: np.dtype, rows: int, cols: int, inner: int, batch: int) -> W
 
 
 def cost(found: list[list[Work]], machine: Machine) -> Cost:
-    """Means over minibatches."""
+    """Mean cost of a minibatch."""
     count = len(found)
     times = {"product": 0.0, "other": 0.0, "update": 0.0}
     for works in found:
@@ -224,7 +224,7 @@ _COLUMNS = (
 
 
 def row(network: BenchNetwork, found: Cost, host_ms: float) -> str:
-    """A line of the table."""
+    """One line of the table."""
     step = max(found.total_ms, host_ms)
     frames = network.minibatch * network.frames / step * 1e3
     cells = [

@@ -37,7 +37,7 @@ _MINIBATCHES = 200
 
 
 class _Idle(paper_device.PaperDevice):
-    """Counts calls; does nothing but what the host must see done."""
+    """A device that counts calls and does only what the host reads back."""
 
     def __init__(self) -> None:
         super().__init__(132)
@@ -91,7 +91,7 @@ class HostTime:
         self.variant.run(_WARM_UP)
 
     def milliseconds(self) -> float:
-        """Of one minibatch, the median: seldom one is the first of its kind, and recorded."""
+        """The median time of a minibatch; few minibatches are recorded."""
         train, ends = self.variant.trainer.train, list[float]()
 
         def timed(example: NnetExample) -> None:

@@ -32,7 +32,7 @@ _PRODUCT = re.compile("gemm|gemv|cutlass|cublas", re.IGNORECASE)
 
 
 def busy(spans: Iterable[tuple[float, float]]) -> float:
-    """How long any of some spans (begin, end) lasts."""
+    """The time during which at least one of the spans (begin, end) lasts."""
     total, end = 0.0, float("-inf")
     for begin, until in sorted(spans):
         total += max(0.0, until - max(begin, end))
@@ -41,7 +41,7 @@ def busy(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def kind(name: str) -> str:
-    """A product, or what our kernels' names begin with."""
+    """The kind of a kernel: a product, or the first part of our kernel's name."""
     return "products" if _PRODUCT.search(name) else name.split("_")[0]
 
 
@@ -76,7 +76,7 @@ def report(network: BenchNetwork, device: Any, minibatches: int, most: int) -> N
 
 
 def main() -> int:
-    """The exit status."""
+    """Print the tables; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--minibatches", type=int, default=16)

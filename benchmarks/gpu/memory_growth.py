@@ -1,4 +1,4 @@
-"""Whether memory grows in a long training: so many minibatches, measured now and then."""
+"""Whether memory grows in a long training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOLERANCE = 4 << 20
 
 
 def check_growth(network: BenchNetwork, device: Any, minibatches: int) -> bool:
-    """Train, print a line for each tenth, and say whether memory stayed as it was after the second.
+    """Train, print a line for each tenth; whether memory stayed as it was after the second.
 
     Of a GPU its memory in use; of the host the process's resident memory.
     """

@@ -9,7 +9,7 @@ import train
 
 @dataclass(frozen=True)
 class BenchNetwork:
-    """A config, how its chunks are cut, and what PyTorch needs to build the same layers."""
+    """A config, the shape of its chunks, and the sizes of the same layers for PyTorch."""
 
     name: str
     config: str
@@ -27,7 +27,7 @@ class BenchNetwork:
     bottleneck: int = 0
 
     def factored_layers(self) -> list[tuple[int, int]]:
-        """(stride, every) of each factored layer: it computes every so many-th frame of its input.
+        """(stride, every) of each factored layer; it computes every `every`-th frame of its input.
 
         Strides count the frames that a layer has. Frames are dropped, as our compiler drops them,
         in the last layer before those whose strides are multiples of the subsampling factor.
@@ -48,12 +48,12 @@ def _classes(config: str, classes: int) -> str:
 
 
 def tdnn() -> BenchNetwork:
-    """../shared/bench/tdnn."""
+    """The network of ../shared/bench/tdnn."""
     return BenchNetwork("tdnn", train.tdnn_config(), 11, 11, 8, 64, kind="tdnn", width=512)
 
 
 def tdnnf() -> BenchNetwork:
-    """../shared/bench/tdnnf."""
+    """The network of ../shared/bench/tdnnf."""
     strides = (1, 1, 0, 3, 3, 3, 3)
     return BenchNetwork(
         "tdnnf", train.tdnnf_config(), 15, 15, 50, 32,
@@ -62,7 +62,7 @@ def tdnnf() -> BenchNetwork:
 
 
 def lstm() -> BenchNetwork:
-    """../shared/bench/lstm."""
+    """The network of ../shared/bench/lstm."""
     return BenchNetwork(
         "lstm", train.lstm_config(), 10, 0, 20, 32,
         kind="lstm", layers=(2,), width=256, bottleneck=128,

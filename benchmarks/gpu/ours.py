@@ -76,7 +76,7 @@ class Ours:
         self.run(warm_up)
 
     def run(self, count: int) -> None:
-        """Train on so many minibatches, prepared ahead by a thread where nnet3-train does that."""
+        """Train on minibatches; a thread prepares them where nnet3-train has one."""
         for example in self._minibatches(count):
             self.trainer.train(example)
 
@@ -90,7 +90,7 @@ class Ours:
 
 
 def synchronizer(device: Any) -> Callable[[], None]:
-    """What waits for all work on the device."""
+    """A function that waits for all work on the device."""
     if isinstance(device, np.ndarray) and type(device).__module__ == "numpy":
         return lambda: None
     from nnet3tools.tensor.cuda.device import get_device
@@ -99,7 +99,7 @@ def synchronizer(device: Any) -> Callable[[], None]:
 
 
 def seconds(run: Callable[[int], None], count: int, wait: Callable[[], None]) -> float:
-    """Time of one of `count` steps."""
+    """Mean time of a step over `count` steps."""
     wait()
     start = time.perf_counter()
     run(count)

@@ -12,7 +12,7 @@ from networks import BenchNetwork
 
 
 class _Splice(nn.Module):
-    """A convolution over time, ReLU, batch normalisation."""
+    """A layer: convolution over time, ReLU, batch normalization."""
 
     def __init__(self, inputs: int, outputs: int, width: int, dilation: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class _Splice(nn.Module):
 
 
 class _Factored(nn.Module):
-    """A factored layer with its skip connection, at every so many-th frame."""
+    """A factored layer with its skip connection; it computes every `every`-th frame."""
 
     def __init__(self, width: int, bottleneck: int, stride: int, every: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def eager_step(network: BenchNetwork, device: str) -> Callable[[], None]:
 def variants(
     network: BenchNetwork, device: str, math: str = "fp32", compiled: bool = True
 ) -> dict[str, tuple[Callable[[int], None], Callable[[], None]]]:
-    """Name -> (run so many steps, what waits for the device).
+    """Name -> (function that runs a number of steps, function that waits for the device).
 
     `math` is how products are done: fp32, tf32, or fp16 or bf16 by autocast.
     """

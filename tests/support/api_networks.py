@@ -27,7 +27,7 @@ output-node name=output input=s
 
 
 def network(config: str = CONFIG) -> nnet3tools.Nnet:
-    """A network whose parameters are random numbers, the same every time."""
+    """A network with random parameters, which are the same at every call."""
     Path("net.config").write_text(config)
     nnet, rng = nnet3tools.Nnet.from_config_file("net.config"), np.random.default_rng(3)
     for values in nnet.parameters().values():
@@ -39,5 +39,5 @@ def network(config: str = CONFIG) -> nnet3tools.Nnet:
 
 
 def frames(num: int, dim: int = 3) -> np.ndarray:
-    """Random features (num, dim), the same every time."""
+    """Random features (num, dim), which are the same at every call."""
     return np.random.default_rng(num).normal(size=(num, dim)).astype(np.float32)

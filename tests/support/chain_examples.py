@@ -15,7 +15,7 @@ LABEL_DIM = 300
 
 
 def acceptor(frames: int) -> Fst:
-    """Some states for each frame, arcs of any weights from one frame's states to the next's."""
+    """A random acceptor: up to three states for each frame, arcs to states of the next frame."""
     states = np.concatenate([[1], RNG.integers(1, 4, frames - 1), [1]])
     begins = np.concatenate([[0], np.cumsum(states)])
     sources, targets = [], []
@@ -31,7 +31,7 @@ def acceptor(frames: int) -> Fst:
 
 
 def chain_example(i: int, is_e2e: bool) -> NnetChainExample:
-    """Of one of four structures, with full, compressed and sparse inputs."""
+    """Chain example number `i`: i % 4 selects its structure and the form of its input."""
     frames, left = 4 + i % 2, 3 + (i % 4 == 1)
     matrix = RNG.standard_normal((3 * frames + 2 * left, 5)).astype(np.float32)
     inputs = [frames_io("input", -left, matrix if i % 4 == 2 else compress(matrix))]

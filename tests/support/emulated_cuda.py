@@ -79,7 +79,7 @@ class EmulatedDevice:
         self.kernels_of_graphs = 0
 
     def close(self) -> None:
-        """Do what is waiting, then give up memory, as far as no memo holds it."""
+        """Run the waiting work, then free the memory that no memo holds."""
         self.machine.flush()
         indexes.forget()
         self.machine.memory.unguard()
@@ -104,7 +104,7 @@ class EmulatedDevice:
 
     @property
     def kernels_of_graphs(self) -> int:
-        """How many nodes graphs had that were launched since this was last set."""
+        """The number of nodes of all graphs launched since this property was set."""
         return self.machine.graph_nodes - self._nodes_before
 
     @kernels_of_graphs.setter
@@ -124,7 +124,7 @@ class EmulatedDevice:
         return self._device.record()
 
     def memory(self) -> tuple[int, int]:
-        """As if most were taken."""
+        """(free, total) bytes of a device whose memory is mostly in use."""
         return 1 << 20, 1 << 30
 
     def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Any:
@@ -133,7 +133,7 @@ class EmulatedDevice:
         return found
 
     def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-        """And nothing may run meanwhile."""
+        """Record a capture; no other work may run until it ends."""
         self.captures += 1
         before = self.uploads
         launch = self._device.capture(work, on_side_stream)
@@ -154,7 +154,7 @@ class RealDevice:
         self.begin()
 
     def begin(self) -> None:
-        """As if it were new."""
+        """Reset all counts for a new test."""
         self.launched: list[str] = []
         self.sources: dict[str, str] = {}
         self.downloads = self.uploads = self.uploads_for_graphs = 0
@@ -207,7 +207,7 @@ class RealDevice:
 
 @functools.cache
 def get_real_device() -> RealDevice:
-    """The only one, as in a program: what operators have bound knows streams and handles."""
+    """The device of this process. Bound operators keep its streams and handles, so there is one."""
     return RealDevice()
 
 
@@ -260,7 +260,7 @@ def mirror(array: Any) -> Any:
 
 
 def fetch(array: Any) -> Any:
-    """Back on the host: arrays, lists of them, numbers; not counted as a download."""
+    """Copy arrays, lists of arrays or numbers to the host, without counting a download."""
     if isinstance(array, (list, tuple)):
         return [fetch(a) for a in array]
     if REAL:

@@ -41,7 +41,7 @@ Results = dict[str, np.ndarray]
 
 
 def variants() -> Iterator[tuple[str, OptimizeOptions]]:
-    """All passes, each alone, all but each."""
+    """Options: all passes; each pass alone; all passes except one."""
     yield "all", OptimizeOptions()
     for name in PASS_OPTIONS:
         yield f"only {name}", dataclasses.replace(ALL_OFF, **{name: True})
@@ -135,7 +135,7 @@ def _gradients(gradient: Nnet) -> Results:
 
 
 def difference(expected: Results, got: Results, tolerance: float = 2e-4) -> str:
-    """What differs, in words; "" if nothing does."""
+    """A description of the first difference; "" if results are equal."""
     if expected.keys() != got.keys():
         return f"it gives {sorted(got)} instead of {sorted(expected)}"
     for name, value in expected.items():
@@ -147,7 +147,7 @@ def difference(expected: Results, got: Results, tolerance: float = 2e-4) -> str:
 
 
 def describe(case: Case) -> str:
-    """Config and request, to see what a failure is about."""
+    """The text of config and request, for messages of failures."""
     request = case.request
     lines = [str(case), case.config]
     for kind, ios in (("input", request.inputs), ("output", request.outputs)):

@@ -13,7 +13,7 @@ EPSILON = 1e-6
 
 
 def inputs_of(graph: ex.Graph, arrays: Sequence[np.ndarray], trainable: bool = True) -> list:
-    """One input a given array: x0, x1, ..."""
+    """One input node for each array, named x0, x1, ..."""
     return [
         graph.input(f"x{i}", a.shape, type_of_dtype(a.dtype), trainable and a.dtype.kind == "f")
         for i, a in enumerate(arrays)
@@ -97,6 +97,6 @@ def differences(
 
 
 def normal(*shape: int, seed: int = 1) -> np.ndarray:
-    """Random numbers, none near a kink of the usual activations."""
+    """Random numbers that keep away from the kinks of the usual activations."""
     x = np.random.default_rng(seed).normal(size=shape)
     return x + 0.05 * np.sign(x)

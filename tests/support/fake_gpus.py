@@ -64,7 +64,7 @@ class FakeGpus:
         return Device
 
     def install(self, monkeypatch: Any, with_nvml: bool = True) -> FakeGpus:
-        """Be `cupy.cuda`, and NVML or not, until the test ends."""
+        """Stand in for `cupy.cuda`, and for NVML if `with_nvml`, until the test ends."""
         cupy: Any = types.ModuleType("cupy")
         cupy.cuda, cupy.float32 = self, np.float32
         cupy.empty = lambda n, dtype: f"on device {self.used}"

@@ -22,7 +22,7 @@ def sound(*values: int, rate: int = 16000) -> bytes:
 
 @dataclass
 class FakeStream:
-    """Makes word "w7" of a sample of value 7."""
+    """A stream that recognizes the word "w7" in a sample of value 7."""
 
     rate: float
     nbest: int
@@ -73,7 +73,7 @@ class FakeStream:
 
 
 class FakeFeatures:
-    """Refuses one sampling rate."""
+    """Features that refuse one sampling rate."""
 
     def check_rate(self, rate: float) -> None:
         if rate == 16001:
@@ -81,7 +81,7 @@ class FakeFeatures:
 
 
 class FakeRecognizer:
-    """Makes fake streams."""
+    """A recognizer whose streams are fake."""
 
     sample_rate = 16000.0
     network = SimpleNamespace(batches=None)

@@ -20,7 +20,7 @@ _GRAPHS, _BAD_GRAPHS = "graphs", "bad-graphs"
 
 
 def make_chain2_samples() -> None:
-    """Write them into the working directory, which has those of chain training."""
+    """Write the files into the working directory, which has the files of chain training."""
     from nnet3tools.chain.example import CHAIN_EXAMPLE
     from nnet3tools.cli.nnet3_init import main as init
     from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -46,7 +46,7 @@ def make_chain2_samples() -> None:
 
 
 def chain2_targets() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """A file and a command line that reads it, `BAD` standing for its damaged copy."""
+    """(file, command line that reads the file), where `BAD` stands for the damaged copy."""
 
     def train(model: str, graphs: str, examples: str) -> tuple[str, ...]:
         return "nnet3-chain-train2", _NO_GPU, model, graphs, f"ark:{examples}", "out"

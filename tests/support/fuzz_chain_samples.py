@@ -57,7 +57,7 @@ _SEGMENTS = "seg-1 rec 0.0 0.5\nseg-2 rec 0.25 -1\nseg-3 rec2 1.5 2.75 A\n"
 
 
 def make_chain_samples() -> None:
-    """Write them into the working directory."""
+    """Write the files into the working directory."""
     _chain_examples()
     _discriminative_examples()
     kinds = {

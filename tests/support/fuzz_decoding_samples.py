@@ -33,7 +33,7 @@ _GRAPH = Fst.from_lists(
 
 
 def make_decoding_samples() -> None:
-    """Write them into the working directory."""
+    """Write the files into the working directory."""
     Path("decode.config").write_text(_CONFIG)
     Path("decode.topo").write_text(CHAIN_TOPOLOGY)
     Path("decode.tree").write_text(MONO_TREE)

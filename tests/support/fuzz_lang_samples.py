@@ -34,7 +34,7 @@ _WORDS = "<eps> 0\na 1\nb 2\n<s> 3\n</s> 4\n#0 5\n"
 
 
 def make_lang_samples() -> None:
-    """Write them into the working directory."""
+    """Write the files into the working directory."""
     for form, mode in (("bin", "ark"), ("txt", "ark,t")):
         with TableWriter(f"{mode}:compact.lat.{form}", COMPACT_LATTICE) as compact:
             compact.write("u1", _COMPACT)

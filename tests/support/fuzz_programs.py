@@ -19,7 +19,7 @@ OUTPUTS = ("out", "out2")
 
 
 class BadEnd(AssertionError):
-    """A program ended as none may: its first argument is the kind."""
+    """A program ended in a forbidden way; the first argument names the way."""
 
 
 def must_end_well(command: Sequence[str], name: str = "") -> Outcome:

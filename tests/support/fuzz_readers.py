@@ -90,7 +90,7 @@ def _form(name: str) -> tuple[str, ...]:
 
 
 def _again(read: Callable[[Reader], Any], write: Callable[[Writer, Any], object], name: str) -> Any:
-    """What is in a file, also written and read in both forms."""
+    """The value in a file; the value is also written and read again in both forms."""
     with open_input(name) as reader:
         value = read(reader)
     for binary in (True, False):
@@ -249,7 +249,7 @@ def _options(name: str) -> None:
 
 
 def _lattices(name: str) -> None:
-    """Of either kind as either kind, and in order of their states."""
+    """Read lattices of either kind as both kinds, and sort their states."""
     for _, lattice in SequentialTableReader(f"ark:{name}", COMPACT_LATTICE):
         with naming(name):
             top_sorted(lattice)

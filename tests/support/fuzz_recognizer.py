@@ -36,7 +36,7 @@ _WAYS = (
 
 
 def make_recognizer_samples() -> None:
-    """Write them into the working directory, which has the files of decoding programs."""
+    """Write the files into the working directory, which has the files of decoding programs."""
     folder = Path(_FOLDER)
     (folder / "phones").mkdir(parents=True)
     for name, text in _TEXTS.items():

@@ -78,7 +78,7 @@ _SIZES = ("64:128,256", "128=64:128,256/256=32:64,128", "7")
 
 
 def make_samples() -> None:
-    """Write them into the working directory."""
+    """Write the files into the working directory."""
     _matrices()
     for name, (holder, items) in _TABLES.items():
         for form, binary in FORMS:

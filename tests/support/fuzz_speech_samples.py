@@ -43,7 +43,7 @@ DAMAGED_FOLDERS = {
 
 
 def make_speech_samples() -> None:
-    """Write them into the working directory, which has features and an acoustic model."""
+    """Write the files into the working directory, which has features and an acoustic model."""
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
         _alignments()
         _statistics()
@@ -57,7 +57,7 @@ def _must(*words: str) -> None:
 
 
 def _alignments() -> None:
-    """Of an acoustic model of one phone: transition-id 1 stays in it, 2 leaves."""
+    """Write alignments of a model with one phone: transition-id 1 stays in it, 2 leaves it."""
     alignments = {u: np.repeat([1, 2], [n - 1, 1]).astype(np.int32) for u, n in _FRAMES.items()}
     write_table("ark:ali", alignments, INT32_VECTOR)
     write_table("ark,t:ali.txt", alignments, INT32_VECTOR)
@@ -95,7 +95,7 @@ def _xvectors() -> None:
 
 
 def _lang() -> None:
-    """A dictionary, what is made of it, and the same folders with one file that is BAD."""
+    """Write a dictionary, its lang folder, and copies of both in which one file is BAD."""
     Path("dict").mkdir()
     for name, text in _DICTIONARY.items():
         (Path("dict") / name).write_text(text)
@@ -127,7 +127,7 @@ def _lang() -> None:
 
 
 def damage_each(folder: str, names: Iterable[str]) -> None:
-    """For each name a copy of the folder, `folder.NAME`, in which that file is BAD."""
+    """For each name, write a copy of the folder, `folder.NAME`, in which this file is BAD."""
     for name in names:
         _one_bad(folder, name)
 

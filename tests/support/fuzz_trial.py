@@ -42,7 +42,7 @@ class Failure:
 
     @property
     def signature(self) -> str:
-        """Kind and place."""
+        """Kind and place of the failure."""
         return f"{self.kind} in {self.where}" if self.where else self.kind
 
 
@@ -50,11 +50,11 @@ class Failure:
 
 
 class _Forbidden(BaseException):
-    """A reader does what it may not."""
+    """A reader did something that readers must not do."""
 
 
 class _TooLong(BaseException):
-    """A reader has used its seconds."""
+    """A reader has used up its processor time."""
 
 
 _watched: list[FuzzReader] = []
@@ -82,7 +82,7 @@ def _check_open(path: str, flags: Any) -> None:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Within, `attempt` watches what readers open and start."""
+    """Scope in which `attempt` watches which files and commands readers open and start."""
     if not getattr(sys, "_nnet3tools_audited", False):
         sys.addaudithook(_audit)
         sys._nnet3tools_audited = True  # type: ignore[attr-defined]
@@ -120,7 +120,7 @@ def _limits(reader: FuzzReader, size: int) -> Iterator[None]:
 
 
 def attempt(reader: FuzzReader, data: bytes) -> Failure | None:
-    """Give a reader an input, in the working directory; what went wrong, or None."""
+    """Give a reader an input in the working directory; the failure, or None."""
     Path(BAD).write_bytes(data)
     try:
         with _limits(reader, len(data)), contextlib.redirect_stderr(io.StringIO()):

@@ -51,14 +51,14 @@ def small_nnet() -> Nnet:
 
 
 class Program:
-    """A program in the making: matrices by name, commands in order."""
+    """Builds a program: matrices by name, commands in order."""
 
     def __init__(self, nnet: Nnet) -> None:
         self.nnet, self.computation = nnet, Computation()
         self.named: dict[str, int] = {}
 
     def matrix(self, name: str, rows: int, cols: int) -> int:
-        """Declare a matrix; its whole submatrix can be had as `self[name]`."""
+        """Declare a matrix; `self[name]` is the submatrix that is the whole matrix."""
         self.named[name] = self.computation.new_matrix(rows, cols)
         return self.named[name]
 

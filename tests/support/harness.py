@@ -51,7 +51,7 @@ def to_bytes(component: Component, binary: bool) -> bytes:
 
 
 def from_bytes(data: bytes, binary: bool) -> Component:
-    """The component of a file, which it must use up."""
+    """The component of a file; fails if bytes are left."""
     reader = Reader(io.BytesIO(data), "test", binary)
     component = read_component(reader)
     assert reader.at_end()
@@ -83,7 +83,7 @@ def in_float64(component: Component) -> Component:
 
 @dataclass
 class Rows:
-    """How many rows go in and come out, and what a component that cares for indexes has of them."""
+    """The numbers of input and output rows, and the precomputed indexes of the component."""
 
     num_in: int
     num_out: int
@@ -121,7 +121,7 @@ def like(a: np.ndarray, fill: float, contiguous: bool) -> np.ndarray:
 
 
 def forward(component: Component, x: np.ndarray, rows: Rows) -> tuple[np.ndarray, object]:
-    """(output, memo); what the output held before must not matter unless it is added to."""
+    """(output, memo); the output is poisoned before, unless the component adds to it."""
     adds = bool(component.properties & Properties.PROPAGATE_ADDS)
     contiguous = bool(component.properties & Properties.OUTPUT_CONTIGUOUS)
     shape = np.empty((rows.num_out, component.output_dim), x.dtype)
@@ -141,7 +141,7 @@ def backward(
     rows: Rows,
     to_update: Component | None,
 ) -> np.ndarray:
-    """The derivative by the input; values that the flags do not ask for are withheld."""
+    """The derivative by the input; the component gets only the values that its flags ask for."""
     flags = component.properties
     adds = bool(flags & Properties.BACKPROP_ADDS)
     dx = like(x, 0.25 if adds else np.nan, bool(flags & Properties.INPUT_CONTIGUOUS))
