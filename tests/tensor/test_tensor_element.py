@@ -135,7 +135,7 @@ def test_outputs_that_are_inputs_of_later_statements_stay_whole(rows):
 
 def test_swap_through_two_outputs():
     a, b = np.ones((300, 300), np.float32), np.zeros((300, 300), np.float32)
-    swap = F.assign(Placeholder(1), Placeholder(2)) & F.assign(Placeholder(2), Placeholder(1))
+    swap = F.assign(Placeholder(1), Placeholder(2)).then(F.assign(Placeholder(2), Placeholder(1)))
     tensor.element(swap)(a, b)
     assert (b == 1).all()
     assert (a == 0).all()

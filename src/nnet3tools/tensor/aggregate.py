@@ -7,31 +7,23 @@ from typing import Any, cast
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.element import Formula
 from nnet3tools.tensor.formulas import Expr, parse
-from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 
-AGGREGATE_BACKENDS: dict[str, Callable[[Expr, str, int | None], Callable[..., Any]]] = {}
-"""Device -> function of expression, reduction and axis; it returns a function that binds
-(out, ins, alpha, beta)."""
-
-
-class Aggregate:
+class Aggregate(Formula):
     """The operator out = beta * out + alpha * reduce(formula of the inputs `_1`, `_2`, ...)."""
 
-    takes_numbers = True
-    """Whether operands may be Numbers on the host."""
-
-    is_formulas = True
+    kind = "aggregate"
 
     def __init__(self, formula: str | Expr, reduce: str, axis: int | None) -> None:
         if reduce not in REDUCTIONS:
             raise ProgramError(f"unknown reduction '{reduce}', known: {', '.join(REDUCTIONS)}")
+        super().__init__()
         self.formula, self.reduce, self.axis = formula, reduce, axis
         self._expr: Expr | None = None
-        self._lowered: dict[str, Callable[..., Any]] = {}
 
     @property
     def gives_number(self) -> bool:
@@ -54,15 +46,11 @@ class Aggregate:
         """
         out, ins = (None, operands) if self.axis is None else (operands[0], operands[1:])
         first = next((a for a in operands if hasattr(a, "dtype")), None)
-        found = self._lowered.get(type(first).__module__)
+        found = self._binders.get(type(first).__module__)
         if found is None:
-            device = device_of(first)
-            if not load_device(device) or device not in AGGREGATE_BACKENDS:
-                raise UnsupportedOperator("aggregate", str(getattr(first, "dtype", "?")), device)
             if max(self.expr.placeholders(), default=0) > len(ins):
                 raise ProgramError(f"{self!r} was given {len(ins)} inputs")
-            found = AGGREGATE_BACKENDS[device](self.expr, self.reduce, self.axis)
-            self._lowered[type(first).__module__] = found
+            found = self._binder(first, self.expr, self.reduce, self.axis)
         return found(out, ins, alpha, beta)
 
     def __call__(self, *operands: Any, alpha: float = 1.0, beta: float = 0.0) -> float | None:
@@ -71,11 +59,6 @@ class Aggregate:
 
     def _run_now(self, *operands: Any, **options: float) -> float | None:
         return self.bind(*operands, **options)()
-
-    @property
-    def name(self) -> str:
-        """Text of the formula, reduction and axis, for printed recordings."""
-        return repr(self)
 
     def __repr__(self) -> str:
         return f"aggregate({self.formula!r}, {self.reduce!r}, axis={self.axis})"

@@ -6,18 +6,45 @@ A new elementwise function needs no code in a backend.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, assign, parse_statements
 from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
 
-ELEMENT_BACKENDS: dict[str, Callable[[Assignments], Callable[..., Callable[[], None]]]] = {}
-"""Device -> function of assignments that returns a function which binds operands."""
+FORMULA_BACKENDS: dict[tuple[str, str], Callable[..., Callable[..., Any]]] = {}
+"""("element" or "aggregate", device) -> function of a formula; it gives a binder of operands."""
 
 
-class Element:
+class Formula:
+    """Base of Element and Aggregate: a formula as an operator of all devices."""
+
+    kind: ClassVar[str]
+    """The first part of the keys of FORMULA_BACKENDS."""
+    takes_numbers = True
+    """Whether operands may be Numbers on the host."""
+    is_formulas = True
+
+    def __init__(self) -> None:
+        self._binders: dict[str, Callable[..., Any]] = {}
+        """Module of an array's class -> binder."""
+
+    def _binder(self, array: Any, *formula: Any) -> Callable[..., Any]:
+        """The function that binds operands on the device of an array, made of `formula`."""
+        device = device_of(array)
+        if not load_device(device) or (self.kind, device) not in FORMULA_BACKENDS:
+            raise UnsupportedOperator(self.kind, str(array.dtype), device)
+        made = FORMULA_BACKENDS[self.kind, device](*formula)
+        return self._binders.setdefault(type(array).__module__, made)
+
+    @property
+    def name(self) -> str:
+        """The formula, for printed recordings."""
+        return repr(self)
+
+
+class Element(Formula):
     """A formula as an operator: `op(out, *ins)`, or `op.bind(out, *ins)` once and call the result.
 
     Assigned operands have the full (broadcast) shape. Other operands are arrays that broadcast to
@@ -29,16 +56,13 @@ class Element:
     operand that is assigned such a value may have one row.
     """
 
-    takes_numbers = True
-    """Whether operands may be Numbers on the host."""
-
+    kind = "element"
     gives_number = False
-    is_formulas = True
 
     def __init__(self, formula: str | Expr | Assignments, operands: str = "") -> None:
+        super().__init__()
         self.formula, self.operands = formula, operands.split()
         self._assignments: Assignments | None = None
-        self._lowered: dict[str, Callable[..., Callable[[], None]]] = {}
 
     @property
     def assignments(self) -> Assignments:
@@ -58,34 +82,20 @@ class Element:
 
         It keeps arrays by reference and numbers by value.
         """
-        found = self._lowered.get(type(operands[0]).__module__)
+        found = self._binders.get(type(operands[0]).__module__)
         if found is None:
-            found = self._lower(operands)
-        return found(*operands)
-
-    def _lower(self, operands: tuple[Any, ...]) -> Callable[..., Callable[[], None]]:
-        device = device_of(operands[0])
-        if not load_device(device) or device not in ELEMENT_BACKENDS:
-            raise UnsupportedOperator("element", str(operands[0].dtype), device)
-        needed = len(self.operands) or self.assignments.num_operands()
-        if needed != len(operands):
-            raise ProgramError(
-                f"element({self.assignments.text()}) takes {needed} operands, not {len(operands)}"
-            )
-        found = ELEMENT_BACKENDS[device](self.assignments)
-        self._lowered[type(operands[0]).__module__] = found
-        return found
+            needed = len(self.operands) or self.assignments.num_operands()
+            if needed != len(operands):
+                text = self.assignments.text()
+                raise ProgramError(f"element({text}) takes {needed} operands, not {len(operands)}")
+            found = self._binder(operands[0], self.assignments)
+        return cast(Callable[[], None], found(*operands))
 
     def __call__(self, *operands: Any) -> None:
         recording.dispatch(self, self._run_now, operands, {})
 
     def _run_now(self, *operands: Any) -> None:
         self.bind(*operands)()
-
-    @property
-    def name(self) -> str:
-        """The formula, for printed recordings."""
-        return repr(self)
 
     def __repr__(self) -> str:
         return f"element({self.formula!r})"

@@ -15,7 +15,7 @@ from nnet3tools.tensor.emit.c_columns import GROUP, ROWS, column_kernel
 from nnet3tools.tensor.emit.c_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import operand_types, overlap
+from nnet3tools.tensor.plain.operands import operand_types, overlap, target_fits
 from nnet3tools.tensor.strides import broadcast_shape, is_number
 
 _MAX_KEPT = 1 << 14
@@ -112,7 +112,7 @@ def _plan(assignments: Assignments, operands: Sequence[Any]) -> Plan | bool:
     by_rows, by_columns = assignments.reduces_rows, assignments.reduces_columns
     for n in assignments.targets:
         shape = operands[n - 1].shape if isinstance(operands[n - 1], np.ndarray) else None
-        if shape is None or not _target_fits(shape, full, by_rows, by_columns):
+        if shape is None or not target_fits(shape, full, assignments):
             return False
     types = operand_types(operands)
     if by_columns:
@@ -163,20 +163,6 @@ def column_plan(
 _element_kernel = functools.lru_cache(maxsize=1024)(element_kernel)
 _row_kernel = functools.lru_cache(maxsize=256)(row_kernel)
 _column_kernel = functools.lru_cache(maxsize=256)(column_kernel)
-
-
-def _target_fits(
-    shape: tuple[int, ...], full: tuple[int, ...], by_rows: bool, by_columns: bool
-) -> bool:
-    """Whether a target has the full shape, or the shape of a reduction in the formula.
-
-    With `by_rows`, the formula reduces rows and a target may have one column. With `by_columns`, it
-    reduces columns and a target may have one row.
-    """
-    if shape == full or (shape == () and full == (1,)):
-        return True
-    one_row = (1,) * (len(shape) - 1) + full[-1:]
-    return (by_rows and shape == (*full[:-1], 1)) or (by_columns and shape == one_row)
 
 
 def _targets_are_separate(operands: Sequence[Any], targets: Sequence[int]) -> bool:

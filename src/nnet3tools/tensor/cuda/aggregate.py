@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.element import signature, with_device_numbers
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
 from nnet3tools.tensor.cuda.operands import arguments
-from nnet3tools.tensor.element import element
+from nnet3tools.tensor.element import FORMULA_BACKENDS, element
 from nnet3tools.tensor.emit import cuda_reduce as emitted
 from nnet3tools.tensor.emit.walk import walk_of
 from nnet3tools.tensor.formulas import Expr, Type
@@ -188,4 +187,4 @@ class AggregateKernel:
         return element("_1 = _1 * _2 + _3").bind(out, beta, value)
 
 
-AGGREGATE_BACKENDS["cupy"] = AggregateKernel
+FORMULA_BACKENDS["aggregate", "cupy"] = AggregateKernel

@@ -20,7 +20,7 @@ from nnet3tools.tensor.cuda.launch import Step, grid_for
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.operands import arguments, overlap
 from nnet3tools.tensor.cuda.reducing import bind_columns, bind_rows
-from nnet3tools.tensor.element import ELEMENT_BACKENDS
+from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
 from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments, Placeholder, assign
@@ -149,4 +149,4 @@ def copy_kernel(out: Any, src: Any) -> Step:
     return _copier()(out, src)
 
 
-ELEMENT_BACKENDS["cupy"] = ElementKernel
+FORMULA_BACKENDS["element", "cupy"] = ElementKernel

@@ -26,7 +26,7 @@ from nnet3tools.tensor.emit.cuda_columns import column_kernels
 from nnet3tools.tensor.emit.cuda_rows import row_kernel
 from nnet3tools.tensor.emit.walk import Walk, merged_strides, walk_of
 from nnet3tools.tensor.formulas import Assignments
-from nnet3tools.tensor.plain.operands import operand_types
+from nnet3tools.tensor.plain.operands import operand_types, target_fits
 from nnet3tools.tensor.strides import broadcast_shape, is_array
 
 _MOST_BLOCKS = 1 << 20
@@ -37,9 +37,7 @@ _column_kernels = functools.lru_cache(maxsize=256)(column_kernels)
 
 def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
     """A bound formula that reduces rows, as one kernel."""
-    arrays, full = _arrays_and_shape(operands)
-    targets = [operands[n - 1] for n in assignments.targets]
-    _check_shapes(targets, full, (*full[:-1], 1))
+    arrays, full, targets = _checked(assignments, operands)
     if 0 in full:
         return lambda: None
     walk, sizes, strides = _walk(operands, arrays, full, -1)
@@ -52,9 +50,7 @@ def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
 
 def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
     """A bound formula that reduces columns, as one kernel for each pass over the rows."""
-    arrays, full = _arrays_and_shape(operands)
-    targets = [operands[n - 1] for n in assignments.targets]
-    _check_shapes(targets, full, (1,) * (len(full) - 1) + full[-1:])
+    arrays, full, targets = _checked(assignments, operands)
     walk, sizes, strides = _walk(operands, arrays, full, -2)
     if len(sizes) != 2 or assignments.reduces_rows:
         raise ProgramError(f"a formula reduces columns of operands of {len(sizes)} axes, or rows")
@@ -92,18 +88,17 @@ def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
     return in_turn(steps)
 
 
-def _arrays_and_shape(operands: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
+def _checked(
+    assignments: Assignments, operands: Sequence[Any]
+) -> tuple[list[Any], tuple[int, ...], list[Any]]:
+    """(arrays among the operands, full shape, targets); ProgramError if a target does not fit."""
     arrays = [o for o in operands if is_array(o)]
-    return arrays, broadcast_shape([a.shape for a in arrays])
-
-
-def _check_shapes(targets: Sequence[Any], full: tuple[int, ...], reduced: tuple[int, ...]) -> None:
-    """ProgramError unless targets have the full or, but for leading ones, the reduced shape."""
-    for target in targets:
-        padded = (1,) * (len(full) - target.ndim) + target.shape
-        if target.shape != full and padded != reduced:
-            shapes = [t.shape for t in targets]
-            raise ProgramError(f"assigned operands of a formula over {full} have shapes {shapes}")
+    full = broadcast_shape([a.shape for a in arrays])
+    targets = [operands[n - 1] for n in assignments.targets]
+    if not all(target_fits(target.shape, full, assignments) for target in targets):
+        shapes = [target.shape for target in targets]
+        raise ProgramError(f"assigned operands of a formula over {full} have shapes {shapes}")
+    return arrays, full, targets
 
 
 def _walk(

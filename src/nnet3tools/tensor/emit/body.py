@@ -10,7 +10,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.emit.walk import Access, Walk
-from nnet3tools.tensor.formulas import Type
+from nnet3tools.tensor.formulas import Assignments, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target
 
 CALLS: dict[str, str] = {
@@ -89,6 +89,10 @@ class Body:
         self.places: dict[int, str] = {}
         """Operand -> the text that stands for its element, where that is not in memory."""
         self._names: dict[Instruction, str] = {}
+
+    def assigned(self, assignments: Assignments) -> list[tuple[int, Instruction]]:
+        """(operand, value) for each assignment; the values are lowered."""
+        return [(t.number - 1, self.lower(value)) for t, value in assignments.items]
 
     def name(self, v: Instruction) -> str:
         """Source text for a computed value: the name of its variable, or a literal."""

@@ -72,15 +72,14 @@ def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> 
 def element_kernel(assignments: Assignments, walk: Walk) -> str:
     """C text of a kernel for a formula without reductions: loops, the innermost vectorized."""
     body = Body(walk, C)
-    roots = [body.lower(value) for _, value in assignments.items]
-    targets = [n - 1 for n in assignments.targets]
-    needed = body.needed(roots)
+    pairs = body.assigned(assignments)
+    needed = body.needed([root for _, root in pairs])
     each = varying(needed, walk.varies)
     once = [line for v in needed if v not in each for line in body.line(v)]
     inner = [line for v in needed if v in each for line in body.line(v)]
-    inner += [body.store(t, root) for t, root in zip(targets, roots, strict=True)]
+    inner += [body.store(*pair) for pair in pairs]
     last = walk.axes - 1
     first, end = ("begin", "end") if last == 0 else ("0", f"n{last}")
     lines = [*once, SIMD, f"for (i64 i = {first}; i < {end}; ++i) {{", *indented(inner), "}"]
-    arrays = dict.fromkeys([*targets, *body.arrays_of(needed)])
+    arrays = dict.fromkeys([*(t for t, _ in pairs), *body.arrays_of(needed)])
     return kernel_text(body, nest(body, last, lines, list(arrays)))

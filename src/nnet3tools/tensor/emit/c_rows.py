@@ -58,16 +58,16 @@ class _Rows:
     def __init__(self, assignments: Assignments, walk: Walk, may_keep: bool, added: int) -> None:
         self._walk, self._may_keep, self._added = walk, may_keep, added
         self.body = Body(walk, C)
-        roots = [self.body.lower(value) for _, value in assignments.items]
-        targets = [n - 1 for n in assignments.targets]
-        self._needed_values = self.body.needed(roots)
+        pairs = self.body.assigned(assignments)
+        self._needed_values = self.body.needed([root for _, root in pairs])
         self._stages = RowStages(self._needed_values, varying(self._needed_values, walk.varies))
         self._varying = self._stages.varying
-        pairs = list(zip(targets, roots, strict=True))
         self._stored = [(t, root) for t, root in pairs if walk.varies(t)]
         """Targets that are assigned whole rows, and their values."""
         self._once_stored = [pair for pair in pairs if pair not in self._stored]
-        self.arrays = list(dict.fromkeys([*targets, *self.body.arrays_of(self._needed_values)]))
+        self.arrays = list(
+            dict.fromkeys([*(t for t, _ in pairs), *self.body.arrays_of(self._needed_values)])
+        )
         self.streams = False
         """Whether stores may bypass the caches."""
         self._kept: dict[Instruction, int] = {}

@@ -20,7 +20,7 @@ class ColumnPasses:
 
     def __init__(self, assignments: Assignments, walk: Walk, dialect: Dialect) -> None:
         self.walk, self.body = walk, Body(walk, dialect)
-        pairs = [(t.number - 1, self.body.lower(value)) for t, value in assignments.items]
+        pairs = self.body.assigned(assignments)
         self._stored = [pair for pair in pairs if walk.varies(pair[0], -2)]
         self.totals = [pair for pair in pairs if pair not in self._stored]
         """Targets with one number for each column, and their values: the last pass stores them."""

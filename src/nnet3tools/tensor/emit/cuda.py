@@ -76,7 +76,7 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     Walk.arguments.
     """
     body = Body(walk, CUDA)
-    pairs = [(t.number - 1, body.lower(value)) for t, value in assignments.items]
+    pairs = body.assigned(assignments)
     values = body.needed([root for _, root in pairs])
     targets, read = dict(pairs), body.arrays_of(values)
     arrays = sorted({*targets, *read})

@@ -25,7 +25,7 @@ def row_kernel(assignments: Assignments, walk: Walk) -> Source:
     Parameters are the sizes of the axes, the number of rows, and Walk.arguments.
     """
     body = Body(walk, CUDA)
-    pairs = [(t.number - 1, body.lower(value)) for t, value in assignments.items]
+    pairs = body.assigned(assignments)
     values = body.needed([root for _, root in pairs])
     stages = RowStages(values, varying(values, walk.varies))
     last = walk.axes - 1

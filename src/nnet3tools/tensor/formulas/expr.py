@@ -69,13 +69,6 @@ class Expr:
         """The text of this node, given the texts of its arguments."""
         raise NotImplementedError
 
-    @property
-    def digest(self) -> str:
-        """A hash of the expression's text, which does not differ between processes."""
-        import hashlib  # 2 ms, for OpenSSL
-
-        return hashlib.sha1(self.text().encode()).hexdigest()
-
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
         """Yield each distinct node once, after its arguments, without `known` nodes and theirs."""
         done: set[Expr] = set()

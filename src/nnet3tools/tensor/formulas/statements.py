@@ -52,17 +52,6 @@ class Assignments:
         """The assignments as formula text."""
         return "; ".join(f"{target.text()} = {value.text()}" for target, value in self.items)
 
-    @property
-    def digest(self) -> str:
-        """A hash of the assignments' text, which does not differ between processes."""
-        import hashlib  # 2 ms, for OpenSSL
-
-        return hashlib.sha1(self.text().encode()).hexdigest()
-
-    def __and__(self, other: Assignments) -> Assignments:
-        """Both sets of assignments as one; all values refer to the operands' old contents."""
-        return self.then(other)
-
 
 def assign(target: Placeholder, value: Operand) -> Assignments:
     """Assignments with the single assignment `target = value`."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
+from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.formulas import FUNCTIONS, Expr, Placeholder
 from nnet3tools.tensor.plain.blocks import BlockPlan, Shape, sum_of_rows
 from nnet3tools.tensor.plain.operands import collapse, operand_types, with_axes
@@ -200,4 +200,4 @@ def _lower(expr: Expr, reduce: str, axis: int | None) -> Callable[..., Callable[
     return _Aggregate(expr, reduce, axis)
 
 
-AGGREGATE_BACKENDS["numpy"] = _lower
+FORMULA_BACKENDS["aggregate", "numpy"] = _lower

@@ -9,12 +9,18 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.element import ELEMENT_BACKENDS
+from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.plain.blocks import BlockPlan
 from nnet3tools.tensor.plain.functions import convert
-from nnet3tools.tensor.plain.operands import collapse, operand_types, overlap, with_axes
+from nnet3tools.tensor.plain.operands import (
+    collapse,
+    operand_types,
+    overlap,
+    target_fits,
+    with_axes,
+)
 from nnet3tools.tensor.plain.threads import Call, run_calls
 from nnet3tools.tensor.strides import broadcast_shape
 
@@ -49,12 +55,7 @@ class _Plan:
         given = self._prepared(operands)
         shapes = {i: given[i].shape for i in arrays}
         full = broadcast_shape(list(shapes.values()))
-        allowed = {full}
-        if assignments.reduces_rows:
-            allowed.add((*full[:-1], 1))
-        if assignments.reduces_columns:
-            allowed.add((*(1,) * (len(full) - 1), full[-1]))
-        if any(shapes[t] not in allowed for t in targets):
+        if not all(target_fits(shapes[t], full, assignments) for t in targets):
             raise ProgramError(
                 f"an assigned operand must have the full shape; shapes: {list(shapes.values())}"
             )
@@ -126,4 +127,4 @@ class _NumpyElement:
         return plan.bind(operands)
 
 
-ELEMENT_BACKENDS["numpy"] = _NumpyElement
+FORMULA_BACKENDS["element", "numpy"] = _NumpyElement

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.formulas import Type, type_of_dtype
+from nnet3tools.tensor.formulas import Assignments, Type, type_of_dtype
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.strides import is_array, is_number
 
@@ -26,6 +26,17 @@ def _type(operand: Any) -> Type:
     if isinstance(operand, (float, np.floating)) or is_number(operand):
         return Type.WEAK_FLOAT
     raise ProgramError(f"a formula's operand must be an array or a number, not {operand!r}")
+
+
+def target_fits(shape: tuple[int, ...], full: tuple[int, ...], assignments: Assignments) -> bool:
+    """Whether an assigned operand has the full shape, or that of a reduction in the formula.
+
+    It may have one column if the formula reduces rows, and one row if the formula reduces columns.
+    """
+    padded = (1,) * (len(full) - len(shape)) + shape
+    if padded == full or (assignments.reduces_rows and padded == (*full[:-1], 1)):
+        return True
+    return assignments.reduces_columns and padded == (1,) * (len(full) - 1) + full[-1:]
 
 
 def with_axes(array: np.ndarray, axes: int) -> np.ndarray:

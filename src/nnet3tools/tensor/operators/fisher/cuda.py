@@ -203,7 +203,9 @@ def fisher_step(
     """CUDA version of the operator, one kernel; eigenvectors are in shared memory if they fit."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
-    columns, lanes = -(-rank // 4) * 4, _threads_per_columns(rank)
+    columns, lanes = -(-rank // 4) * 4, 16 if rank <= _MOST_OF_HALF_A_WARP else 32
+    # `lanes` threads work on four columns
+    threads = 32 * min(16, -(-columns // 4 * lanes // 32))
     count = columns * (-(-rank // lanes) * lanes)
     is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
     shape = len(d), 1 if is_shared else count
@@ -217,10 +219,10 @@ def fisher_step(
         addresses = {name: _address(arrays[i]) for name, arrays in operands.items()}
         options = {"eta_n": eta / num_rows, "keep": 1.0 - eta, "alpha": alpha, "dim": dim}
         rows.append({"rank": len(d[i]), **addresses, **options})
-    kernel = _step_source(rank, is_shared)
+    text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
+    kernel = text.replace("THREADS", str(threads)).replace("LANES", str(lanes)), name
     writes = [*d, *numbers, *transform, *coefficients, *([] if is_shared else [work])]
     shared_bytes = 8 * count if is_shared else 0
-    threads = _step_threads(rank)
     _launch(kernel, (len(rows), 1), threads, rows, [*products, *traces], writes, shared_bytes)
 
 
@@ -228,28 +230,6 @@ _MOST_OF_HALF_A_WARP = 128
 """The largest rank at which half a warp has four columns in registers."""
 _SMALL_ARRAYS = 8
 """Other float64 numbers in shared memory for each row of the matrix, at most."""
-
-
-def _threads_per_columns(rank: int) -> int:
-    """Number of threads that share the work on four columns of an R x R matrix, R = `rank`."""
-    return 16 if rank <= _MOST_OF_HALF_A_WARP else 32
-
-
-def _step_threads(rank: int) -> int:
-    """Threads in a block of the kernel fisher_step for estimates of this rank, at most 512.
-
-    There are enough for all groups of four columns.
-    """
-    return 32 * min(16, -(-rank // 4 * _threads_per_columns(rank) // 32))
-
-
-def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
-    """Source and name of the kernel fisher_step for ranks up to `rank`."""
-    text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
-    text = text.replace("THREADS", str(_step_threads(rank))).replace(
-        "LANES", str(_threads_per_columns(rank))
-    )
-    return text, name
 
 
 @implements("check_finite", "cupy")
