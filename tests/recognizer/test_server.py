@@ -280,6 +280,7 @@ def test_a_client_that_does_not_read_answers_is_disconnected(capfd) -> None:
 
 HOSTILE = {
     "no JSON": ("hello", 1007, "expected a JSON object, found 'hello'"),
+    "empty": ("", 1007, "expected a JSON object, found nothing"),
     "deeply nested": ("[" * 60000, 1007, "expected a JSON object"),
     "nested in config": ('{"config": ' * 5000, 1007, "expected a JSON object"),
     "too long": ('{"config": {}}' + " " * 70000, 1007, "a text message of 70014 characters"),

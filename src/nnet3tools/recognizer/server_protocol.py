@@ -45,7 +45,8 @@ def parse_text(text: str, config: StreamConfig) -> StreamConfig | Command:
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):
-        raise DataError(f"expected a JSON object, found {quoted(text)}") from None
+        found = quoted(text) or "nothing"
+        raise DataError(f"expected a JSON object, found {found}") from None
     if isinstance(message, dict):
         if isinstance(settings := message.get("config"), dict):
             return _changed(config, settings)
