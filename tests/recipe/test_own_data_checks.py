@@ -15,8 +15,7 @@ from nnet3tools.recipe.own_data.checks import CheckedData, SoundFacts, check_dat
 from nnet3tools.recipe.own_data.corpus import read_corpus
 from nnet3tools.recipe.own_data.faults import CheckOptions, Fault, FaultList
 from nnet3tools.recipe.own_data.pronunciations import read_word_list
-from nnet3tools.recipe.own_data.recordings import write_data_dir
-from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
+from nnet3tools.recipe.own_data.recordings import SoundSource, Utterance, write_data_dir
 from support.programs import read_table, run, write_table
 from support.spoken_words import WORDS, tones, write_manifest, write_recordings
 

@@ -44,9 +44,9 @@ class ChainEgsMaking(EgsMaking):
         return o.egs.nj or number_in(Path(o.lat_dir or o.tree_dir) / "num_jobs")
 
     @property
-    def _num_archives(self) -> int:
-        """The number of archives such that each has about --trainer.frames-per-iter frames."""
-        return self._num_frames // self.experiment.options.trainer.frames_per_iter + 1
+    def _frames_per_archive(self) -> int:
+        """About the number of frames for an archive, by --trainer.frames-per-iter."""
+        return self.experiment.options.trainer.frames_per_iter
 
     def _held_out(self) -> tuple[list[str], list[str]]:
         """The utterances for validation, and as many training utterances for diagnostics.

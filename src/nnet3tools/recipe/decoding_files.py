@@ -6,11 +6,9 @@ from pathlib import Path
 
 from nnet3tools.io import log
 from nnet3tools.recipe.chain_experiment import ChainExperiment
-from nnet3tools.recipe.chain_options import ChainOptions
 from nnet3tools.recipe.egs_options import parse_egs_opts
 from nnet3tools.recipe.experiment import Experiment
-from nnet3tools.recipe.options import AlignmentOptions
-from nnet3tools.recipe.plan import CopyFile, WriteText
+from nnet3tools.recipe.plan import Step, WriteText, copy_file
 from nnet3tools.recognizer.directory import ModelFacts, directory_files
 from nnet3tools.recognizer.parts import MODEL_CONF
 
@@ -18,7 +16,7 @@ _KALDIS_SCALE = 0.1
 """The acoustic scale in steps/nnet3/decode.sh, for models that are not chain models."""
 
 
-def decoding_steps(e: Experiment) -> list[CopyFile | WriteText]:
+def decoding_steps(e: Experiment) -> list[Step]:
     """Steps that write what decoding must know of an acoustic model.
 
     cmvn_opts and the files of online normalization come with the examples (`egs_properties`).
@@ -34,11 +32,11 @@ def decoding_steps(e: Experiment) -> list[CopyFile | WriteText]:
     facts = ModelFacts(
         factor, *_feature_config(e), cmvn_opts=None, decoding={"acoustic-scale": scale}
     )
-    steps: list[CopyFile | WriteText] = []
+    steps: list[Step] = []
     for name, content in directory_files(facts).items():
         path = e.dir / name
         if isinstance(content, Path):
-            steps.append(CopyFile(content, path))
+            steps.append(copy_file(content, path))
         elif not (name == MODEL_CONF.name and path.exists()):
             steps.append(WriteText(path, content))
     if e.options.egs.dir and not (e.egs_path / "cmvn_opts").is_file():
@@ -68,25 +66,22 @@ def _feature_config(e: Experiment) -> tuple[Path | None, str]:
     return None, "mfcc"
 
 
-def _cmvn_configs(e: Experiment) -> list[CopyFile | WriteText]:
+def _cmvn_configs(e: Experiment) -> list[Step]:
     """Steps that copy the files that --feat.cmvn-opts names as --config=FILE."""
     words = (word.partition("=") for word in e.options.feat.cmvn_opts.split())
     paths = [Path(value) for name, _, value in words if name == "--config"]
-    return [CopyFile(path, e.dir / path.name) for path in paths if path.is_file()]
+    return [copy_file(path, e.dir / path.name) for path in paths if path.is_file()]
 
 
-def _lang_files(e: Experiment) -> list[CopyFile | WriteText]:
+def _lang_files(e: Experiment) -> list[Step]:
     """Steps that copy the files of --lang to lang/."""
-    options: AlignmentOptions | ChainOptions | None = e.am
-    if isinstance(e, ChainExperiment):
-        options = e.options
-    if options is None or not options.lang:
+    if not (given := getattr(e.am or e.options, "lang", "")):
         return []
-    lang = Path(options.lang)
+    lang = Path(given)
     files = sorted(path for path in lang.rglob("*") if path.is_file())
     if not files:
         _warn(e, "lang/", f"there are no files in --lang={lang}")
-    return [CopyFile(path, e.dir / "lang" / path.relative_to(lang)) for path in files]
+    return [copy_file(path, e.dir / "lang" / path.relative_to(lang)) for path in files]
 
 
 def _warn(e: Experiment, name: str, remedy: str) -> None:

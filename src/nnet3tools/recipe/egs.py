@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,13 +13,13 @@ from nnet3tools.errors import DataError
 from nnet3tools.recipe.data_dir import (
     DataDir,
     filter_lines,
-    first_matrix_dim,
     read_lines,
     split_by_speaker,
 )
-from nnet3tools.recipe.egs_dir import ivector_id
+from nnet3tools.recipe.egs_dir import info_steps
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, Pipeline, pipe_text
+from nnet3tools.recipe.objective import Objective
 from nnet3tools.recipe.plan import Concatenate, Jobs, Later, Remove, Step, WriteText, lines_at
 from nnet3tools.recipe.targets import Targets
 
@@ -41,6 +42,11 @@ class EgsMaking:
         return self.experiment.egs_path
 
     @property
+    def _names(self) -> Objective:
+        """The names of files and programs."""
+        return self.experiment.objective
+
+    @property
     def _data(self) -> DataDir:
         return self.experiment.data
 
@@ -61,10 +67,9 @@ class EgsMaking:
         return int(self.experiment.frames_per_eg.split(",")[0])
 
     @property
-    def _num_archives(self) -> int:
-        """The number of archives such that each has about --trainer.samples-per-iter examples."""
-        size = self._labels_per_eg * self.experiment.options.trainer.samples_per_iter
-        return self._num_frames // size + 1
+    def _frames_per_archive(self) -> int:
+        """About the number of frames for an archive, by --trainer.samples-per-iter."""
+        return self._labels_per_eg * self.experiment.options.trainer.samples_per_iter
 
     @property
     def _archives(self) -> tuple[int, int]:
@@ -72,7 +77,7 @@ class EgsMaking:
 
         As in Kaldi, the first number is limited by the number of files that may be open.
         """
-        total = self._num_archives
+        total = self._num_frames // self._frames_per_archive + 1
         most_open = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         num_groups, multiple = total, 1
         while num_groups + 4 > most_open:
@@ -90,24 +95,24 @@ class EgsMaking:
 
     def steps(self) -> list[Step]:
         """The steps from --egs.stage on."""
-        options, parts = self.experiment.options, self._parts()
+        e, parts = self.experiment, self._parts()
         found: list[Step] = [
             *(
-                lines_at(self._egs / f"{name}_uttlist", parts[name])
-                for name, _ in _SOURCES.values()
+                lines_at(self._egs / f"{part}_uttlist", parts[part])
+                for part, _ in _SOURCES.values()
             ),
-            *self._info(),
+            *info_steps(e, self._num_frames, math.prod(self._archives), self._info_values()),
             *self._cmvn_files(),
             *self.targets.steps,
             Later(lambda: self._scripts(parts)),
         ]
-        if options.egs.stage <= 3:
+        if e.options.egs.stage <= 3:
             found += self._subsets()
-            if options.trainer.optimization.do_final_combination:
+            if e.options.trainer.optimization.do_final_combination:
                 found.append(self._combination_check())
-        if options.egs.stage <= 4:
+        if e.options.egs.stage <= 4:
             found.append(self._everything())
-        if options.egs.stage <= 5:
+        if e.options.egs.stage <= 5:
             found += self._shuffled()
         return [*found, self._tidied()]
 
@@ -117,34 +122,6 @@ class EgsMaking:
 
     def _job(self, log: str, *programs: tuple[str, ...], home: str = "egs.1") -> Job:
         return Job(f"{self._egs}/log/{log}.log", (programs,), home)
-
-    def _info(self) -> list[Step]:
-        """The steps that write egs/info and cmvn_opts."""
-        e, contexts = self.experiment, self.experiment.contexts()
-        num_groups, multiple = self._archives
-        num_archives = num_groups * multiple
-        ivectors = e.options.feat.online_ivector_dir
-        values: dict[str, object] = {
-            "num_frames": self._num_frames,
-            "feat_dim": self._data.feature_dim(),
-            "ivector_dim": first_matrix_dim(Path(ivectors) / "ivector_online.scp")
-            if ivectors
-            else 0,
-            "num_archives": num_archives,
-            "frames_per_eg": e.frames_per_eg,
-            "egs_per_archive": self._num_frames // (self._labels_per_eg * num_archives),
-            "left_context": contexts.left,
-            "right_context": contexts.right,
-            "left_context_initial": contexts.left_initial,
-            "right_context_final": contexts.right_final,
-        }
-        values |= self._info_values()
-        if ivectors and (name := ivector_id(Path(ivectors))):
-            values["final.ie.id"] = name
-        steps: list[Step] = [
-            lines_at(self._egs / "info" / name, [value]) for name, value in values.items()
-        ]
-        return [*steps, lines_at(self._egs / "cmvn_opts", [e.options.feat.cmvn_opts])]
 
     def _info_values(self) -> dict[str, Any]:
         """The entries of egs/info that differ between kinds of examples."""
@@ -245,8 +222,10 @@ class EgsMaking:
 
     def _subsets(self) -> list[Step]:
         """The steps that make examples for validation, diagnostics, and combining models."""
-        egs, e = self._egs, self.experiment.objective
-        whole = {kind: egs / e.subset(f"{source}_all") for kind, (source, _) in _SOURCES.items()}
+        egs, names = self._egs, self._names
+        whole = {
+            kind: egs / names.subset(f"{source}_all") for kind, (source, _) in _SOURCES.items()
+        }
         cut = [
             self._job(
                 f"create_{kind}_subset", *self._get_egs(source, f"ark:{whole[kind]}"), home=home
@@ -256,41 +235,41 @@ class EgsMaking:
         chosen = []
         for name, count in zip(SUBSETS, self._subset_sizes(), strict=True):
             kind, _, what = name.partition("_")
-            out = f"ark:{egs}/{e.subset(name)}"
+            out = f"ark:{egs}/{names.subset(name)}"
             if self.opts.generate_egs_scp and what == "diagnostic":
-                out = f"ark,scp:{egs}/{e.subset(name)},{egs}/{name}.scp"
-            words = (e.program("subset-egs"), f"--n={count}", f"ark:{whole[kind]}", out)
+                out = f"ark,scp:{egs}/{names.subset(name)},{egs}/{name}.scp"
+            words = (names.program("subset-egs"), f"--n={count}", f"ark:{whole[kind]}", out)
             log = f"create_{kind}_subset_{what}"
             chosen.append(self._job(log, words, home=_SOURCES[kind][1]))
         return [
             Jobs(tuple(cut), tuple(whole.values())),
-            Jobs(tuple(chosen), tuple(egs / e.subset(name) for name in SUBSETS)),
+            Jobs(tuple(chosen), tuple(egs / names.subset(name) for name in SUBSETS)),
             self._combined(),
         ]
 
     def _combined(self) -> Step:
         """The step that joins both subsets for combining models."""
-        egs, e = self._egs, self.experiment.objective
-        combine = egs / e.subset("combine")
-        parts = tuple(egs / e.subset(name) for name in ("valid_combine", "train_combine"))
+        egs, names = self._egs, self._names
+        combine = egs / names.subset("combine")
+        parts = tuple(egs / names.subset(name) for name in ("valid_combine", "train_combine"))
         if not self.opts.generate_egs_scp:
             return Concatenate(combine, parts, "no examples to combine models with")
         source, out = f"ark:cat {' '.join(map(str, parts))} |", egs / "combine.scp"
-        words = (e.program("copy-egs"), source, f"ark,scp:{combine},{out}")
+        words = (names.program("copy-egs"), source, f"ark,scp:{combine},{out}")
         return self._step("copy_combine", words, out=out)
 
     def _combination_check(self) -> Jobs:
         """The step that merges the examples for combination, to find errors before training."""
-        e = self.experiment.objective
-        source, sizes = f"ark:{self._egs / e.subset('combine')}", e.combination_sizes
-        words = (e.program("merge-egs"), f"--minibatch-size={sizes}", source, "ark:/dev/null")
+        names = self._names
+        source, sizes = f"ark:{self._egs / names.subset('combine')}", names.combination_sizes
+        words = (names.program("merge-egs"), f"--minibatch-size={sizes}", source, "ark:/dev/null")
         return self._step("check_combine", words)
 
     # -- training examples
 
     def _unshuffled(self, part: int, group: int) -> Path:
         """The path of the intermediate archive of a part of the data and a group of archives."""
-        return self._egs / f"{self.experiment.objective.files}_orig.{part}.{group}.ark"
+        return self._egs / f"{self._names.files}_orig.{part}.{group}.ark"
 
     def _everything(self) -> Step:
         """The step that makes all training examples and spreads them at random over the groups."""
@@ -299,7 +278,7 @@ class EgsMaking:
         for n in range(1, self._num_parts + 1):
             archives = [self._unshuffled(n, m) for m in range(1, num_groups + 1)]
             srand = f"--srand={n + self.experiment.options.trainer.srand}"
-            program = self.experiment.objective.program("copy-egs")
+            program = self._names.program("copy-egs")
             copy = (program, "--random=true", srand, "ark:-", *(f"ark:{out}" for out in archives))
             cut = self._get_egs(str(n), "ark:-")
             jobs.append(self._job(f"get_egs.{n}", *cut, copy, home=f"egs.{n}"))
@@ -308,12 +287,12 @@ class EgsMaking:
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
         """The pipeline that shuffles the examples of a group, but for its last argument."""
-        program = self.experiment.objective.program("shuffle-egs")
+        program = self._names.program("shuffle-egs")
         return ((program, f"--srand={group + self.experiment.options.trainer.srand}", sources),)
 
     def _shuffled(self) -> list[Step]:
         """The steps that write the final archives (egs.1.ark, ...) in random order."""
-        e, (num_groups, multiple) = self.experiment.objective, self._archives
+        names, (num_groups, multiple) = self._names, self._archives
         jobs = []
         for m in range(1, num_groups + 1):
             sources = [str(self._unshuffled(n, m)) for n in range(1, self._num_parts + 1)]
@@ -322,36 +301,38 @@ class EgsMaking:
             *before, words = self._shuffle(m, f"ark:cat {' '.join(sources)} |")
             programs: Pipeline = (*before, (*words, outs[0]))
             if multiple > 1:
-                programs = (*before, (*words, "ark:-"), (e.program("copy-egs"), "ark:-", *outs))
+                programs = (*before, (*words, "ark:-"), (names.program("copy-egs"), "ark:-", *outs))
             jobs.append(self._job(f"shuffle.{m}", *programs, home=f"egs.{m}"))
         numbers = range(1, num_groups * multiple + 1)
-        steps: list[Step] = [Jobs(tuple(jobs), tuple(self._egs / e.archive(n) for n in numbers))]
+        steps: list[Step] = [
+            Jobs(tuple(jobs), tuple(self._egs / names.archive(n) for n in numbers))
+        ]
         if self.opts.generate_egs_scp:
-            scripts = tuple(self._egs / e.archive(n, "scp") for n in numbers)
-            steps.append(Concatenate(self._egs / f"{e.files}.scp", scripts))
+            scripts = tuple(self._egs / names.archive(n, "scp") for n in numbers)
+            steps.append(Concatenate(self._egs / f"{names.files}.scp", scripts))
         return steps
 
     def _archive_out(self, number: int) -> str:
-        archive = f"{self._egs}/{self.experiment.objective.archive(number)}"
+        archive = f"{self._egs}/{self._names.archive(number)}"
         if self.opts.generate_egs_scp:
-            script = self.experiment.objective.archive(number, "scp")
+            script = self._names.archive(number, "scp")
             return f"ark,scp:{archive},{self._egs}/{script}"
         return f"ark:{archive}"
 
     def _tidied(self) -> Step:
         """The step that removes the intermediate files of making examples."""
-        e = self.experiment.objective
+        names = self._names
         subsets = ("valid_all", "train_subset_all", "valid_combine", "train_combine")
-        names = [
-            *map(e.subset, subsets),
+        files = [
+            *map(names.subset, subsets),
             *("feats.*.scp", "targets.*.scp", "spk2utt.*"),
             *self.targets.copies,
         ]
         if self.opts.generate_egs_scp:
-            names.append(e.archive("[0-9]*", "scp"))
+            files.append(names.archive("[0-9]*", "scp"))
         # The driver looks for these files to tell whether the stage is done, so they go last.
-        names.append(f"{e.files}_orig.*.ark")
-        return Remove(tuple(f"{self._egs}/{name}" for name in names))
+        files.append(f"{names.files}_orig.*.ark")
+        return Remove(tuple(f"{self._egs}/{name}" for name in files))
 
 
 def _spk2utt(lines: list[str]) -> list[str]:

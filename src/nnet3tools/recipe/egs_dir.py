@@ -1,4 +1,4 @@
-"""A directory of examples, and the check that it fits an experiment."""
+"""A directory of examples: its info files, and the check that it fits an experiment."""
 
 from __future__ import annotations
 
@@ -8,6 +8,33 @@ from pathlib import Path
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.data_dir import first_matrix_dim, read_lines
 from nnet3tools.recipe.experiment import Experiment
+from nnet3tools.recipe.plan import Step, lines_at
+
+
+def info_steps(
+    e: Experiment, num_frames: int, num_archives: int, more: dict[str, object]
+) -> list[Step]:
+    """The steps that write the info files (with those in `more`) and cmvn_opts."""
+    egs, contexts, frames_per_eg = e.egs_path, e.contexts(), e.frames_per_eg
+    where = e.options.feat.online_ivector_dir
+    num_labels = int(frames_per_eg.split(",")[0])
+    values: dict[str, object] = {
+        "num_frames": num_frames,
+        "feat_dim": e.data.feature_dim(),
+        "ivector_dim": _ivector_dim(where),
+        "num_archives": num_archives,
+        "frames_per_eg": frames_per_eg,
+        "egs_per_archive": num_frames // (num_labels * num_archives),
+        "left_context": contexts.left,
+        "right_context": contexts.right,
+        "left_context_initial": contexts.left_initial,
+        "right_context_final": contexts.right_final,
+        **more,
+    }
+    if name := _ivector_id(where):
+        values["final.ie.id"] = name
+    steps = [lines_at(egs / "info" / name, [value]) for name, value in values.items()]
+    return [*steps, lines_at(egs / "cmvn_opts", [e.options.feat.cmvn_opts])]
 
 
 @dataclass(frozen=True)
@@ -62,20 +89,25 @@ def _check_contexts(info: _Info, e: Experiment) -> None:
 
 
 def _check_ivectors(info: _Info, where: str) -> None:
-    dim = first_matrix_dim(Path(where) / "ivector_online.scp") if where else 0
+    dim = _ivector_dim(where)
     if (found := info.number("ivector_dim", 0)) != dim:
         raise DataError(f"{info.path}: its iVectors have dimension {found}: expected {dim}")
-    theirs, ours = info.text("final.ie.id", ""), ivector_id(Path(where)) if where else ""
+    theirs, ours = info.text("final.ie.id", ""), _ivector_id(where)
     if theirs and ours and theirs != ours:
         raise DataError(
             f"{info.path}: its iVectors are of extractor {theirs}, those of {where} of {ours}"
         )
 
 
-def ivector_id(where: Path) -> str:
-    """The identifier of the iVector extractor in directory `where`; "" if there is none."""
-    path = where / "final.ie.id"
-    return read_lines(path)[0].strip() if path.is_file() else ""
+def _ivector_dim(where: str) -> int:
+    """The dimension of the iVectors in a directory; 0 for no directory."""
+    return first_matrix_dim(Path(where) / "ivector_online.scp") if where else 0
+
+
+def _ivector_id(where: str) -> str:
+    """The identifier of the extractor of the iVectors in a directory; "" if there is none."""
+    path = Path(where) / "final.ie.id"
+    return read_lines(path)[0].strip() if where and path.is_file() else ""
 
 
 def _is_multitask(e: Experiment) -> bool:

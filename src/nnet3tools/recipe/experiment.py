@@ -16,7 +16,6 @@ from nnet3tools.recipe.options import (
     AlignmentOptions,
     ChunkEgsOptions,
     DnnOptions,
-    ImageOptions,
     RawTargetOptions,
     RnnOptions,
 )
@@ -43,11 +42,6 @@ class Experiment:
     def raw(self) -> RawTargetOptions | None:
         """The options of targets; None if the models have transitions."""
         return getattr(self.options, "raw", None)
-
-    @property
-    def image(self) -> ImageOptions:
-        """Options of random changes to images."""
-        return getattr(self.options, "image", None) or ImageOptions()
 
     @property
     def has_chunks(self) -> bool:

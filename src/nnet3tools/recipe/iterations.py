@@ -121,7 +121,8 @@ def _training_job(
     t, objective, size = e.options.trainer, e.objective, e.objective.minibatch_size
     k = schedule.processed(n) + job - 1
     archive = k % egs.num_archives + 1
-    augmentation = e.image.augmentation_opts
+    image = getattr(e.options, "image", None)
+    augmentation = image.augmentation_opts if image else ""
     order = ExampleOrder(
         archive,
         size if n else halved_minibatch_size(size),

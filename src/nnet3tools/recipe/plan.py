@@ -58,18 +58,6 @@ class Link:
 
 
 @dataclass(frozen=True)
-class CopyFile:
-    """A step that copies a file."""
-
-    source: Path
-    target: Path
-
-    def do(self) -> None:
-        """Copy the file."""
-        Concatenate(self.target, (self.source,)).do()
-
-
-@dataclass(frozen=True)
 class Concatenate:
     """A step that writes the contents of several files to one file."""
 
@@ -90,6 +78,11 @@ class Concatenate:
                     raise DataError(f"cannot read '{source}': {error.strerror}") from None
             if self.empty and out.tell() == 0:
                 raise DataError(f"{self.target}: {self.empty}")
+
+
+def copy_file(source: Path, target: Path) -> Concatenate:
+    """The step that copies a file."""
+    return Concatenate(target, (source,))
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,7 @@ class Later:
     steps: Callable[[], list[Step]]
 
 
-Step = Jobs | Later | WriteText | Link | CopyFile | Concatenate | Remove
+Step = Jobs | Later | WriteText | Link | Concatenate | Remove
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, pipe_text, unzipped
-from nnet3tools.recipe.plan import CopyFile, Jobs, Later, Link, Remove, Stage, Step, WriteText
+from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, WriteText, copy_file
 
 
 def early_copies(e: Experiment) -> list[Step]:
@@ -24,7 +24,7 @@ def early_copies(e: Experiment) -> list[Step]:
     if isinstance(e, ChainExperiment) and e.is_e2e:
         names += ["phone_lm.fst", "0.trans_mdl"]
     return [
-        *(CopyFile(tree_dir / n, e.dir / n) for n in names if (tree_dir / n).is_file()),
+        *(copy_file(tree_dir / n, e.dir / n) for n in names if (tree_dir / n).is_file()),
         WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
     ]
 
@@ -109,7 +109,7 @@ def egs_properties(e: Experiment) -> list[Step]:
         "online_cmvn",
     )
     found = [e.egs_path / name for name in names]
-    return [CopyFile(path, e.dir / path.name) for path in found if path.is_file()]
+    return [copy_file(path, e.dir / path.name) for path in found if path.is_file()]
 
 
 def _lda_stage(e: Experiment, egs: EgsDir) -> Stage:
@@ -202,7 +202,7 @@ def _first_model_stage(e: Experiment) -> Stage:
         srand = -1 if e.raw is None else e.options.trainer.srand
         steps.append(_first_network(e, raw, srand if e.am is None else -3))
     elif not e.is_acoustic:
-        steps.append(CopyFile(Path(given), raw))
+        steps.append(copy_file(Path(given), raw))
     if e.is_acoustic:
         steps.append(_acoustic_model(e, given or str(raw)))
     return Stage(-1, "the initial model", tuple(steps), (e.model(0),))

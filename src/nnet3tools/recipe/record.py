@@ -18,7 +18,7 @@ from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.options import RunOptions
 from nnet3tools.recipe.plan import WriteText
 
-_NAME = "experiment.json"
+RECORD = "experiment.json"
 _FREE = {
     *(spec.name for spec in specs_of(RunOptions)),
     *("egs.cmd", "egs.stage", "lang", "feat.mfcc-config", "feat.fbank-config", "nj"),
@@ -39,7 +39,7 @@ def option_values(options: object, free: Collection[str] = _FREE) -> dict[str, A
     return values
 
 
-def _record(experiment: Experiment) -> dict[str, Any]:
+def record_of(experiment: Experiment) -> dict[str, Any]:
     """The data of experiment.json: program, network, and the options that change results."""
     config = experiment.dir / "configs" / "final.config"
     network = read_lines(config) if config.is_file() else []
@@ -47,12 +47,7 @@ def _record(experiment: Experiment) -> dict[str, Any]:
     return {"program": experiment.program, "options": options, "network": network}
 
 
-def check_record(experiment: Experiment) -> None:
-    """DataError if the directory's record is of other options or another network."""
-    check_recorded(experiment.dir / _NAME, _record(experiment), _HINT)
-
-
-def check_recorded(path: Path, now: dict[str, Any], hint: str) -> None:
+def check_recorded(path: Path, now: dict[str, Any], hint: str = _HINT) -> None:
     """DataError, ending in `hint`, if the record in file `path` differs from `now`."""
     if not path.is_file():
         return
@@ -73,11 +68,6 @@ def check_recorded(path: Path, now: dict[str, Any], hint: str) -> None:
             raise DataError(f"{path}: {shown} was '{options[name]}', is now '{value}': {hint}")
     if before.get("network") and now["network"] and before["network"] != now["network"]:
         raise DataError(f"{path}: configs/final.config is not the one of this experiment: {hint}")
-
-
-def write_record(experiment: Experiment) -> None:
-    """Write the record of this experiment to its directory."""
-    write_recorded(experiment.dir / _NAME, _record(experiment))
 
 
 def write_recorded(path: Path, record: dict[str, Any]) -> None:

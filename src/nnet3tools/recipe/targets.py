@@ -14,7 +14,7 @@ from nnet3tools.recipe.data_dir import first_matrix_dim, number_in
 from nnet3tools.recipe.egs_options import ChainEgsOpts
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, Pipeline, unzipped
-from nnet3tools.recipe.plan import CopyFile, Jobs, Step
+from nnet3tools.recipe.plan import Jobs, Step, copy_file
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _aligned_targets(e: Experiment) -> Targets:
             ("ali-to-post", "ark:-", "ark:-"),
         ),
         ("nnet3-get-egs", f"--num-pdfs={num_pdfs}"),
-        (CopyFile(ali / "tree", e.egs_path / "tree"), *copied.steps),
+        (copy_file(ali / "tree", e.egs_path / "tree"), *copied.steps),
         copied.copies,
     )
 

@@ -27,7 +27,7 @@ from nnet3tools.recipe.preparation import (
     stages_with_egs,
 )
 from nnet3tools.recipe.progress import Progress
-from nnet3tools.recipe.record import check_record, working_in, write_record
+from nnet3tools.recipe.record import RECORD, check_recorded, record_of, working_in, write_recorded
 from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.schedules import Iterations
 
@@ -57,7 +57,7 @@ class _Training:
         self._progress = Progress(experiment.log, experiment.options.trainer.num_epochs)
         self._next_report = 0.0
         if self._resumes and self._has_something():
-            check_record(experiment)
+            check_recorded(experiment.dir / RECORD, record_of(experiment))
 
     def run(self) -> None:
         """Run all stages of the training."""
@@ -68,7 +68,7 @@ class _Training:
             if self._needs(before):
                 making.check()
         decoding = decoding_steps(e)
-        write_record(e)
+        write_recorded(e.dir / RECORD, record_of(e))
         o = e.options.trainer.optimization
         most = max(o.num_jobs_initial, o.num_jobs_final)
         runner = make_runner(e.options.run, most, e.wants_gpu, e.options.egs.cmd)

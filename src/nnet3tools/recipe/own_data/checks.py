@@ -16,8 +16,7 @@ from nnet3tools.recipe.data_dir import perl_shuffled
 from nnet3tools.recipe.own_data.corpus import Corpus
 from nnet3tools.recipe.own_data.faults import CheckOptions, Fault, FaultList
 from nnet3tools.recipe.own_data.pronunciations import RESERVED, WordList
-from nnet3tools.recipe.own_data.recordings import by_recording, in_threads, read_sounds
-from nnet3tools.recipe.own_data.utterances import Utterance
+from nnet3tools.recipe.own_data.recordings import Utterance, by_recording, in_threads, read_sounds
 
 WIDE_BAND, NARROW_BAND = 16000, 8000
 _FRAME_SECONDS = 0.03
@@ -142,16 +141,16 @@ def _check_unknown(
     options: CheckOptions,
 ) -> None:
     counts = Counter(word for utterance in utterances for word in utterance.words)
-    unknown = [(w, c) for w, c in counts.most_common() if not words.num_phones(w)]
-    total, num_unknown = counts.total(), sum(count for _, count in unknown)
+    unknown = [(word, n) for word, n in counts.most_common() if not words.num_phones(word)]
     for number, (word, count) in enumerate(unknown):
         hint = words.nearest(word) if number < faults.most_shown else ""
-        times = f"{count} time{'s' if count > 1 else ''}"
-        faults.add(Fault.UNKNOWN_WORD, f"word '{word}'", f"{times}{hint}")
+        found = f"{count} time{'s' if count > 1 else ''}{hint}"
+        faults.add(Fault.UNKNOWN_WORD, f"word '{word}'", found)
+    total, num_unknown = counts.total(), sum(count for _, count in unknown)
     if num_unknown > options.max_unknown * total:
         found = f"{num_unknown} of {total} running words are not in the lexicon"
         for case, form in (("upper", str.upper), ("lower", str.lower), ("title", str.capitalize)):
-            known = sum(c for w, c in unknown if words.num_phones(form(w)))
+            known = sum(count for word, count in unknown if words.num_phones(form(word)))
             if 2 * known > num_unknown:
                 found += f"; {known} of these are in {case} case"
         faults.add(Fault.MOSTLY_UNKNOWN, name, found)
@@ -162,26 +161,23 @@ def _survey(
 ) -> dict[str, SoundFacts]:
     """Read all sound; facts by id of the utterances whose sound can be read."""
     import_soundfile()  # if it is missing, that is no fault of each file
-    results: dict[str, SoundFacts | tuple[Fault, str]] = {}
-    limit = options.max_seconds
+    failed: dict[str, Sound | UserError] = {}
+    facts: dict[str, SoundFacts] = {}
 
     def survey(recording: Sequence[Utterance]) -> None:
-        for utterance, sound in zip(recording, read_sounds(recording, limit), strict=True):
+        sounds = read_sounds(recording, options.max_seconds)
+        for utterance, sound in zip(recording, sounds, strict=True):
             if isinstance(sound, Sound) and len(sound.samples):
-                results[utterance.name] = SoundFacts.of(sound)
+                facts[utterance.name] = SoundFacts.of(sound)
             else:
-                results[utterance.name] = _sound_fault(utterance, sound)
+                failed[utterance.name] = sound
 
     in_threads("recordings read", survey, by_recording(utterances))
-    facts = {}
     for utterance in utterances:
-        result = results[utterance.name]
-        if isinstance(result, SoundFacts):
-            facts[utterance.name] = result
-        else:
-            fault, found = result
+        if utterance.name in failed:
+            fault, found = _sound_fault(utterance, failed[utterance.name])
             faults.add(fault, utterance.place, f"{quoted(utterance.sound.name, 100)}: {found}")
-    return facts
+    return {u.name: facts[u.name] for u in utterances if u.name in facts}
 
 
 def _sound_fault(utterance: Utterance, sound: Sound | UserError) -> tuple[Fault, str]:

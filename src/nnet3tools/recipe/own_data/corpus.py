@@ -12,7 +12,7 @@ from nnet3tools.features.segments import parse_segment
 from nnet3tools.io.files import split_offset
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.own_data.manifest import MANIFEST_KINDS, read_manifest
-from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
+from nnet3tools.recipe.own_data.recordings import SoundSource, Utterance
 
 _KALDI_FILES = ("wav.scp", "segments", "text", "utt2spk")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
-from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
+from nnet3tools.recipe.own_data.recordings import SoundSource, Utterance
 
 MANIFEST_KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")
 COLUMN_NAMES = {

@@ -1,4 +1,4 @@
-"""The sound of utterances: read from users' files, and written as a Kaldi data directory."""
+"""Utterances of users' data; their sound, read and written as a Kaldi data directory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +22,6 @@ from nnet3tools.io.files import FileKind, classify_input, open_input
 from nnet3tools.io.wave import Wave, read_wave, write_wave
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.io.writer import Writer
-from nnet3tools.recipe.own_data.utterances import SoundSource, Utterance
 from nnet3tools.recipe.plan import write_lines
 
 T = TypeVar("T")
@@ -29,6 +29,32 @@ _SECONDS_OVER = 0.5
 """A segment may end this much after its recording, as in Kaldi's extract-segments."""
 _MIN_ARCHIVE, _MAX_ARCHIVE = 20, 500
 """Utterances in an archive. A thread writes an archive."""
+
+
+@dataclass(frozen=True)
+class SoundSource:
+    """Where the sound of an utterance is."""
+
+    name: str
+    """Path of a sound file; from wav.scp also a pipe or an offset into an archive."""
+    from_wav_scp: bool = False
+    """Whether `name` is an rxfilename of Kaldi."""
+    start: float = 0.0
+    """Begin in seconds."""
+    end: float = -1.0
+    """End in seconds; -1 is the end of the recording."""
+    channel: int = 0
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """An utterance: id, speaker, words, sound, and the file and line that it comes from."""
+
+    name: str
+    speaker: str
+    words: tuple[str, ...]
+    sound: SoundSource
+    place: str
 
 
 def by_recording(utterances: Sequence[Utterance]) -> list[list[Utterance]]:

@@ -1,10 +1,10 @@
-"""Charts as SVG text; the style sheet of the page has their colours for light and dark."""
+"""Charts as SVG, tables as HTML; the style sheet of the page has colours for light and dark."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nnet3tools.recipe.report.history import Curve
@@ -35,6 +35,26 @@ def text_of(text: str) -> str:
     """The text as HTML: escaped, with control characters replaced by U+FFFD."""
     clean = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in text)
     return html.escape(clean)
+
+
+def cells(values: Iterable[object], tag: str = "td") -> str:
+    """The cells of a row of a table; values are HTML already."""
+    return "".join(f"<{tag}>{value}</{tag}>" for value in values)
+
+
+def bar(part: float, whole: float) -> str:
+    """A cell with a bar whose length is the share of `part` in `whole`."""
+    return f'<td class="bar"><i style="width:{100 * part / max(whole, 1e-9):.1f}%"></i></td>'
+
+
+def table(kind: str, rows: Iterable[str]) -> str:
+    """A table of the class `kind`, from the cells of each row."""
+    return f'<table class="{kind}"><tr>{"</tr><tr>".join(rows)}</tr></table>'
+
+
+def scrolling(text: str) -> str:
+    """HTML of a box that scrolls if it is too wide; "" for no text."""
+    return f'<div class="scrolling" tabindex="0">{text}</div>' if text else ""
 
 
 def readable(value: float) -> str:

@@ -36,7 +36,6 @@ _INFO = (
     *("left-context: ", "right-context: ", "num-parameters: "),
 )
 _NO_COMMAND = ("# Started at", "# Running on", "# Accounting", "# Ended", "# Finished")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MAX_BYTES = 1 << 26
 
 
@@ -180,9 +179,7 @@ def _parse_date(text: str) -> float | None:
     """Seconds since 1970 of "Sun Nov 22 05:02:29 UTC 2026", its zone ignored; None if malformed."""
     words = text.split()
     try:
-        month = _MONTHS.index(words[1]) + 1
-        hour, minute, second = map(int, words[3].split(":"))
-        moment = datetime.datetime(int(words[-1]), month, int(words[2]), hour, minute, second)
+        moment = datetime.datetime.strptime(" ".join([*words[1:4], words[-1]]), "%b %d %H:%M:%S %Y")
     except (ValueError, IndexError):
         return None
     return moment.replace(tzinfo=datetime.UTC).timestamp()

@@ -7,7 +7,6 @@ beginning of the node names.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from nnet3tools.recipe.report.charts import text_of
 from nnet3tools.recipe.report.network import NetworkFacts, NodeFacts
@@ -30,13 +29,10 @@ Edges = dict[tuple[int, int], tuple[int, ...]]
 """(From box, to box) -> time offsets that are read."""
 
 
-@dataclass(frozen=True)
-class _Box:
-    nodes: tuple[NodeFacts, ...]
-
-    @property
-    def last(self) -> str:
-        return self.nodes[-1].name
+Box = tuple[NodeFacts, ...]
+"""The nodes of a box."""
+Place = tuple[float, float, float]
+"""Left, top and height of a box."""
 
 
 def network_picture(network: NetworkFacts) -> str:
@@ -67,7 +63,7 @@ def network_picture(network: NetworkFacts) -> str:
 # -- boxes
 
 
-def _boxes(network: NetworkFacts) -> list[_Box]:
+def _boxes(network: NetworkFacts) -> list[Box]:
     """The boxes of the picture, one per chain of nodes that only the next node reads."""
     nodes = {node.name: node for node in network.nodes}
     readers: dict[str, list[str]] = {}
@@ -91,19 +87,19 @@ def _boxes(network: NetworkFacts) -> list[_Box]:
         else:
             chains[node.name] = []
         chains[node.name].append(node)
-    return [_Box(tuple(chain)) for chain in chains.values()]
+    return [tuple(chain) for chain in chains.values()]
 
 
 def _layer(name: str) -> str:
     return name.split(".")[0]
 
 
-def _edges(boxes: list[_Box]) -> Edges:
-    where = {node.name: i for i, box in enumerate(boxes) for node in box.nodes}
+def _edges(boxes: list[Box]) -> Edges:
+    where = {node.name: i for i, box in enumerate(boxes) for node in box}
     return {
         (where[source], i): offsets
         for i, box in enumerate(boxes)
-        for source, offsets in box.nodes[0].sources
+        for source, offsets in box[0].sources
         if source in where
     }
 
@@ -140,13 +136,13 @@ def _ordered_rows(ranks: list[int], edges: Edges) -> list[list[int]]:
 # -- text and lines
 
 
-def _lines_of(box: _Box, network: NetworkFacts) -> list[str]:
-    names = [node.name for node in box.nodes]
+def _lines_of(box: Box, network: NetworkFacts) -> list[str]:
+    names = [node.name for node in box]
     name = os.path.commonprefix(names).rstrip(".") if len(names) > 1 else names[0]
-    components = [network.components.get(node.component) for node in box.nodes]
+    components = [network.components.get(node.component) for node in box]
     kinds = [_kind(c.type) for c in components if c is not None]
-    dim = next((node.dim for node in reversed(box.nodes) if node.dim), 0)
-    first = box.nodes[0]
+    dim = next((node.dim for node in reversed(box) if node.dim), 0)
+    first = box[0]
     what = ", ".join(kinds) if kinds else {"range": "columns"}.get(first.kind, first.kind)
     sizes = f"{dim}" if dim else ""
     component = components[0]
@@ -173,10 +169,8 @@ def _wrapped(text: str, width: int = 30) -> list[str]:
     return lines
 
 
-def _places(
-    rows: list[list[int]], num_lines: list[int]
-) -> tuple[list[tuple[float, float, float]], int, int]:
-    """(left, top, height) of each box, and width and height of the picture."""
+def _places(rows: list[list[int]], num_lines: list[int]) -> tuple[list[Place], int, int]:
+    """The place of each box, and width and height of the picture."""
     widest = max(len(row) for row in rows)
     width = widest * _BOX_WIDTH + (widest - 1) * _GAP_X + 2 * _GAP_X
     heights = [n * _LINE_HEIGHT + 2 * _PADDING for n in num_lines]
@@ -190,9 +184,9 @@ def _places(
     return places, width, round(top - _GAP_Y + 4)
 
 
-def _box(box: _Box, place: tuple[float, float, float], lines: list[str]) -> str:
+def _box(box: Box, place: Place, lines: list[str]) -> str:
     left, top, height = place
-    kind = box.nodes[0].kind
+    kind = box[0].kind
     rows = []
     for k, line in enumerate(lines):
         short = line if len(line) <= 32 else line[:31] + "…"
@@ -200,19 +194,14 @@ def _box(box: _Box, place: tuple[float, float, float], lines: list[str]) -> str:
         y = top + _PADDING + 11.5 + k * _LINE_HEIGHT
         place_of = f'x="{left + _BOX_WIDTH / 2:.0f}" y="{y:.0f}"'
         rows.append(f'<text class="{style}" {place_of}>{text_of(short)}</text>')
-    title = text_of(", ".join(node.name for node in box.nodes))
+    title = text_of(", ".join(node.name for node in box))
     return (
         f'<g class="box {kind}"><title>{title}</title><rect x="{left:.0f}" y="{top:.0f}" '
         f'width="{_BOX_WIDTH}" height="{height:.0f}" rx="5"/>{"".join(rows)}</g>'
     )
 
 
-def _arrow(
-    source: tuple[float, float, float],
-    target: tuple[float, float, float],
-    offsets: tuple[int, ...],
-    num_rows: int,
-) -> str:
+def _arrow(source: Place, target: Place, offsets: tuple[int, ...], num_rows: int) -> str:
     """SVG of an arrow between boxes (left, top, height), bent if it passes rows or leads back."""
     past = num_rows > 1 and abs(source[0] - target[0]) < _BOX_WIDTH
     if num_rows <= 0:
@@ -231,9 +220,7 @@ def _arrow(
     return f'<path class="{style}" d="{path}" marker-end="url(#tip)"/>{text}'
 
 
-def _bow(
-    source: tuple[float, float, float], target: tuple[float, float, float], side: int, out: int
-) -> tuple[str, tuple[float, float]]:
+def _bow(source: Place, target: Place, side: int, out: int) -> tuple[str, tuple[float, float]]:
     """The path of a bent arrow, `out` beyond the outer box at `side`, and its label's position."""
     x1, x2 = source[0] + side, target[0] + side
     y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2

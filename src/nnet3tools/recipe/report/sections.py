@@ -11,9 +11,13 @@ from nnet3tools.cli.progress import duration
 from nnet3tools.recipe.report.charts import (
     Band,
     Line,
+    bar,
+    cells,
     line_chart,
     readable,
+    scrolling,
     spark_line,
+    table,
     text_of,
 )
 from nnet3tools.recipe.report.history import Curve, History
@@ -39,7 +43,7 @@ def sections(history: History) -> list[str]:
         ("Components", _components(history, network)),
         ("Time by stage", _stages(history)),
         ("Nonlinearities", _nonlinearities(history)),
-        ("Network", _scrolling(network_picture(network))),
+        ("Network", scrolling(network_picture(network))),
         ("Commands", _commands(history)),
     ]
     return [
@@ -55,27 +59,21 @@ def _grid(charts: Iterable[str]) -> str:
     return f'<div class="grid-of-charts">{kept}</div>' if kept else ""
 
 
-def _scrolling(text: str) -> str:
-    return f'<div class="scrolling" tabindex="0">{text}</div>' if text else ""
-
-
 # -- figures
 
 
 def _figures(history: History, network: NetworkFacts) -> str:
     rows = [("iterations", str(history.num_iterations))]
-    for key, name in (("num-parameters", "parameters"), ("left-context", "left context")):
+    for key in ("num-parameters", "left-context", "right-context"):
         if key in network.numbers:
-            rows.append((name, network.numbers[key]))
-    if "right-context" in network.numbers:
-        rows.append(("right context", network.numbers["right-context"]))
+            rows.append((key.removeprefix("num-").replace("-", " "), network.numbers[key]))
     for quantity, name in (("objectives", "objective"), ("accuracies", "accuracy")):
         for output in sorted(history.diagnostics("valid", quantity)):
             rows.append((_of(output, name), _newest(history, quantity, output)))
     if span := history.span():
         rows.append(("from start to end", duration(span[1] - span[0])))
-    cells = (f"<div><dt>{text_of(k)}</dt><dd>{text_of(v)}</dd></div>" for k, v in rows)
-    return f"<dl>{''.join(cells)}</dl>"
+    shown = (f"<div><dt>{text_of(k)}</dt><dd>{text_of(v)}</dd></div>" for k, v in rows)
+    return f"<dl>{''.join(shown)}</dl>"
 
 
 def _of(output: str, name: str) -> str:
@@ -137,18 +135,25 @@ def _components(history: History, network: NetworkFacts) -> str:
     values = [v for curve in relative.values() for _, v in curve if v > 0] or [1.0]
     low, high = min(values), max(values)
     x_end = float(history.num_iterations)
-    rows = []
+    head = (
+        "<tr><th>component</th><th>learning rate</th><th>norm</th>"
+        '<th colspan="2">relative change</th>'
+        '<th colspan="3">max-change: limit, how often met</th></tr>'
+    )
+    rows = [head]
     for name in names:
         fields = network.components[name].fields if name in network.components else {}
         change, share = relative.get(name, []), limited.get(name, [])
-        rows.append(
-            f"<tr><th>{text_of(name)}</th>"
-            f"<td>{text_of(fields.get('learning-rate', ''))}</td>"
-            f"<td>{_last(norms.get(name, []))}</td>"
-            f"<td>{spark_line(change, low, high, x_end, log=True)}</td><td>{_last(change)}</td>"
-            f"<td>{text_of(fields.get('max-change', ''))}</td>"
-            f"<td>{spark_line(share, 0, 100, x_end)}</td><td>{_last(share) or '0'} %</td></tr>"
-        )
+        shown = [
+            text_of(fields.get("learning-rate", "")),
+            _last(norms.get(name, [])),
+            spark_line(change, low, high, x_end, log=True),
+            _last(change),
+            text_of(fields.get("max-change", "")),
+            spark_line(share, 0, 100, x_end),
+            f"{_last(share) or '0'} %",
+        ]
+        rows.append(f"<tr><th>{text_of(name)}</th>{cells(shown)}</tr>")
     note = (
         "<p>Relative change: the norm of what an iteration changed, as a share of the parameters' "
         f"norm, on one logarithmic scale from {readable(low)} to {readable(high)}. Max-change: in "
@@ -156,12 +161,7 @@ def _components(history: History, network: NetworkFacts) -> str:
         f"limit of the whole network was met in {_last(whole) or '0'} % of the last "
         "iteration's.</p>"
     )
-    head = (
-        "<tr><th>component</th><th>learning rate</th><th>norm</th>"
-        '<th colspan="2">relative change</th>'
-        '<th colspan="3">max-change: limit, how often met</th></tr>'
-    )
-    return _scrolling(f"<table>{head}{''.join(rows)}</table>") + note
+    return scrolling(f"<table>{''.join(rows)}</table>") + note
 
 
 def _last(curve: Curve) -> str:
@@ -218,15 +218,11 @@ def _stages(history: History) -> str:
     total = sum(stage.seconds for stage in stages)
     rows = []
     for stage in stages:
-        share = stage.seconds / total if total else 0.0
         failed = f", <b>{stage.num_failed} failed</b>" if stage.num_failed else ""
         jobs = f"{stage.num_jobs} job{'s' if stage.num_jobs > 1 else ''}{failed}"
-        rows.append(
-            f"<tr><th>{text_of(stage.stage)}</th><td>{jobs}</td>"
-            f"<td>{duration(stage.seconds)}</td>"
-            f'<td class="bar"><i style="width:{100 * share:.1f}%"></i></td></tr>'
-        )
-    return _scrolling(f'<table class="stages">{"".join(rows)}</table>') if rows else ""
+        name = cells([text_of(stage.stage)], "th")
+        rows.append(name + cells([jobs, duration(stage.seconds)]) + bar(stage.seconds, total))
+    return scrolling(table("stages", rows)) if rows else ""
 
 
 def _commands(history: History) -> str:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
+from nnet3tools.cli.progress import duration
 from nnet3tools.io import log
 from nnet3tools.io.table import RandomAccessTableReader
 from nnet3tools.io.wave import WAVE, write_wave
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.io.writer import Writer
 from nnet3tools.recipe.plan import WriteText, write_lines
-from nnet3tools.recipe.progress import duration
-from nnet3tools.recipe.report.charts import Line, line_chart, text_of
+from nnet3tools.recipe.report.charts import (
+    Line,
+    bar,
+    cells,
+    line_chart,
+    scrolling,
+    table,
+    text_of,
+)
 from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.report.page import html_page
 from nnet3tools.recipe.speech.scoring import Scores, WordPair
@@ -67,32 +74,19 @@ def write_page(setup: Setup) -> None:
     WriteText(Path("report.html"), page).do()
 
 
-def _row(cells: Iterable[object], tag: str = "td") -> str:
-    return "".join(f"<{tag}>{cell}</{tag}>" for cell in cells)
-
-
-def _table(kind: str, rows: Iterable[str]) -> str:
-    return f'<table class="{kind}"><tr>{"</tr><tr>".join(rows)}</tr></table>'
-
-
-def _bar(part: float, whole: float) -> str:
-    """A cell with a bar whose length is the share of `part` in `whole`."""
-    return f'<td class="bar"><i style="width:{100 * part / max(whole, 1e-9):.1f}%"></i></td>'
-
-
 def _summary(setup: Setup, found: dict[Path, Scores]) -> str:
     heads = ("", "word errors", "errors", "wrong word", "missed", "too many", "utterances right")
-    rows = [_row(heads, "th")]
+    rows = [cells(heads, "th")]
     for data, scores in found.items():
         missed = sum(n for (_, heard), n in scores.confusions.items() if not heard)
         added = sum(n for (said, _), n in scores.confusions.items() if not said)
         wrong = scores.num_errors - missed - added
         right = f"{sum(n == 0 for n in scores.errors.values())} of {len(scores.errors)}"
         rate = f"{scores.percent:.2f} %"
-        rows.append(_row((_TITLES[data], rate, scores.num_errors, wrong, missed, added, right)))
+        rows.append(cells((_TITLES[data], rate, scores.num_errors, wrong, missed, added, right)))
     facts = setup.facts
     return (
-        f'<div class="scrolling" tabindex="0">{_table("kinds", rows)}</div>'
+        f"{scrolling(table('kinds', rows))}"
         f"<p>Trained on {facts.num_utterances} utterances ({duration(facts.num_seconds)} of "
         f"sound, {facts.rate} Hz), size {setup.size.name}, seed {setup.options.seed}. The held-out "
         "part was kept out of training and chose the scale of the language model.</p>"
@@ -122,10 +116,10 @@ def _errors(data: Path, scores: Scores) -> str:
     if not found:
         return "<p>No errors.</p>"
     rows = (
-        _row((n, f"{_shown(said)} &rarr; {_shown(heard)}")) + _bar(n, found[0][1])
+        cells((n, f"{_shown(said)} &rarr; {_shown(heard)}")) + bar(n, found[0][1])
         for (said, heard), n in found
     )
-    parts = ["<h3>Said &rarr; heard</h3>", _table("confusions", rows)]
+    parts = ["<h3>Said &rarr; heard</h3>", table("confusions", rows)]
     parts.append("<h3>Most errors: said above, heard below</h3>")
     worst = scores.worst(_NUM_WORST)
     sounds = _copy_sounds(data, worst)
@@ -166,6 +160,6 @@ def _copy_sounds(data: Path, keys: list[str]) -> dict[str, Path]:
 def _times() -> str:
     times: dict[str, float] = json.loads(STAGE_TIMES.read_text())
     most = max(times.values(), default=1.0)
-    return _table(
-        "stages", (_row((title, duration(s))) + _bar(s, most) for title, s in times.items())
+    return table(
+        "stages", (cells((title, duration(s))) + bar(s, most) for title, s in times.items())
     )

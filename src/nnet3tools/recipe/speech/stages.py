@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnet3tools.recipe.jobs import Job, unzipped
-from nnet3tools.recipe.plan import CopyFile, Jobs, Remove, Step, WriteText
+from nnet3tools.recipe.plan import Jobs, Remove, Step, WriteText, copy_file
 from nnet3tools.recipe.speech.copies import copies_at_speeds
 from nnet3tools.recipe.speech.page import write_page
 from nnet3tools.recipe.speech.pronunciations import write_dictionary_as_said
@@ -97,7 +97,7 @@ def flat_start_steps(setup: Setup) -> list[Step]:
 def _tree_files(setup: Setup, tree: Path) -> list[Step]:
     """Steps that write phones.txt and num_jobs, which training looks for beside a tree."""
     num_jobs = WriteText(tree / "num_jobs", f"{setup.num_parts}\n")
-    return [CopyFile(LANG / "phones.txt", tree / "phones.txt"), num_jobs]
+    return [copy_file(LANG / "phones.txt", tree / "phones.txt"), num_jobs]
 
 
 def _training_graphs(setup: Setup, data: Path, out: Path) -> Jobs:
@@ -185,7 +185,7 @@ def pronunciation_steps(setup: Setup) -> list[Step]:
         step("phones_said", to_phones, out=PHONES_SAID),
         action(lambda: write_dictionary_as_said(setup)),
         _prepare_lang(setup, SAID, FINAL_LANG),
-        CopyFile(LANG / "G.fst", FINAL_LANG / "G.fst"),
+        copy_file(LANG / "G.fst", FINAL_LANG / "G.fst"),
     ]
 
 
@@ -202,8 +202,8 @@ def graph_steps(setup: Setup) -> list[Step]:
     names = (str(FINAL_LANG), "tree", "final.mdl", str(GRAPH))
     words = ("nnet3-make-graph", "--self-loop-scale=1.0", *names)
     return [
-        CopyFile(CHAIN / "averaged.mdl", Path("final.mdl")),
-        CopyFile(CHAIN / "tree", Path("tree")),
+        copy_file(CHAIN / "averaged.mdl", Path("final.mdl")),
+        copy_file(CHAIN / "tree", Path("tree")),
         step("graph", words, out=GRAPH / "HCLG.fst"),
     ]
 
