@@ -65,7 +65,7 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
         writer.write_text("".join(line + "\n" for line in lines))
 
 
-def _byte_order(text: str) -> bytes:
+def byte_order(text: str) -> bytes:
     """Sort key that sorts text by its bytes, as `LC_ALL=C sort` does."""
     return text.encode("utf-8", "surrogateescape")
 
@@ -81,7 +81,7 @@ class _Lang:
         self._disambig = [f"#{number}" for number in range(most + 2)]
         phones = [*self._flat(self._silence_sets), *self._flat(self._nonsilence_sets)]
         self.phones = SymbolTable.of(["<eps>", *phones, *self._disambig])
-        words = sorted({entry.word for entry in self._lexicon}, key=_byte_order)
+        words = sorted({entry.word for entry in self._lexicon}, key=byte_order)
         self.words = SymbolTable.of(["<eps>", *words, "#0", "<s>", "</s>"])
         if oov not in words:
             raise DataError(f"the word for unknown words, '{oov}', is not in the lexicon")
@@ -112,20 +112,18 @@ class _Lang:
             "disambig": self._disambig,
             "context_indep": silence,
         }
-        files = {}
+        files: dict[str, list[str]] = {}
         for name, symbols in lists.items():
-            numbers = self._numbers(symbols)
-            files[f"phones/{name}.txt"], files[f"phones/{name}.int"] = symbols, numbers
-            files[f"phones/{name}.csl"] = [":".join(numbers)]
+            files |= self._both(name, [[symbol] for symbol in symbols])
+            files[f"phones/{name}.csl"] = [":".join(files[f"phones/{name}.int"])]
         return files
 
     def _both(
         self, name: str, sets: Sequence[Sequence[str]], prefix: str = ""
     ) -> dict[str, list[str]]:
         """Lines of the files phones/<name>.txt (symbols) and phones/<name>.int (their numbers)."""
-        text = [prefix + " ".join(phones) for phones in sets]
         return {
-            f"phones/{name}.txt": text,
+            f"phones/{name}.txt": [prefix + " ".join(phones) for phones in sets],
             f"phones/{name}.int": [prefix + " ".join(self._numbers(phones)) for phones in sets],
         }
 
@@ -166,7 +164,7 @@ class _Lang:
     def _align_lexicon(self) -> dict[str, list[str]]:
         silence = Pronunciation("<eps>", (self._dictionary.optional_silence,))
         entries = {(entry.word, entry.phones) for entry in [*self._lexicon, silence]}
-        text = sorted((f"{w} {w} {' '.join(phones)}" for w, phones in entries), key=_byte_order)
+        text = sorted((f"{w} {w} {' '.join(phones)}" for w, phones in entries), key=byte_order)
         numbers = []
         for line in text:
             word, _, *phones = line.split(" ")

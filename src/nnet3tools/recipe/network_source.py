@@ -64,16 +64,9 @@ class NetworkSource:
             )
 
     def variables(self) -> dict[str, str]:
-        """The variables in configs/vars, or their values computed from --trainer.input-model."""
+        """The variables in configs/vars; none with --trainer.input-model."""
         if self.input_model:
-            from nnet3tools.graph.context import compute_simple_nnet_context
-            from nnet3tools.nnet.model_file import read_nnet
-
-            context = compute_simple_nnet_context(read_nnet(self.input_model))
-            return {
-                "model_left_context": str(context.left),
-                "model_right_context": str(context.right),
-            }
+            return {}
         found = {}
         path = self.dir / "configs" / "vars"
         for number, line in enumerate(read_lines(path), start=1):
@@ -86,6 +79,12 @@ class NetworkSource:
     @cached_property
     def contexts(self) -> tuple[int, int]:
         """The left and right context of the network."""
+        if self.input_model:
+            from nnet3tools.graph.context import compute_simple_nnet_context
+            from nnet3tools.nnet.model_file import read_nnet
+
+            context = compute_simple_nnet_context(read_nnet(self.input_model))
+            return context.left, context.right
         variables = self.variables()
         path = self.dir / "configs" / "vars"
         found = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.features.perturbation import allowed_lengths, lengths_of_copies
+from nnet3tools.lang.lang_dir import byte_order
 from nnet3tools.recipe.data_dir import filter_lines, read_lines, read_map
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.plan import Jobs, Step, write_lines
@@ -16,7 +17,6 @@ from nnet3tools.recipe.speech.setup import (
     TRAIN,
     Setup,
     action,
-    by_bytes,
     job,
     part_file,
     read_table,
@@ -76,7 +76,7 @@ def _features_job(folder: Path, part: int) -> Job:
 def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
     """Write the text files of a data directory of copies, and the parts of its sound."""
     words, durations = read_table(TRAIN / "text"), read_map(TRAIN / "utt2dur")
-    keys = sorted(words, key=by_bytes)
+    keys = sorted(words, key=byte_order)
     copies: dict[str, list[tuple[str, int]]] = {}
     for key in keys:
         num_samples = round(float(durations[key]) * setup.facts.rate)
@@ -88,7 +88,7 @@ def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
         lines = (f"{copy} {key} {size}" for key in chosen for copy, size in copies[key])
         write_lines(part_file(folder, "copies", part), lines)
     rows = [(copy, key, size) for key in keys for copy, size in copies[key]]
-    rows.sort(key=lambda row: by_bytes(row[0]))
+    rows.sort(key=lambda row: byte_order(row[0]))
     write_lines(folder / "text", (" ".join([copy, *words[key]]) for copy, key, _ in rows))
     write_lines(folder / "utt2spk", (f"{copy} {copy}" for copy, _, _ in rows))
     write_lines(folder / "utt2uniq", (f"{copy} {key}" for copy, key, _ in rows))
@@ -109,7 +109,7 @@ def _collect(setup: Setup, folder: Path) -> None:
     ]
     if not scripts:
         raise DataError(f"{folder}: no features could be computed")
-    scripts.sort(key=by_bytes)
+    scripts.sort(key=byte_order)
     write_lines(folder / "feats.scp", scripts)
     text = read_lines(folder / "text")
     for part in setup.parts:

@@ -115,11 +115,6 @@ def read_table(path: Path) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows if row}
 
 
-def by_bytes(text: str) -> bytes:
-    """The sort key of keys and lines in tables, which are sorted by bytes."""
-    return text.encode("utf-8", "surrogateescape")
-
-
 def features(script: Path, stats: Path) -> str:
     """The rspecifier of the normalized features of a script file, each utterance for itself."""
     normalize = f"apply-cmvn-online {CMVN_OPTIONS} {stats / 'global_cmvn.stats'}"
