@@ -54,9 +54,13 @@ class Objective:
     graph: tuple[str, ...] = ()
     """The denominator graph among the arguments of programs, if there is one."""
     train_options: tuple[str, ...] = ()
-    prob_options: tuple[str, ...] = ()
-    combine_options: tuple[str, ...] = ()
+    """The objective's options of the training program, before those of the iteration."""
     last_train_options: tuple[str, ...] = ()
+    """The user's options of the training program, after those of the iteration."""
+    prob_options: tuple[str, ...] = ()
+    """The objective's options of the program that evaluates models."""
+    combine_options: tuple[str, ...] = ()
+    """The objective's options of the program that combines models."""
 
     def archive(self, number: int | str, kind: str = "ark") -> str:
         """The file name of training archive `number`, or of its script file (`kind` "scp")."""
