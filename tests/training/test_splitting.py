@@ -52,6 +52,12 @@ def test_same_chunks_as_kaldi():
     assert [c.first_frame for c in splitter.split(3)] == [0, 0, 1, 2]
 
 
+def test_an_overlap_of_one_frame_may_be_drawn_beside_an_exact_split_and_a_gap_may_not():
+    splitter = UtteranceSplitter(ExampleGenerationOptions(num_frames="10,9"))
+    found = {tuple(sorted(c.num_frames for c in splitter.split(19))) for _ in range(30)}
+    assert found == {(9, 10), (10, 10)}
+
+
 def test_contexts_at_the_ends():
     options = ExampleGenerationOptions(
         num_frames="10",
