@@ -15,12 +15,11 @@ from nnet3tools.chain.den_fst import make_denominator_fst, make_normalization_fs
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.merging import merge_supervisions
 from nnet3tools.chain.normalization import Normalizer
+from nnet3tools.chain.options import LanguageModelOptions, SupervisionOptions
 from nnet3tools.chain.phone_lattice import PhoneLattice
 from nnet3tools.chain.phone_lm import estimate_phone_lm
-from nnet3tools.chain.phone_lm_options import LanguageModelOptions
 from nnet3tools.chain.proto_supervision import ProtoSupervision, of_alignment, of_lattice
 from nnet3tools.chain.supervision import Supervision
-from nnet3tools.chain.supervision_options import SupervisionOptions
 from nnet3tools.chain.supervision_posteriors import supervision_posteriors
 from nnet3tools.chain.unconstrained import UnconstrainedConverter
 from nnet3tools.errors import DataError

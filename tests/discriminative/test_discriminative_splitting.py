@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from nnet3tools.discriminative.lattice_levels import LevelledLattice
+from nnet3tools.discriminative.merging import merge_supervisions
 from nnet3tools.discriminative.splitting import SplitOptions, SupervisionSplitter
-from nnet3tools.discriminative.supervision import DiscriminativeSupervision, merge_supervisions
+from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.lattice_determinize import (

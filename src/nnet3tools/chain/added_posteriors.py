@@ -11,9 +11,9 @@ from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.minibatch import LWF_POSTERIORS, minibatch
+from nnet3tools.chain.objective import denominator_posteriors
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.output_objective import ChainOutputObjective
-from nnet3tools.chain.posteriors import denominator_posteriors
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.arrays import Array

@@ -16,24 +16,16 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.minibatch import OutputSupervision
-from nnet3tools.chain.objective import FAILED_PER_FRAME, penalize_out_of_range
+from nnet3tools.chain.objective import FAILED_PER_FRAME, compute_sums
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.paths import supervision_paths
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.operators.leaky_hmm import (
-    ALPHA_BETA,
-    LIMIT,
-    LOG_PROB,
-    POSTERIOR_SUM,
-    leaky_hmm,
-)
-from nnet3tools.tensor.operators.numerator import PackedPaths, numerator
+from nnet3tools.tensor.operators.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM
+from nnet3tools.tensor.operators.numerator import PackedPaths
 from nnet3tools.tensor.operators.numerator.packed_paths import pack_paths
-from nnet3tools.tensor.operators.random import rand_int
 
 _FINITE = "abs({}) <= 1e300"
 
@@ -167,8 +159,16 @@ class DeviceObjective:
 
         Values are those of compute_chain_objective with derivatives, and so are the random draws.
         """
-        output, deriv, xent_deriv = buffers.output, buffers.deriv, buffers.xent_deriv
-        den, num = self._sums(facts, paths, output, deriv, xent_deriv)
+        output, deriv = buffers.output, buffers.deriv
+        den, num = compute_sums(
+            self._options,
+            self._graph,
+            facts,
+            paths,
+            output,
+            (deriv, buffers.xent_deriv),
+            self._tallies.widen,
+        )
         objective, good = (_number(output) for _ in range(2))
         per_log_prob = 1.0 if facts.is_e2e else facts.weight
         failed = FAILED_PER_FRAME * facts.weight * facts.num_rows
@@ -183,37 +183,6 @@ class DeviceObjective:
         l2_term = tensor.dot(output, output) * Number(l2) * -0.5
         xent = self._finish(buffers, Number(good), Number(l2), weights)
         return Number(objective), l2_term, xent
-
-    def _sums(
-        self,
-        facts: Facts,
-        paths: PackedPaths,
-        output: Array,
-        deriv: Array,
-        xent_deriv: Array | None,
-    ) -> tuple[Array, Array]:
-        """The results of the operators leaky_hmm and numerator; writes their derivatives."""
-        options = self._options
-        for matrix in (deriv, xent_deriv):
-            if matrix is not None:
-                tensor.fill(matrix, 0.0)
-        if facts.is_e2e:
-            penalize_out_of_range(options, output, deriv)
-        with recording.optional(lambda: rand_int(0, 99) == 0, output) as is_now:
-            if is_now:
-                self._tallies.widen(output)
-        den, num = (tensor.zeros((n,), like=output, dtype=np.float64) for n in (3, 1))
-        factor = -facts.weight
-        if facts.is_e2e:
-            factor *= 1.0 + options.lwf_den_scale
-        leak = options.leaky_hmm_coefficient
-        leaky_hmm(den, output, self._graph.hmm, facts.num_sequences, leak, deriv, factor)
-        if not facts.is_e2e:
-            penalize_out_of_range(options, output, deriv)
-        numerator(num, output, paths, deriv if xent_deriv is None else xent_deriv, facts.weight)
-        if xent_deriv is not None:
-            tensor.add(deriv, xent_deriv)
-        return den, num
 
     def _finish(
         self, buffers: Buffers, good: Number, l2: Number, weights: Array | None

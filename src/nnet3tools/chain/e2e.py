@@ -116,9 +116,7 @@ class E2eExampleMaker:
         chunk whose input starts at that frame.
         """
         options, num_frames = self.options, len(features)
-        left, right = options.left_context_initial, options.right_context_final
-        left = left if left >= 0 else options.left_context
-        right = right if right >= 0 else options.right_context
+        left, right = options.contexts_at_ends
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         ivector = None if draw_ivector is None else draw_ivector(-left)
         num_rows = left + num_frames + right + extension

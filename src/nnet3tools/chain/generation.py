@@ -80,12 +80,7 @@ class ChainExampleMaker:
         """Add the chunks of an utterance to `blocks`; returns whether any of them is usable."""
         num_rows, num_cols = utterance.features.shape
         num_frames = min(num_rows, utterance.num_output * self._factor)
-        chunks = self.splitter.split(num_frames)
-        if not chunks:
-            log.warning(
-                f"Not producing egs for utterance {utterance.name} because it is too short: "
-                f"{num_frames} frames."
-            )
+        chunks = self.splitter.chunks(utterance.name, num_frames)
         num_errors = blocks.num_errors
         for chunk in chunks:
             plan: ExamplePlan | Callable[[], ExamplePlan]

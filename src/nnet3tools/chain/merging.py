@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnet3tools.chain.encoded_examples import (
     ACCEPTOR,
@@ -18,7 +17,7 @@ from nnet3tools.chain.encoded_examples import (
     supervision_weight,
 )
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
-from nnet3tools.chain.sequences import SequenceOutput
+from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.compact_reader import acceptors_of_bytes
@@ -26,8 +25,14 @@ from nnet3tools.fst.connect import breadth_first_sorted
 from nnet3tools.fst.epsilon import concatenate, remove_epsilons
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.encoded import EncodedRecord
-from nnet3tools.nnet.indexes import IndexArray, pack
-from nnet3tools.training.example import NnetIo, hash_of_io, index_hash, string_hash
+from nnet3tools.nnet.indexes import pack
+from nnet3tools.training.example import (
+    NnetExample,
+    index_hash,
+    string_hash,
+    structure_hash,
+    structure_key,
+)
 from nnet3tools.training.merging import Mergeable, merge_runs, structure_by_layout
 from nnet3tools.training.same_layout import merged_by_layout
 
@@ -43,12 +48,7 @@ def merge_chain_examples(
     """
     stride = int(_prototype(examples[0]).inputs[0].indexes[:, 0].max(initial=0)) + 1
     inputs = merge_runs(merged_by_layout(examples, attrgetter("inputs")), stride, compress_features)
-    outputs_of_all = list(_outputs(examples))
-    counts = {len(outputs) for outputs in outputs_of_all}
-    if len(counts) > 1:
-        raise DataError(f"merging examples with different numbers of outputs, {sorted(counts)}")
-    outputs = zip(*outputs_of_all, strict=True)
-    return NnetChainExample(inputs, [_merge_outputs(parts) for parts in outputs])
+    return NnetChainExample(inputs, merge_outputs(list(_outputs(examples)), merge_supervisions))
 
 
 def _outputs(
@@ -78,19 +78,24 @@ def _decoded_outputs(examples: Sequence[EncodedChainExample]) -> list[NnetChainS
     return found
 
 
-def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
-    name, indexes, weights = merge_rows(parts)
-    supervision = merge_supervisions([part.supervision for part in parts])
-    return NnetChainSupervision(name, indexes, supervision, weights)
+O = TypeVar("O", bound=SequenceOutput[Any])  # noqa: E741
 
 
-def merge_rows(
-    parts: Sequence[SequenceOutput[Any]],
-) -> tuple[str, IndexArray, NDArray[np.float32]]:
-    """Name, indexes and derivative weights of an output merged from outputs of one sequence.
+def merge_outputs(
+    outputs_of_all: Sequence[Sequence[O]], merge: Callable[[Sequence[Any]], Any]
+) -> list[O]:
+    """The outputs of examples merged frame by frame; `merge` merges their supervisions.
 
-    DataError unless all have the same name, and all or none have weights.
+    DataError unless all examples have the same outputs, of one sequence, and all or none of the
+    outputs of a name have derivative weights.
     """
+    counts = {len(outputs) for outputs in outputs_of_all}
+    if len(counts) > 1:
+        raise DataError(f"merging examples with different numbers of outputs, {sorted(counts)}")
+    return [_merged(parts, merge) for parts in zip(*outputs_of_all, strict=True)]
+
+
+def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
     names = {part.name for part in parts}
     if len(names) > 1:
         raise DataError(f"merging examples whose outputs have different names, {sorted(names)}")
@@ -105,7 +110,9 @@ def merge_rows(
     if any(len(part.deriv_weights) != len(parts[0].deriv_weights) for part in parts):
         raise DataError(f"merging examples of which some lack derivative weights (output '{name}')")
     weights = np.stack([part.deriv_weights for part in parts], axis=1).ravel()
-    return name, indexes[np.argsort(pack(indexes), kind="stable")], weights
+    indexes = indexes[np.argsort(pack(indexes), kind="stable")]
+    supervision = merge([part.supervision for part in parts])
+    return replace(parts[0], indexes=indexes, supervision=supervision, deriv_weights=weights)
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
@@ -116,10 +123,10 @@ def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
     for part in parts[1:]:
         if part.is_e2e != first.is_e2e:
             raise DataError("merging end-to-end supervisions with others")
-        _check_same("lengths", first.frames_per_sequence, part.frames_per_sequence)
-        _check_same("numbers of labels", first.label_dim, part.label_dim)
+        check_same("lengths", first.frames_per_sequence, part.frames_per_sequence)
+        check_same("numbers of labels", first.label_dim, part.label_dim)
         if not first.is_e2e:
-            _check_same("weights", first.weight, part.weight)
+            check_same("weights", first.weight, part.weight)
     num_sequences = sum(part.num_sequences for part in parts)
     if first.is_e2e:
         fsts = tuple(fst for part in parts for fst in part.e2e_fsts)
@@ -133,7 +140,8 @@ def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
     return replace(first, num_sequences=num_sequences, fst=breadth_first_sorted(merged))
 
 
-def _check_same(what: str, first: float, other: float) -> None:
+def check_same(what: str, first: float, other: float) -> None:
+    """DataError if the `what` (a plural) of supervisions that are to be merged differ."""
     if first != other:
         raise DataError(f"merging supervisions of different {what}: {first:g} and {other:g}")
 
@@ -143,32 +151,23 @@ def _prototype(example: NnetChainExample | EncodedChainExample) -> NnetChainExam
     return example.prototype() if isinstance(example, EncodedRecord) else example
 
 
-def structure_of_sequences(
-    inputs: Sequence[NnetIo], outputs: Sequence[SequenceOutput[Any]]
-) -> Hashable:
+def structure_of_sequences(example: SequenceExample[Any]) -> Hashable:
     """A key that is equal for examples that can be merged."""
-    of_inputs = tuple((io.name, io.dim, io.indexes.tobytes()) for io in inputs)
-    return of_inputs, tuple((output.name, output.indexes.tobytes()) for output in outputs)
+    of_outputs = tuple((output.name, output.indexes.tobytes()) for output in example.outputs)
+    return structure_key(NnetExample(example.inputs)), of_outputs
 
 
-def hash_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[SequenceOutput[Any]]) -> int:
+def hash_of_sequences(example: SequenceExample[Any]) -> int:
     """Kaldi's NnetChainExampleStructureHasher (and the one for discriminative examples)."""
-    value = len(inputs) * 35099
-    for io in inputs:
-        value = value * 19157 + hash_of_io(io)
-    for output in outputs:
+    value = structure_hash(NnetExample(example.inputs))
+    for output in example.outputs:
         value = value * 17957 + string_hash(output.name) + index_hash(output.indexes)
     return value & 0xFFFFFFFFFFFFFFFF
 
 
-def _structure_hash(example: NnetChainExample | EncodedChainExample) -> int:
-    like = _prototype(example)
-    return hash_of_sequences(like.inputs, like.outputs)
-
-
 MERGEABLE_CHAIN: Mergeable[NnetChainExample | EncodedChainExample] = Mergeable(
-    structure_by_layout(lambda like: structure_of_sequences(like.inputs, like.outputs)),
-    _structure_hash,
+    structure_by_layout(structure_of_sequences),
+    lambda example: hash_of_sequences(_prototype(example)),
     lambda example: _prototype(example).size,
     merge_chain_examples,
 )

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
-from nnet3tools.errors import ProgramError
 from nnet3tools.io.general_matrix import check_finite, to_dense
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
 
 LWF_POSTERIORS = "__LWF-posteriors"
@@ -54,13 +53,9 @@ def _by_frame(targets: NnetIo, chain: NnetChainSupervision) -> NDArray[np.float3
     return np.ascontiguousarray(dense.reshape(shape).swapaxes(0, 1)).reshape(dense.shape)
 
 
-def _write(writer: Writer, example: NnetExample) -> None:
-    raise ProgramError("chain examples are written as NnetChainExample")
-
-
 def _read(reader: Reader) -> NnetExample:
     return minibatch(NnetChainExample.read(reader))
 
 
-CHAIN_MINIBATCH: Holder[NnetExample] = Holder("a chain example", _read, _write)
+CHAIN_MINIBATCH: Holder[NnetExample] = Holder("a chain example", _read)
 """The holder for reading tables of chain examples as NnetExamples."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph
@@ -24,8 +27,11 @@ from nnet3tools.tensor.operators.leaky_hmm import (
     POSTERIOR_SUM,
     leaky_hmm,
 )
-from nnet3tools.tensor.operators.numerator import numerator
+from nnet3tools.tensor.operators.numerator import PackedPaths, Paths, numerator
 from nnet3tools.tensor.operators.random import rand_int
+
+if TYPE_CHECKING:
+    from nnet3tools.chain.device_objective import Facts
 
 FAILED_PER_FRAME = -10.0
 """The objective per frame of a minibatch whose objective could not be computed."""
@@ -77,26 +83,52 @@ def compute_chain_objective(
         raise DataError(
             f"the denominator graph is for {graph.num_pdfs} pdfs, the output has {output.shape[1]}"
         )
-    scale = supervision.weight
-    for matrix in (deriv, xent_deriv):
+    derivs = deriv, xent_deriv
+    sums = compute_sums(options, graph, supervision, paths, output, derivs, _warn_of_range)
+    den, num = (tensor.to_host(array) for array in sums)
+    den_ok = deriv is None or are_near_sums(den, supervision.num_sequences)
+    # Kaldi's end-to-end numerator lacks the factor.
+    numerator_sum = float(num[0]) * (1.0 if supervision.is_e2e else supervision.weight)
+    den_log_prob = float(den[LOG_PROB])
+    return _finished(options, supervision, output, derivs, numerator_sum, den_log_prob, den_ok)
+
+
+def compute_sums(
+    options: ChainTrainingOptions,
+    graph: DenominatorGraph,
+    supervision: Supervision | Facts,
+    paths: Paths | PackedPaths,
+    output: Array,
+    derivs: tuple[Array | None, Array | None],
+    look: Callable[[Array], None],
+) -> tuple[Array, Array]:
+    """The results of the operators leaky_hmm and numerator.
+
+    `derivs`, unless None, are set to the derivative and to that of the numerator alone. One time in
+    a hundred, at random, `look(output)` is called. The order of random draws is Kaldi's.
+    """
+    deriv, xent_deriv = derivs
+    for matrix in derivs:
         if matrix is not None:
             tensor.fill(matrix, 0.0)
     if supervision.is_e2e:
-        # The order of random draws is Kaldi's, here and below.
-        penalize_out_of_range(options, output, deriv)
-    den, den_ok = _denominator(options, graph, supervision, output, deriv)
+        _penalize_out_of_range(options, output, deriv)
+    with recording.optional(lambda: rand_int(0, 99) == 0, output) as is_now:
+        if is_now:
+            look(output)
+    den, num = (tensor.zeros((n,), like=output, dtype=np.float64) for n in (3, 1))
+    factor = -supervision.weight
+    if supervision.is_e2e:
+        factor *= 1.0 + options.lwf_den_scale
+    leak, num_sequences = options.leaky_hmm_coefficient, supervision.num_sequences
+    run_compiled(leaky_hmm, den, output, graph.hmm, num_sequences, leak, deriv, factor)
     if not supervision.is_e2e:
-        penalize_out_of_range(options, output, deriv)
-
-    results = tensor.zeros((1,), like=output, dtype=np.float64)
+        _penalize_out_of_range(options, output, deriv)
     target = deriv if xent_deriv is None else xent_deriv
-    run_compiled(numerator, results, output, paths, target, scale)
-    num = float(tensor.to_host(results)[0])
-    if not supervision.is_e2e:
-        num *= scale  # Kaldi's end-to-end numerator lacks the factor
+    run_compiled(numerator, num, output, paths, target, supervision.weight)
     if deriv is not None and xent_deriv is not None:
         tensor.add(deriv, xent_deriv)
-    return _finished(options, supervision, output, (deriv, xent_deriv), num, den, den_ok)
+    return den, num
 
 
 def _finished(
@@ -127,29 +159,6 @@ def _finished(
         if derivs[0] is not None:
             tensor.add(derivs[0], output, alpha=-l2_scale)
     return ChainObjective(objective, l2_term, weight, num, den, den_log_prob)
-
-
-def _denominator(
-    options: ChainTrainingOptions,
-    graph: DenominatorGraph,
-    supervision: Supervision,
-    output: Array,
-    deriv: Array | None,
-) -> tuple[float, bool]:
-    """The unweighted log-probability, and whether it is right; the derivative goes to `deriv`."""
-    if rand_int(0, 99) == 0:
-        _warn_of_range(output)
-    results = tensor.zeros((3,), like=output, dtype=np.float64)
-    num_sequences = supervision.num_sequences
-    leak = options.leaky_hmm_coefficient
-    factor = -supervision.weight
-    if supervision.is_e2e:
-        factor *= 1.0 + options.lwf_den_scale
-    run_compiled(leaky_hmm, results, output, graph.hmm, num_sequences, leak, deriv, factor)
-    found = tensor.to_host(results)
-    if deriv is None:
-        return float(found[LOG_PROB]), True
-    return float(found[LOG_PROB]), are_near_sums(found, num_sequences)
 
 
 def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
@@ -187,7 +196,7 @@ def _warn_of_range(output: Array) -> None:
         )
 
 
-def penalize_out_of_range(
+def _penalize_out_of_range(
     options: ChainTrainingOptions, output: Array, deriv: Array | None
 ) -> None:
     """Add to `deriv`, every other time at random, twice the derivative of the range penalty."""
@@ -196,3 +205,19 @@ def penalize_out_of_range(
     with recording.optional(lambda: rand_int(0, 1) == 0, deriv) as is_now:
         if is_now:
             _penalize(deriv, output, 2.0 * options.out_of_range_regularize)
+
+
+def denominator_posteriors(
+    graph: DenominatorGraph, output: NDArray[np.float32], leak: float
+) -> tuple[float, NDArray[np.float32] | None]:
+    """The log-probability and posteriors (frames, pdfs) of an utterance in the graph, on the host.
+
+    `leak` is the leaky-HMM coefficient. The posteriors are None if a check sum is wrong.
+    """
+    rand_int(0, 99)  # Kaldi draws whether to check the range of outputs
+    results, posteriors = np.zeros(3), np.zeros_like(output)
+    run_compiled(leaky_hmm, results, output, graph.hmm, 1, leak, posteriors)
+    log_prob = float(results[LOG_PROB])
+    if not (are_near_sums(results, 1) and math.isfinite(log_prob)):
+        return log_prob, None
+    return log_prob, posteriors

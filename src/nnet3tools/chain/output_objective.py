@@ -59,7 +59,7 @@ class ChainOutputObjective(SequenceObjective):
         apply_deriv_weights: bool = True,
         xent_deriv: bool = True,
     ) -> None:
-        super().__init__(options.xent_regularize != 0.0, xent_deriv, apply_deriv_weights)
+        super().__init__(options.xent_regularize, xent_deriv, apply_deriv_weights)
         self._options, self._graph = options, graph
         self._tallies: Tallies | None = None
 
@@ -162,7 +162,7 @@ class ChainOutputObjective(SequenceObjective):
         self, supervision: OutputSupervision, computer: NnetComputer, derivs: tuple[Array, ...]
     ) -> list[Measured]:
         """Compute the LF-MMI objective and the cross-entropy of an output; writes `derivs`."""
-        name, scale = supervision.chain.name, self._options.xent_regularize
+        name = supervision.chain.name
         output = computer.get_output(name)
         deriv = derivs[0] if derivs else None
         xent_deriv = None
@@ -183,10 +183,6 @@ class ChainOutputObjective(SequenceObjective):
             found.append(Measured(f"{name}-xent", objective.weight, xent))
         if deriv is not None:
             self._add_posteriors(supervision, deriv)
-            self.weight_frames(supervision, deriv)
-        if len(derivs) == 2:
-            self.weight_frames(supervision, derivs[1])
-            tensor.scale(derivs[1], scale)
         return found
 
     def _add_posteriors(self, supervision: OutputSupervision, deriv: Array) -> None:

@@ -15,7 +15,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 from nnet3tools.io.holder import Holder
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,5 @@ def _read(reader: Reader) -> PhoneLattice:
     return PhoneLattice(lattice.fst, lengths[:num_arcs], lengths[num_arcs:])
 
 
-def _no_writing(writer: Writer, lattice: PhoneLattice) -> None:
-    raise NotImplementedError("phone lattices are only read")
-
-
-PHONE_LATTICE: Holder[PhoneLattice] = Holder("a lattice", _read, _no_writing, has_header=False)
+PHONE_LATTICE: Holder[PhoneLattice] = Holder("a lattice", _read, has_header=False)
 """The holder of tables of compact lattices, of which phones, costs and lengths are kept."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.chain.phone_lm_options import LanguageModelOptions
+from nnet3tools.chain.options import LanguageModelOptions
 from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst

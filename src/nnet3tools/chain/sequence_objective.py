@@ -22,12 +22,14 @@ _weight_rows = tensor.element("_1 *= _2")
 class SequenceObjective(Objective):
     """Base of the objectives whose supervision is made of sequences (chain and discriminative).
 
-    With `has_xent`, the cross-entropy of the output NAME-xent is measured, too; `xent_deriv` asks
-    for its derivative. `apply_deriv_weights` multiplies derivatives by the weights of frames.
+    If `xent_regularize` is not 0, the cross-entropy of the output NAME-xent is measured, too, and
+    `xent_deriv` asks for `xent_regularize` times its derivative. `apply_deriv_weights` multiplies
+    derivatives by the weights of frames.
     """
 
-    def __init__(self, has_xent: bool, xent_deriv: bool, apply_deriv_weights: bool) -> None:
-        self._has_xent, self._xent_deriv = has_xent, xent_deriv
+    def __init__(self, xent_regularize: float, xent_deriv: bool, apply_deriv_weights: bool) -> None:
+        self._has_xent, self._xent_deriv = xent_regularize != 0.0, xent_deriv
+        self._xent_regularize = xent_regularize
         self._apply_deriv_weights = apply_deriv_weights
 
     @staticmethod
@@ -41,12 +43,13 @@ class SequenceObjective(Objective):
     ) -> list[Measured]:
         """The objective of one output, and of its -xent output; writes the derivatives.
 
-        `derivs` has the arrays to write: none, the output's, or also the -xent output's.
-        `supervision` is one of an example's `supervisions`.
+        `derivs` has the arrays to write: none, the output's, or also the -xent output's. The
+        derivatives are without the weights of frames and without `xent_regularize`. `supervision`
+        is one of an example's `supervisions`.
         """
 
     def names_of(self, supervision: Any) -> tuple[str, ...]:
-        """The name of the supervision's output and, with `has_xent`, of its -xent output."""
+        """The name of the supervision's output and, with cross-entropy, of its -xent output."""
         name = self.sequences_of(supervision).name
         return (name, f"{name}-xent") if self._has_xent else (name,)
 
@@ -76,14 +79,21 @@ class SequenceObjective(Objective):
             names = self.names_of(supervision)
             with_deriv = (names if self._xent_deriv else names[:1]) if need_deriv else ()
             derivs = tuple([computer.input_buffer(name) for name in with_deriv])
-            run = partial(self.measure, supervision, computer, derivs)
+            run = partial(self._measure_weighted, supervision, computer, derivs)
             sequences = self.sequences_of(supervision).supervision
             weight = sequences.weight * sequences.num_frames
             found.append(Evaluation(names, derivs, weight, run, is_alike=False))
         return found
 
-    def weight_frames(self, supervision: Any, deriv: Array) -> None:
-        """Multiply rows of `deriv` by the frame weights, if `apply_deriv_weights` is set."""
+    def _measure_weighted(
+        self, supervision: Any, computer: NnetComputer, derivs: tuple[Array, ...]
+    ) -> list[Measured]:
+        """What `measure` returns; applies the weights of frames and `xent_regularize`."""
+        found = self.measure(supervision, computer, derivs)
         weights = self.sequences_of(supervision).deriv_weights
         if self._apply_deriv_weights and len(weights):
-            _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])
+            for deriv in derivs:
+                _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])
+        for deriv in derivs[1:]:
+            tensor.scale(deriv, self._xent_regularize)
+        return found

@@ -1,4 +1,4 @@
-"""The base classes of chain and discriminative examples and their outputs."""
+"""The base classes of chain and discriminative examples, outputs and supervisions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.chain.sequence_supervision import SequenceSupervision
 from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.record import RecordObject
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetIo
+
+
+@dataclass(frozen=True)
+class SequenceSupervision(RecordObject):
+    """`num_sequences` sequences of `frames_per_sequence` frames each, and their weight."""
+
+    weight: float
+    num_sequences: int
+    frames_per_sequence: int
+
+    @property
+    def num_frames(self) -> int:
+        """The number of frames of all sequences together."""
+        return self.num_sequences * self.frames_per_sequence
+
 
 S = TypeVar("S", bound=SequenceSupervision)
 

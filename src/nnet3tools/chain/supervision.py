@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.example_format import SUPERVISION_RECORD
-from nnet3tools.chain.sequence_supervision import SequenceSupervision
+from nnet3tools.chain.sequences import SequenceSupervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.holders import Holder

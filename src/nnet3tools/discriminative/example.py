@@ -12,10 +12,10 @@ from nnet3tools.discriminative.example_format import (
     DISCRIMINATIVE_OUTPUT_RECORD,
 )
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
-from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
 
 
@@ -65,16 +65,8 @@ def _read_frames(reader: Reader) -> NnetExample:
     return NnetExample([*example.inputs, *outputs])
 
 
-def _write_minibatch(writer: Writer, example: NnetExample) -> None:
-    raise ProgramError("discriminative examples are written as NnetDiscriminativeExample")
-
-
-DISCRIMINATIVE_MINIBATCH: Holder[NnetExample] = Holder(
-    "a discriminative example", _read_minibatch, _write_minibatch
-)
+DISCRIMINATIVE_MINIBATCH: Holder[NnetExample] = Holder("a discriminative example", _read_minibatch)
 """The holder for reading examples as NnetExamples, for trainers and diagnostics."""
 
-DISCRIMINATIVE_FRAMES: Holder[NnetExample] = Holder(
-    "a discriminative example", _read_frames, _write_minibatch
-)
+DISCRIMINATIVE_FRAMES: Holder[NnetExample] = Holder("a discriminative example", _read_frames)
 """The holder for reading examples without supervision: outputs have only their indexes."""

@@ -44,12 +44,7 @@ class DiscriminativeExampleMaker:
     ) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
         """The key and example of each chunk of an utterance; warns if it is too short."""
         num_frames = features.shape[0]
-        chunks = self.splitter.split(num_frames)
-        if not chunks:
-            log.warning(
-                f"Not producing egs for utterance {utterance} because it is too short: "
-                f"{num_frames} frames."
-            )
+        if not (chunks := self.splitter.chunks(utterance, num_frames)):
             return
         cutter = SupervisionSplitter(self.options, self.model, supervision)
         for number, chunk in enumerate(chunks):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from nnet3tools.chain.merging import hash_of_sequences, merge_rows, structure_of_sequences
-from nnet3tools.discriminative.example import (
-    NnetDiscriminativeExample,
-    NnetDiscriminativeSupervision,
+import numpy as np
+
+from nnet3tools.chain.merging import (
+    check_same,
+    hash_of_sequences,
+    merge_outputs,
+    structure_of_sequences,
 )
-from nnet3tools.discriminative.supervision import merge_supervisions
+from nnet3tools.discriminative.example import NnetDiscriminativeExample
+from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import DataError
+from nnet3tools.fst.lattice_order import concatenated
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.merging import Mergeable, merge_examples
 
@@ -22,25 +28,32 @@ def merge_discriminative_examples(
 
     DataError if the examples do not match, or one of them is already a minibatch.
     """
-    counts = {len(example.outputs) for example in examples}
-    if len(counts) > 1:
-        raise DataError(f"merging examples with different numbers of outputs, {sorted(counts)}")
-    inputs = merge_examples(
-        [NnetExample(example.inputs) for example in examples], compress_features
+    outputs = merge_outputs([example.outputs for example in examples], merge_supervisions)
+    inputs = [NnetExample(example.inputs) for example in examples]
+    return NnetDiscriminativeExample(merge_examples(inputs, compress_features).io, outputs)
+
+
+def merge_supervisions(parts: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
+    """One supervision of all sequences; DataError unless lengths and weights agree."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    for part in parts:
+        if part.num_sequences != 1:
+            raise DataError("merging supervisions of which one is merged already")
+        check_same("weights", first.weight, part.weight)
+        check_same("lengths", first.frames_per_sequence, part.frames_per_sequence)
+    return replace(
+        first,
+        num_sequences=len(parts),
+        num_ali=np.concatenate([part.num_ali for part in parts]),
+        den_lat=concatenated([part.den_lat for part in parts]),
     )
-    outputs = zip(*(example.outputs for example in examples), strict=True)
-    return NnetDiscriminativeExample(inputs.io, [_merge_outputs(parts) for parts in outputs])
-
-
-def _merge_outputs(parts: Sequence[NnetDiscriminativeSupervision]) -> NnetDiscriminativeSupervision:
-    name, indexes, weights = merge_rows(parts)
-    supervision = merge_supervisions([part.supervision for part in parts])
-    return NnetDiscriminativeSupervision(name, indexes, supervision, weights)
 
 
 MERGEABLE_DISCRIMINATIVE: Mergeable[NnetDiscriminativeExample] = Mergeable(
-    lambda example: structure_of_sequences(example.inputs, example.outputs),
-    lambda example: hash_of_sequences(example.inputs, example.outputs),
+    structure_of_sequences,
+    hash_of_sequences,
     lambda example: example.size,
     merge_discriminative_examples,
 )

@@ -68,8 +68,8 @@ class DiscriminativeOutputObjective(SequenceObjective):
         for_training: bool = True,
     ) -> None:
         """OptionError if an option has an invalid value."""
-        has_xent = options.xent_regularize != 0.0
-        super().__init__(has_xent, for_training, apply_deriv_weights and for_training)
+        weighted = apply_deriv_weights and for_training
+        super().__init__(options.xent_regularize, for_training, weighted)
         self._options = options
         self._criterion = DiscriminativeObjective(options, model.transition_model, model.priors)
         self.tallies: dict[str, Tally] = {}
@@ -96,14 +96,11 @@ class DiscriminativeOutputObjective(SequenceObjective):
             _set(derivs[0], judged.deriv)
             if l2_scale != 0.0:
                 tensor.add(derivs[0], output, alpha=-l2_scale)
-            self.weight_frames(supervision, derivs[0])
         if self._has_xent:
             xent = self._cross_entropy(computer.get_output(f"{name}-xent"), judged.reference)
             found.append(Measured(f"{name}-xent", judged.weight, xent))
         if len(derivs) == 2:
             _set(derivs[1], judged.reference)
-            self.weight_frames(supervision, derivs[1])
-            tensor.scale(derivs[1], self._options.xent_regularize)
         return found
 
     @staticmethod

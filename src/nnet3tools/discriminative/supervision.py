@@ -5,18 +5,17 @@ Files are those of Kaldi's discriminative-supervision.cc.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.chain.sequence_supervision import SequenceSupervision
+from nnet3tools.chain.sequences import SequenceSupervision
 from nnet3tools.discriminative.example_format import DISCRIMINATIVE_SUPERVISION_RECORD
 from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
-from nnet3tools.fst.lattice_order import concatenated, in_top_order, lattice_state_times
+from nnet3tools.fst.lattice_order import in_top_order, lattice_state_times
 
 
 @dataclass(frozen=True)
@@ -59,28 +58,3 @@ class DiscriminativeSupervision(SequenceSupervision):
     def of_fields(cls, values: dict[str, Any]) -> DiscriminativeSupervision:
         """A supervision from the values of the fields in a file's record; the lattice is sorted."""
         return cls(**{**values, "den_lat": in_top_order(values["den_lat"])})
-
-
-def merge_supervisions(parts: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
-    """One supervision of all sequences; DataError unless lengths and weights agree."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    for part in parts:
-        if part.num_sequences != 1:
-            raise DataError("merging supervisions of which one is merged already")
-        if part.weight != first.weight:
-            raise DataError(
-                f"merging supervisions of different weights: {first.weight:g} and {part.weight:g}"
-            )
-        if part.frames_per_sequence != first.frames_per_sequence:
-            raise DataError(
-                f"merging supervisions of different lengths: {first.frames_per_sequence} and "
-                f"{part.frames_per_sequence}"
-            )
-    return replace(
-        first,
-        num_sequences=len(parts),
-        num_ali=np.concatenate([part.num_ali for part in parts]),
-        den_lat=concatenated([part.den_lat for part in parts]),
-    )

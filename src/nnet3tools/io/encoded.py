@@ -335,16 +335,8 @@ def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[An
     """A holder that reads a record as EncodedRecord, or fully if it has none of the `layouts`."""
 
     def read(reader: Reader) -> Any:
-        found: list[EncodedRecord[Any]] = []
-
-        def end_of(data: bytearray, start: int) -> int | None:
-            if (one := layouts.find(data, start)) is None:
-                return None
-            found.append(one[0])
-            return one[1]
-
-        is_encoded = reader.binary and reader.take(end_of) is not None
-        return found[-1] if is_encoded else record.read(reader)
+        found = reader.take(layouts.find) if reader.binary else None
+        return record.read(reader) if found is None else found
 
     return Holder(
         name,

@@ -4,11 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
 T = TypeVar("T")
+
+
+def _never_written(writer: Writer, value: object) -> None:
+    raise ProgramError(f"a {type(value).__name__} is only read from tables, never written")
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Holder(Generic[T]):
 
     name: str
     read: Callable[[Reader], T]
-    write: Callable[[Writer, T], None]
+    write: Callable[[Writer, T], None] = _never_written
     has_header: bool = True
     extract_range: Callable[[T, str], T] | None = None
     entries: Callable[[Reader], Iterator[tuple[str, T]]] | None = None

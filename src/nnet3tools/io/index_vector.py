@@ -117,9 +117,8 @@ def _put_ints(out: NDArray[np.uint8], starts: NDArray, values: Ints) -> None:
     out[starts[:, None] + np.arange(5 * width)] = cells.reshape(len(values), 5 * width)
 
 
-# Complete elements of one length. Most vectors consist of few such runs.
-_RUN = re.compile(rb"(?:\x7f.{15})+|[^\x7f]+", re.S)
 # One element, perhaps truncated at the end of the buffer.
+_ELEMENT = re.compile(rb"\x7f.{0,15}|[^\x7f]", re.S)
 _NODE_ELEMENT = re.compile(rb"\|.{0,5}(?:\x7f.{0,15}|[^\x7f])?|\x7f.{0,15}|[^\x7f|]", re.S)
 
 
@@ -132,7 +131,7 @@ def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
         return np.empty(0, np.int32), np.empty((0, 3), np.int32)
     if reader.binary:
         if with_nodes:
-            return _decode(reader, *_split_cindexes(reader, size), with_nodes)
+            return _decode(reader, *_split(reader, size, with_nodes), with_nodes)
         if (steady := _read_one_sequence(reader, size)) is not None:
             return np.empty(0, np.int32), steady
         return np.empty(0, np.int32), _read_cached(reader, size)
@@ -170,7 +169,7 @@ def _read_cached(reader: Reader, size: int) -> Ints:
     if indexes is not None and _follows(reader, data):
         reader.advance(len(data))
         return indexes.copy()
-    data, lengths = _split_indexes(reader, size)
+    data, lengths = _split(reader, size, with_nodes=False)
     indexes = _decode(reader, data, lengths, with_nodes=False)[1]
     if len(_recent_vectors) >= _MAX_RECENT:
         _recent_vectors.clear()
@@ -190,40 +189,21 @@ def _follows(reader: Reader, data: bytes) -> bool:
             return False
 
 
-def _split_indexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
-    """Consume `size` encoded Indexes: all bytes, and the length of each Index in bytes."""
-    pieces: list[bytes] = []
-    counts: list[int] = []
-    lengths: list[int] = []
-    missing = size
-    while missing:
-        piece = reader.buffered(_FULL_SIZE * missing)
-        end = 0
-        while missing and (run := _RUN.match(piece, end)):
-            length = _FULL_SIZE if piece[end] == _FULL else 1
-            counts.append(min(missing, (run.end() - end) // length))
-            lengths.append(length)
-            end += counts[-1] * length
-            missing -= counts[-1]
-        pieces.append(piece[:end])
-        reader.advance(end)
-        if not end and not reader.more():
-            raise _too_short(reader, size, size - missing)
-    return b"".join(pieces), np.repeat(lengths, counts)
-
-
-def _split_cindexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
-    """Consume `size` encoded Cindexes: all bytes, and the length of each in bytes."""
+def _split(reader: Reader, size: int, with_nodes: bool) -> tuple[bytes, NDArray]:
+    """Consume `size` encoded Indexes or Cindexes: all bytes, and the length of each in bytes."""
+    pattern = _NODE_ELEMENT if with_nodes else _ELEMENT
     pieces: list[bytes] = []
     lengths: list[int] = []
     while (missing := size - len(lengths)) > 0:
-        piece = reader.buffered(22 * missing)
-        elements = _NODE_ELEMENT.findall(piece)[:missing]
-        if elements and not _is_complete(elements[-1]):
+        piece = reader.buffered((_FULL_SIZE + 6 * with_nodes) * missing)
+        elements = pattern.findall(piece)[:missing]
+        if elements and not _is_complete(elements[-1], with_nodes):
             elements.pop()
         if not elements:
             if not reader.more():
-                raise _too_short(reader, size, len(lengths))
+                raise reader.error(
+                    f"expected {size} indexes, found the end of the stream after {len(lengths)}"
+                )
             continue
         new = list(map(len, elements))
         lengths += new
@@ -232,12 +212,8 @@ def _split_cindexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
     return b"".join(pieces), np.array(lengths)
 
 
-def _too_short(reader: Reader, size: int, found: int) -> Exception:
-    return reader.error(f"expected {size} indexes, found the end of the stream after {found}")
-
-
-def _is_complete(element: bytes) -> bool:
-    rest = element[6:] if element[0] == _NODE else element
+def _is_complete(element: bytes, with_nodes: bool) -> bool:
+    rest = element[6:] if with_nodes and element[0] == _NODE else element
     return len(rest) == (_FULL_SIZE if rest[:1] == b"\x7f" else 1)
 
 

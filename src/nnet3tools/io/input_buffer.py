@@ -11,13 +11,15 @@ import re
 import select
 import stat
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
+
+T = TypeVar("T")
 
 _PIECE, _LARGEST_PIECE = 1 << 16, 1 << 17
 """The bytes of the first read, and of later ones if a stream is read on and on."""
@@ -128,25 +130,23 @@ class InputBuffer:
         """Consume `size` bytes, which `buffered` has shown."""
         self._at += size
 
-    def take(self, end_of: Callable[[bytearray, int], int | None]) -> bytes | None:
-        """Consume an object and return its bytes; None, with nothing consumed, if that fails.
+    def take(self, find: Callable[[bytearray, int], tuple[T, int] | None]) -> T | None:
+        """Consume an object and return it; None, with nothing consumed, if that fails.
 
-        `end_of(data, start)` returns the end of the object at `start`, or None if it does not know
+        `find(data, start)` returns the object at `start` and its end, or None if it does not know
         the object's form. It raises IndexError if it needs more data.
         """
         while True:
             try:
-                end = end_of(self._buffer, self._at)
+                found = find(self._buffer, self._at)
             except IndexError:
                 if len(self._buffer) - self._at > _LARGEST_TAKEN or not self.more():
                     return None
                 continue
-            if end is None:
+            if found is None:
                 return None
-            with memoryview(self._buffer) as view:
-                data = bytes(view[self._at : end])
-            self._at = end
-            return data
+            value, self._at = found
+            return value
 
     def skip_space(self) -> None:
         """Consume white space."""

@@ -169,7 +169,5 @@ def write_wave(writer: Writer, wave: Wave) -> None:
 
 WAVE: Holder[Wave] = Holder("a wave file", read_wave, write_wave, has_header=False)
 
-WAVE_INFO: Holder[WaveInfo] = Holder(
-    "a wave file", read_wave_info, lambda writer, info: None, has_header=False
-)
+WAVE_INFO: Holder[WaveInfo] = Holder("a wave file", read_wave_info, has_header=False)
 """Headers only, for script files; the samples are not read."""

@@ -180,27 +180,15 @@ def examples_of_utterance(
     The first and the last frame of the utterance are repeated beyond its ends.
     """
     factor = splitter.options.frame_subsampling_factor
-    chunks = splitter.split(features.shape[0])
-    if not chunks:
-        log.warning(
-            f"Not producing egs for utterance {utterance} because it is too short: "
-            f"{features.shape[0]} frames."
-        )
+    chunks = splitter.chunks(utterance, features.shape[0])
     drawn = [ivectors(chunk.first_frame - chunk.left_context) for chunk in chunks if ivectors]
     examples: dict[int, NnetExample] = {}
     for places in _by_shape(chunks):
         some = [chunks[i] for i in places]
         ios = [_inputs(features, some, compress)]
         if drawn:
-            ios.append(
-                _ios(
-                    "ivector",
-                    0,
-                    1,
-                    np.stack([to_dense(drawn[i].features) for i in places]),
-                    compress,
-                )
-            )
+            vectors = np.stack([to_dense(drawn[i].features) for i in places])
+            ios.append(_ios("ivector", 0, 1, vectors, compress))
         ios.append(_ios("output", 0, factor, targets.labels(some, factor), compress))
         for i, *example in zip(places, *ios, strict=True):
             examples[i] = NnetExample(example)
@@ -272,12 +260,12 @@ def make_examples(
             log.skipped(error)
             num_errors += 1
             continue
-        usable = targets is not None and (ivectors is None or utterance_ivectors is not None)
-        if targets is None or not usable:
-            num_errors += 1
-            continue
         tolerance = options.targets_length_tolerance
-        if not splitter.lengths_match(utterance, num_frames, len(targets), tolerance):
+        if (
+            targets is None
+            or (ivectors is not None and utterance_ivectors is None)
+            or not splitter.lengths_match(utterance, num_frames, len(targets), tolerance)
+        ):
             num_errors += 1
             continue
         draw = ivector_drawer(ivectors, utterance_ivectors, num_frames)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -164,19 +164,25 @@ class ExampleMerger(Generic[E]):
         while begin < count:
             waiting = self._waiting.get(key) or self._begin(key, example)
             end = min(count, begin + wanted - waiting.count)
-            waiting.add(example, begin, end)
+            waiting.examples.append(self._part(example, begin, end))
+            waiting.count += end - begin
             begin = end
             if waiting.count >= wanted:
                 del self._waiting[key]
                 self._order.erase(key)
-                self._write_minibatch(waiting.take(waiting.count), self._hashes[key])
+                self._write_minibatch(waiting.examples, self._hashes[key])
+
+    def _part(self, example: E, begin: int, end: int) -> E:
+        """The examples number `begin` to `end` - 1 of `example`, which may be a batch."""
+        whole = begin == 0 and end == self._kind.count(example)
+        return example if whole else self._kind.part(example, begin, end)
 
     def _begin(self, key: Hashable, example: E) -> _Waiting[E]:
         """Register and return an empty list of waiting examples for the structure `key`."""
         if key not in self._hashes:
             self._hashes[key] = self._kind.structure_hash(example)
         self._order.insert(key, self._hashes[key])
-        waiting = self._waiting[key] = _Waiting(self._kind)
+        waiting = self._waiting[key] = _Waiting()
         return waiting
 
     def _wanted(self, example: E, key: Hashable) -> int:
@@ -189,11 +195,13 @@ class ExampleMerger(Generic[E]):
     def finish(self) -> None:
         """Write the remaining examples as far as the rules allow, and log statistics."""
         for key in self._order:
-            waiting, hash_value = self._waiting[key], self._hashes[key]
-            size = self._kind.size(waiting.examples[0])
-            while n := self._rules.minibatch_size(size, waiting.count, True):
-                self._write_minibatch(waiting.take(n), hash_value)
-            self._stats.discarded(size, hash_value, waiting.count)
+            batches, hash_value = self._waiting[key].examples, self._hashes[key]
+            size = self._kind.size(batches[0])
+            left = [self._part(b, i, i + 1) for b in batches for i in range(self._kind.count(b))]
+            while n := self._rules.minibatch_size(size, len(left), True):
+                self._write_minibatch(left[:n], hash_value)
+                del left[:n]
+            self._stats.discarded(size, hash_value, len(left))
         self._waiting.clear()
         self._order = HashOrder()
         self._stats.print()
@@ -206,36 +214,10 @@ class ExampleMerger(Generic[E]):
         self.num_written += 1
 
 
+@dataclass
 class _Waiting(Generic[E]):
-    """Examples of one structure that wait for a full minibatch."""
+    """Examples of one structure, or batches of them, that wait for a full minibatch."""
 
-    def __init__(self, kind: Mergeable[E]) -> None:
-        self._kind = kind
-        self.examples: list[E] = []
-        self.count = 0
-
-    def add(self, example: E, begin: int, end: int) -> None:
-        """Add the examples number `begin` to `end` - 1 of `example`, which may be a batch."""
-        whole = begin == 0 and end == self._kind.count(example)
-        self.examples.append(example if whole else self._kind.part(example, begin, end))
-        self.count += end - begin
-
-    def take(self, count: int) -> list[E]:
-        """Remove and return the first `count` waiting examples.
-
-        Examples that were added as a batch stay a batch, in which each counts.
-        """
-        if count == self.count:
-            taken, self.examples, self.count = self.examples, [], 0
-            return taken
-        taken = []
-        self.count -= count
-        while count:
-            example = self.examples.pop(0)
-            size = self._kind.count(example)
-            if size > count:
-                self.examples.insert(0, self._kind.part(example, count, size))
-                example, size = self._kind.part(example, 0, count), count
-            taken.append(example)
-            count -= size
-        return taken
+    examples: list[E] = field(default_factory=list)
+    count: int = 0
+    """The number of examples, in batches or not."""

@@ -75,15 +75,16 @@ def computation_request(
 
 @dataclass
 class PreparedExample(NnetExample):
-    """An example as it was read, with the results of ExampleRunner.prepare."""
+    """An example as it was read, with the results of ExampleRunner.prepare on a GPU."""
 
-    arrays: list[np.ndarray] = field(default_factory=list)
-    """The arrays of each io, inputs first: dense features, or those of SparseTargets.padded."""
-    packed: Packed | None = None
-    """The arrays and those that the objective prepared, in buffers for the device."""
+    packed: Packed = field(kw_only=True)
+    """The arrays of each io, inputs first, and those that the objective prepared, in buffers.
+
+    The arrays of an io are its dense features, or those of SparseTargets.padded.
+    """
     ahead: Ahead | None = None
     request: ComputationRequest | None = None
-    """The computation request, for a GPU; equal requests are mostly the same object."""
+    """The computation request; equal requests are mostly the same object."""
     weights: dict[str, float] = field(default_factory=dict)
     """The sum of the sparse targets' values of each output, by name."""
 
@@ -154,11 +155,12 @@ class ExampleRunner:
     # -- preparing ahead
 
     def prepare(self, example: NnetExample) -> NnetExample:
-        """Decompress and check an example and, for a GPU, pack it into pinned memory.
+        """Decompress and check an example and pack it into pinned memory, on a GPU.
 
         Any single thread may call this. An example that does not fit is returned unchanged, and
         `forward` raises the error.
         """
+        assert self._device_inputs is not None
         inputs, targets, weights = list[np.ndarray](), list[np.ndarray](), dict[str, float]()
         try:
             example.check_finite()
@@ -174,19 +176,19 @@ class ExampleRunner:
                     targets += sparse.padded()
                 else:
                     targets.append(to_dense(io.features))
-            arrays = [*inputs, *targets]
-            if self._device_inputs is None:
-                return PreparedExample(
-                    example.io, arrays, weights=weights, supervisions=example.supervisions
-                )
             ahead = self._objective.prepare(self.nnet, example)
             request = self._known(self._request(example))
         except DataError:
             return example
         more = ahead.arrays if ahead else ()
-        packed = self._device_inputs.pack([*arrays, *more], len(inputs))
+        packed = self._device_inputs.pack([*inputs, *targets, *more], len(inputs))
         return PreparedExample(
-            example.io, [], packed, ahead, request, weights, supervisions=example.supervisions
+            example.io,
+            ahead,
+            request,
+            weights,
+            packed=packed,
+            supervisions=example.supervisions,
         )
 
     def _request(self, example: NnetExample) -> ComputationRequest:
@@ -200,7 +202,7 @@ class ExampleRunner:
 
     def send(self, example: NnetExample) -> None:
         """Start copying a prepared example to the GPU; does nothing for others."""
-        if isinstance(example, PreparedExample) and example.packed is not None:
+        if isinstance(example, PreparedExample):
             assert self._device_inputs is not None
             self._device_inputs.send(example.packed)
 
@@ -212,17 +214,13 @@ class ExampleRunner:
         """
         if not isinstance(example, PreparedExample):
             example.check_finite()
-        if self._device_inputs is not None and not isinstance(example, PreparedExample):
-            example = self.prepare(example)
-        if not isinstance(example, PreparedExample):
+            if self._device_inputs is not None:
+                example = self.prepare(example)
+        if not isinstance(example, PreparedExample) or self._device_inputs is None:
             yield example
             return
-        if example.packed is None or self._device_inputs is None:
-            yield self._with_arrays(example, example.arrays)
-            return
         try:
-            arrays = self._device_inputs.arrays(example.packed)
-            yield self._with_arrays(example, arrays, example.packed)
+            yield self._with_arrays(example, self._device_inputs.arrays(example.packed))
         except MemoryError as error:
             raise self._explained(error) from None
         self._device_inputs.release(example.packed)
@@ -242,9 +240,7 @@ class ExampleRunner:
         linear = isinstance(node, OutputNode) and node.criterion == "linear"
         return linear and isinstance(io.features, SparseMatrix)
 
-    def _with_arrays(
-        self, example: PreparedExample, arrays: list[Array], packed: Packed | None = None
-    ) -> ReadyExample:
+    def _with_arrays(self, example: PreparedExample, arrays: list[Array]) -> ReadyExample:
         left, found = iter(arrays), dict[str, NnetIo]()
         inputs = {io.name for io in self.inputs(example)}
         for io in sorted(example.io, key=lambda io: io.name not in inputs):
@@ -257,7 +253,7 @@ class ExampleRunner:
             found[io.name] = replace(io, features=features)
         ahead = example.ahead and replace(example.ahead, arrays=list(left))
         ready = [found[io.name] for io in example.io]
-        places = (None, None) if packed is None else (packed.place, packed.place_of_inputs)
+        places = example.packed.place, example.packed.place_of_inputs
         return ReadyExample(
             ready, *places, ahead, example.request, supervisions=example.supervisions
         )

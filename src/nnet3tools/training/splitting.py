@@ -55,6 +55,15 @@ class ExampleGenerationOptions:
         1, "Frames of input per frame of output, if the output labels have a lower frame rate"
     )
 
+    @property
+    def contexts_at_ends(self) -> tuple[int, int]:
+        """The left context of an utterance's first chunk and the right context of its last one."""
+        left, right = self.left_context_initial, self.right_context_final
+        return (
+            left if left >= 0 else self.left_context,
+            right if right >= 0 else self.right_context,
+        )
+
     def chunk_sizes(self) -> Split:
         """The allowed chunk sizes, the principal one first; empty if utterances stay whole."""
         if self.frame_subsampling_factor < 1:
@@ -216,6 +225,16 @@ class UtteranceSplitter:
         shares[: overlap - int(shares.sum())] += 1
         return [-int(share) for share in shares]
 
+    def chunks(self, utterance: str, length: int) -> list[Chunk]:
+        """The chunks of an utterance of `length` frames; none, with a warning, if it is short."""
+        chunks = self.split(length)
+        if not chunks:
+            log.warning(
+                f"Not producing egs for utterance {utterance} because it is too short: {length} "
+                "frames."
+            )
+        return chunks
+
     def split(self, length: int) -> list[Chunk]:
         """The chunks of an utterance of `length` input frames; none if it is too short."""
         o = self.options
@@ -229,8 +248,7 @@ class UtteranceSplitter:
             firsts = [0]
         factor, last = o.frame_subsampling_factor, len(sizes) - 1
         weights = self._output_weights(length, firsts, sizes, factor)
-        initial = o.left_context_initial if o.left_context_initial >= 0 else o.left_context
-        final = o.right_context_final if o.right_context_final >= 0 else o.right_context
+        initial, final = o.contexts_at_ends
         chunks = [
             Chunk(
                 first,

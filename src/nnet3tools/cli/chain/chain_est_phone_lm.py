@@ -1,6 +1,6 @@
 """chain-est-phone-lm: estimate the phone language model for the denominator graph."""
 
-from nnet3tools.chain.phone_lm_options import LanguageModelOptions
+from nnet3tools.chain.options import LanguageModelOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.io import log
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnet3tools.chain.supervision_options import SupervisionOptions
+from nnet3tools.chain.options import SupervisionOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.io import log
 

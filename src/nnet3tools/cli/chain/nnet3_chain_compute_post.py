@@ -57,8 +57,8 @@ class _LogProbs:
 
 @program("nnet3-chain-compute-post", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
+    from nnet3tools.chain.objective import denominator_posteriors
     from nnet3tools.chain.output_objective import den_graph_of
-    from nnet3tools.chain.posteriors import denominator_posteriors
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
     from nnet3tools.recognizer.models import read_model
