@@ -24,7 +24,6 @@ from nnet3tools.errors import naming
 from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.compressed import compressed_bytes
-from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix, row_range
 from nnet3tools.training.example import NnetIo, frames_io
 
@@ -241,20 +240,13 @@ class Assembler:
         if plans[0].ivector is not None:
             columns.append(self._matrices(_ivectors(plans)))
         *fixed, last = template.layout.fixed
-        (_, end), (begin, stop) = template.holes
-        between, after = template.data[end:begin], template.data[stop:]
         for planned, *matrices in zip(group, *columns, strict=True):
-            acceptor = planned.acceptor
-            assert acceptor is not None
+            assert planned.acceptor is not None
             holes = [*matrices, struct.pack("<f", planned.item.weight)]
-            before = b"".join(
-                [*itertools.chain.from_iterable(zip(fixed, holes, strict=True)), last]
-            )
+            parts = itertools.chain.from_iterable(zip(fixed, holes, strict=True))
+            covered = b"".join([*parts, last])
             weights = planned.plan.deriv_weights.astype("<f4").tobytes()
-            data = b"".join([before, acceptor, between, weights, after])
-            end = len(before) + len(acceptor)
-            begin, stop = end + len(between), end + len(between) + len(weights)
-            yield EncodedRecord(data, template.layout, ((len(before), end), (begin, stop)))
+            yield template.changed(covered, template.layout, planned.acceptor, weights)
 
     def _matrices(self, matrices: NDArray[np.float32]) -> list[bytes]:
         """The encoded bytes of each of N matrices (N, rows, columns)."""

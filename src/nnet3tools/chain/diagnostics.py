@@ -79,7 +79,7 @@ class ChainDiagnostics:
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
         """A new object that computes all outputs and stores component statistics in `nnet`."""
         options = self.options
-        if options.xent_regularize == 0.0 and any("-xent" in name for name in _outputs(nnet)):
+        if options.xent_regularize == 0.0 and _has_xent(nnet):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)
         return ChainComputeProb(
             ComputeProbOptions(),
@@ -91,5 +91,5 @@ class ChainDiagnostics:
         )
 
 
-def _outputs(nnet: Nnet) -> list[str]:
-    return [name for i, name in enumerate(nnet.node_names) if nnet.is_output(i)]
+def _has_xent(nnet: Nnet) -> bool:
+    return any("-xent" in name for i, name in enumerate(nnet.node_names) if nnet.is_output(i))

@@ -78,17 +78,15 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
 
 
 def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether `num_frames` is the number of an output's `indexes`; True if they are None."""
-    return indexes is None or (num_frames == indexes.num_rows and _is_one_sequence(indexes))
+    """Whether `num_frames` is the number of an output's `indexes`; True if they are None.
 
-
-def _is_one_sequence(indexes: WalkedIndexes) -> bool:
-    """Whether n = x = 0 and t grows by the same number from row to row.
-
+    The indexes must be of one sequence: n = x = 0, and t grows by the same number from row to row.
     If n = x = 0, Kaldi writes one byte per row, the difference of t to the row before.
     """
+    if indexes is None:
+        return True
     steps = indexes.steps
-    return indexes.num_rows > 1 and steps is not None and _is_constant(steps[1:])
+    return num_frames == indexes.num_rows > 1 and steps is not None and _is_constant(steps[1:])
 
 
 def _is_constant(steps: bytes) -> bool:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
-from nnet3tools.chain.encoded_examples import ACCEPTOR, EncodedChainExample
+from nnet3tools.chain.encoded_examples import ACCEPTOR, DERIV_WEIGHTS, EncodedChainExample
 from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
@@ -61,7 +61,9 @@ class ExampleNormalizer:
             if acceptor is None:
                 self._normalize(key, example)
                 continue
-            self._write(key, example.with_hole(ACCEPTOR, acceptor))
+            weights = example.hole(DERIV_WEIGHTS)
+            changed = example.changed(example.covered, example.layout, acceptor, weights)
+            self._write(key, changed)
             self.num_written += 1
 
     def _normalize(self, key: str, given: NnetChainExample | EncodedChainExample) -> None:

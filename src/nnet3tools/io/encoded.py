@@ -122,28 +122,25 @@ class EncodedRecord(Generic[T]):
         else:
             self.layout.record.write(writer, self.whole())
 
-    def with_covered(self, covered: bytes, layout: Layout) -> EncodedRecord[T]:
-        """A copy with `covered`, of layout `layout`, as the part that a layout covers."""
-        if not self.holes:
-            return EncodedRecord(covered, layout)
-        begin = self.holes[0][0]
-        grown = len(covered) - begin
-        holes = tuple([(a + grown, b + grown) for a, b in self.holes])
-        return EncodedRecord(covered + self.data[begin:], layout, holes)
-
     def hole(self, place: int) -> bytes:
         """The bytes of hole number `place` after the part that the layout covers."""
         begin, end = self.holes[place]
         return self.data[begin:end]
 
-    def with_hole(self, place: int, value: bytes) -> EncodedRecord[T]:
-        """A copy in which the bytes of `holes[place]` are replaced by `value`."""
-        begin, end = self.holes[place]
-        grown = len(value) - (end - begin)
-        later = [(a + grown, b + grown) for a, b in self.holes[place + 1 :]]
-        data = b"".join([self.data[:begin], value, self.data[end:]])
-        holes = (*self.holes[:place], (begin, end + grown), *later)
-        return EncodedRecord(data, self.layout, holes)
+    def changed(self, covered: bytes, layout: Layout, *values: bytes) -> EncodedRecord[T]:
+        """A copy with other bytes in the part that `layout` covers, and in the holes after it.
+
+        The bytes between the holes are those of this record.
+        """
+        parts, holes, size = [covered], list[tuple[int, int]](), len(covered)
+        at = len(self.covered)
+        for (begin, end), value in zip(self.holes, values, strict=True):
+            parts += [self.data[at:begin], value]
+            first = size + begin - at
+            size, at = first + len(value), end
+            holes.append((first, size))
+        data = b"".join([*parts, self.data[at:]])
+        return EncodedRecord(data, layout, tuple(holes))
 
 
 class LayoutTable:

@@ -110,20 +110,32 @@ def _read_int32_vector(reader: Reader) -> NDArray[np.int32]:
     count = reader.read_int32()
     if count < 0:
         raise reader.error(f"expected a vector, found one of {count} elements")
-    cells = reader.read_array(5 * count, np.uint8, f"a vector of {count} integers").reshape(-1, 5)
-    if (cells[:, 0] != 4).any():
-        raise reader.error("expected a vector of 32-bit integers")
-    return np.ascontiguousarray(cells[:, 1:]).view("<i4").ravel()
+    return _read_cells(reader, count, np.int32, f"a vector of {count} integers")
 
 
 def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
     array = np.ascontiguousarray(values, "<i4")
     if not writer.binary:
         writer.write_text("%d " * array.size % tuple(array.tolist()) + "\n")
-        return
-    cells = np.full((len(array), 5), 4, np.uint8)
-    cells[:, 1:] = array.view(np.uint8).reshape(-1, 4)
-    writer.write_int32(len(array))
+    else:
+        _write_cells(writer, len(array), array)
+
+
+def _read_cells(reader: Reader, count: int, kind: type, what: str) -> NDArray:
+    """Read `count` numbers of four bytes, each after its size byte; errors expect `what`."""
+    cells = reader.read_array(5 * count, np.uint8, what).reshape(-1, 5)
+    if (cells[:, 0] != 4).any():
+        raise reader.error(f"expected {what} of type {kind.__name__}")
+    stored = np.dtype(kind).newbyteorder("<")
+    return np.ascontiguousarray(cells[:, 1:]).view(stored).ravel()
+
+
+def _write_cells(writer: Writer, count: int, values: NDArray) -> None:
+    """Write `count`, then numbers of four bytes, each after its size byte."""
+    cells = np.full((values.size, 5), 4, np.uint8)
+    stored = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    cells[:, 1:] = stored.view(np.uint8).reshape(-1, 4)
+    writer.write_int32(count)
     writer.write_bytes(cells.tobytes())
 
 
@@ -133,11 +145,7 @@ def _read_pairs(reader: Reader, kind: type) -> NDArray:
         count = reader.read_int32()
         if count < 0:
             raise reader.error(f"expected pairs, found {count} of them")
-        cells = reader.read_array(10 * count, np.uint8, f"{count} pairs").reshape(-1, 5)
-        if (cells[:, 0] != 4).any():
-            raise reader.error(f"expected pairs of {kind.__name__}")
-        stored = np.dtype(kind).newbyteorder("<")
-        return np.ascontiguousarray(cells[:, 1:]).view(stored).reshape(-1, 2)
+        return _read_cells(reader, 2 * count, kind, f"{count} pairs").reshape(-1, 2)
     line = reader.read_line().strip()
     try:
         if "_" in line:  # int() and float() accept "_", Kaldi does not
@@ -154,12 +162,8 @@ def _write_pairs(writer: Writer, pairs: NDArray) -> None:
         texts = list(map(format_float if pairs.dtype.kind == "f" else str, pairs.ravel().tolist()))
         both = zip(texts[::2], texts[1::2], strict=True)
         writer.write_text("; ".join(f"{one} {other} " for one, other in both) + "\n")
-        return
-    cells = np.full((pairs.size, 5), 4, np.uint8)
-    kind = pairs.dtype.newbyteorder("<")
-    cells[:, 1:] = np.ascontiguousarray(pairs, kind).view(np.uint8).reshape(-1, 4)
-    writer.write_int32(len(pairs))
-    writer.write_bytes(cells.tobytes())
+    else:
+        _write_cells(writer, len(pairs), pairs)
 
 
 def _read_token(reader: Reader) -> str:

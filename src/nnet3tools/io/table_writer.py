@@ -10,7 +10,6 @@ from nnet3tools.io.files import FileKind, classify_output, open_output
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import TableKind, parse_wspecifier
 from nnet3tools.io.table_reader import script_lines
-from nnet3tools.io.text import is_word
 from nnet3tools.io.writer import Writer
 
 T = TypeVar("T")
@@ -76,7 +75,8 @@ class TableWriter(Generic[T]):
 
     def write(self, key: str, value: T) -> None:
         """Write an object under a key."""
-        if not (isinstance(key, str) and is_word(key)):
+        raw = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else b""
+        if raw.split() != [raw]:
             raise DataError(f"'{key}' cannot be the key of a table: expected one word")
         if self._handed is not None:
             self._handed.items.append((key, value))
@@ -84,7 +84,7 @@ class TableWriter(Generic[T]):
         if self._archive is None:
             self._write_file(key, value)
             return
-        self._archive.write_text(key + " ")
+        self._archive.write_bytes(raw + b" ")
         if self._script is not None:
             where = f"{self._specifier.archive}:{self._archive.offset}"
             self._script.write_text(f"{key} {where}\n")

@@ -232,7 +232,8 @@ class BatchedChanges(Generic[E]):
         for fixed, column in zip(new_layout.fixed, [*columns, None], strict=True):
             parts += [itertools.repeat(fixed, len(given)), *([] if column is None else [column])]
         for example, covered in zip(given, map(b"".join, zip(*parts, strict=True)), strict=True):
-            yield example.with_covered(covered, new_layout)
+            holes = [example.hole(place) for place in range(len(example.holes))]
+            yield example.changed(covered, new_layout, *holes)
 
 
 def _numbers(encoded: list[bytes], weights: NDArray[np.float32]) -> list[bytes]:
