@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.example import (
     CHAIN_EXAMPLE,
 )
+from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.supervision import Supervision
 from support.chain_examples import LABEL_DIM, acceptor, chain_example
 from support.example_archives import archive, outcome

@@ -10,7 +10,6 @@ import pytest
 
 from nnet3tools.chain import phone_lm
 from nnet3tools.chain.compilation import SupervisionCompiler
-from nnet3tools.chain.cutting import SupervisionCutter
 from nnet3tools.chain.den_fst import make_denominator_fst, make_normalization_fst
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.merging import merge_supervisions
@@ -19,7 +18,7 @@ from nnet3tools.chain.options import LanguageModelOptions, SupervisionOptions
 from nnet3tools.chain.phone_lattice import PhoneLattice
 from nnet3tools.chain.phone_lm import estimate_phone_lm
 from nnet3tools.chain.proto_supervision import ProtoSupervision, of_alignment, of_lattice
-from nnet3tools.chain.supervision import Supervision
+from nnet3tools.chain.supervision import Supervision, SupervisionCutter
 from nnet3tools.chain.supervision_posteriors import supervision_posteriors
 from nnet3tools.chain.unconstrained import UnconstrainedConverter
 from nnet3tools.errors import DataError

@@ -10,11 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nnet3tools.chain.cutting import SupervisionCutter
 from nnet3tools.chain.e2e import pdf_acceptor
 from nnet3tools.chain.native.supervisor import Job, JobKind, NativeSupervisor, compiled_library
 from nnet3tools.chain.normalization import Normalizer
-from nnet3tools.chain.supervision import Supervision
+from nnet3tools.chain.supervision import Supervision, SupervisionCutter
 from nnet3tools.fst.binary_writer import write_compact_acceptor, write_vector_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.stream import Writer

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from nnet3tools.chain.den_graph import load_denominator_graph
-from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.example import CHAIN_EXAMPLE
+from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.cli.programs import main_of
 from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
 from nnet3tools.errors import DataError, naming
@@ -50,8 +50,8 @@ from nnet3tools.optimizer.cache_files import load_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.files import read_computation, write_computation
 from nnet3tools.recipe.schedules import parse_dropout_schedule
-from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES
 from nnet3tools.training.example import EXAMPLE
+from nnet3tools.training.example_format import ENCODED_EXAMPLES
 from nnet3tools.training.lda import LdaStats
 from nnet3tools.training.minibatch_rules import MinibatchRules
 from nnet3tools.training.xvector_egs import read_ranges

@@ -20,7 +20,6 @@ from nnet3tools.io.holders import (
     TOKEN_VECTOR,
     VECTOR,
 )
-from nnet3tools.io.packed import write_packed
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.table import TableWriter
@@ -119,7 +118,7 @@ def _matrices() -> None:
         _written(f"matrix64.{form}", lambda w: w.write_matrix(full.astype(np.float64)), binary)
         _written(f"vector.{form}", lambda w: w.write_vector(full[0]), binary)
         _written(f"sparse.{form}", lambda w: write_general_matrix(w, sparse), binary)
-        _written(f"packed.{form}", lambda w: write_packed(w, full[:3] + full[:3].T), binary)
+        _written(f"packed.{form}", lambda w: w.write_packed(full[:3] + full[:3].T), binary)
 
 
 def _archives() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from nnet3tools import draws
-from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.example import CHAIN_EXAMPLE
+from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.merging import merge_chain_examples
 from nnet3tools.chain.selection import CHAIN_CHANGES, ChainSelection
 from nnet3tools.errors import DataError
@@ -26,7 +26,6 @@ from nnet3tools.io.stream import Reader
 from nnet3tools.tensor.cpu import choice
 from nnet3tools.training import same_layout
 from nnet3tools.training.batched_changes import FRAME_CHANGES, BatchedChanges
-from nnet3tools.training.encoded_examples import ENCODED_EXAMPLES
 from nnet3tools.training.example import (
     EXAMPLE,
     NnetExample,
@@ -34,6 +33,7 @@ from nnet3tools.training.example import (
     frames_io,
     structure_key,
 )
+from nnet3tools.training.example_format import ENCODED_EXAMPLES
 from nnet3tools.training.merging import MERGEABLE_FRAMES, ExampleMerger, merge_examples
 from nnet3tools.training.minibatch_rules import ExampleMergingOptions
 from nnet3tools.training.same_layout import (

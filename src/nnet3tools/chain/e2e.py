@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import draws
 from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
-from nnet3tools.chain.encoded_examples import EncodedChainExample
-from nnet3tools.chain.encoded_graphs import EncodedGraph
 from nnet3tools.chain.example import NnetChainExample
+from nnet3tools.chain.example_format import EncodedChainExample
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError, naming
 from nnet3tools.fst.connect import steps_from_start
 from nnet3tools.fst.epsilon import remove_epsilons
+from nnet3tools.fst.file_walks import walk_vector
+from nnet3tools.fst.files import FST, read_fst
 from nnet3tools.fst.fst import EPSILON, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.io import log
+from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+from nnet3tools.io.encoded import encoded_entries
+from nnet3tools.io.holder import Holder
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.training.example import NnetIo
 from nnet3tools.training.splitting import ExampleGenerationOptions
@@ -31,6 +38,32 @@ DrawIvector = Callable[[int], NnetIo]
 
 _MOST_FRAMES_OFF = 4
 """The largest number of frames to cut off or repeat at the end to reach an allowed length."""
+
+
+@dataclass(frozen=True)
+class EncodedGraph:
+    """The bytes of an FST in OpenFst's vector format."""
+
+    data: bytes
+
+    def whole(self) -> Fst:
+        """The decoded FST."""
+        return read_fst(Reader(io.BytesIO(self.data), binary=True))
+
+
+def _find(data: bytes, start: int) -> tuple[EncodedGraph, int] | None:
+    walk = ByteWalk(data, start)
+    try:
+        walk_vector(walk)
+    except OtherFormError:
+        return None
+    return EncodedGraph(data[start : walk.at]), walk.at
+
+
+ENCODED_GRAPHS: Holder[Any] = replace(
+    cast(Holder[Any], FST), entries=lambda reader: encoded_entries(reader, _find, has_header=False)
+)
+"""The holder for reading tables of FSTs, which are EncodedGraphs where that is possible."""
 
 
 def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:

@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from nnet3tools import draws
 from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
-from nnet3tools.chain.cutting import SupervisionCutter
-from nnet3tools.chain.encoded_examples import (
+from nnet3tools.chain.example import NnetChainExample
+from nnet3tools.chain.example_format import (
     ACCEPTOR,
     EncodedChainExample,
     EncodedSupervision,
     supervision_weight,
 )
-from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
-from nnet3tools.chain.supervision import Supervision
+from nnet3tools.chain.supervision import Supervision, SupervisionCutter
 from nnet3tools.errors import NotFiniteError, naming
 from nnet3tools.io import log
 from nnet3tools.io.encoded import EncodedRecord

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnet3tools.chain.encoded_examples import (
+from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.example_format import (
     ACCEPTOR,
     DERIV_WEIGHTS,
     EncodedChainExample,
     supervision_weight,
 )
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError

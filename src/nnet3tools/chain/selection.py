@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnet3tools.chain.encoded_examples import CHAIN_LAYOUTS
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.example_format import CHAIN_LAYOUTS
 from nnet3tools.chain.sequences import SequenceExample
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.indexes import IndexArray

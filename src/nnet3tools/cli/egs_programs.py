@@ -104,7 +104,7 @@ def _copy_discriminative(options: DiscriminativeCopyOptions, args: list[str]) ->
 _FRAMES = _Kind(
     "nnet3",
     "neural-network",
-    ("training.encoded_examples", "ENCODED_EXAMPLES"),
+    ("training.example_format", "ENCODED_EXAMPLES"),
     ("training.same_layout", "BATCHED_EXAMPLES"),
     ("training.merging", "MERGEABLE_FRAMES"),
     "ExampleMergingOptions",
@@ -114,8 +114,8 @@ _FRAMES = _Kind(
 _CHAIN = _Kind(
     "nnet3-chain",
     "nnet3+chain",
-    ("chain.encoded_examples", "ENCODED_CHAIN_EXAMPLES"),
-    ("chain.encoded_examples", "ENCODED_CHAIN_EXAMPLES"),
+    ("chain.example_format", "ENCODED_CHAIN_EXAMPLES"),
+    ("chain.example_format", "ENCODED_CHAIN_EXAMPLES"),
     ("chain.merging", "MERGEABLE_CHAIN"),
     "ChainMergeOptions",
     "ChainCopyOptions",

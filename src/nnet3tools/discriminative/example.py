@@ -6,17 +6,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnet3tools.chain.example_format import sequence_example_fields
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
-from nnet3tools.discriminative.example_format import (
-    DISCRIMINATIVE_EXAMPLE_RECORD,
-    DISCRIMINATIVE_OUTPUT_RECORD,
+from nnet3tools.discriminative.supervision import (
+    DISCRIMINATIVE_SUPERVISION_RECORD,
+    DiscriminativeSupervision,
 )
-from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.holders import Holder
+from nnet3tools.io.record import CHAR_VECTOR, INDEXES, WORD, Field, Record
 from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
+
+DISCRIMINATIVE_OUTPUT_RECORD = Record(
+    "NnetDiscriminativeSup",
+    (
+        Field("name", WORD),
+        Field("indexes", INDEXES),
+        Field("supervision", DISCRIMINATIVE_SUPERVISION_RECORD),
+        Field("deriv_weights", CHAR_VECTOR, "<DW>"),
+    ),
+    ("discriminative.example", "NnetDiscriminativeSupervision"),
+)
+"""The supervision of one output."""
+
+DISCRIMINATIVE_EXAMPLE_RECORD = Record(
+    "Nnet3DiscriminativeEg",
+    sequence_example_fields(DISCRIMINATIVE_OUTPUT_RECORD),
+    ("discriminative.example", "NnetDiscriminativeExample"),
+)
+"""An example of discriminative training."""
 
 
 @dataclass(frozen=True)

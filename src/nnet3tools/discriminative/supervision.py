@@ -5,17 +5,48 @@ Files are those of Kaldi's discriminative-supervision.cc.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.chain.example_format import sequence_supervision_fields
 from nnet3tools.chain.sequences import SequenceSupervision
-from nnet3tools.discriminative.example_format import DISCRIMINATIVE_SUPERVISION_RECORD
 from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
+from nnet3tools.fst.lattice_files import read_lattice, write_lattice
 from nnet3tools.fst.lattice_order import in_top_order, lattice_state_times
+from nnet3tools.io.record import INT32_VECTOR, Field, Record, ValueKind, Values
+
+_DIGITS = 7
+"""The digits of costs in text."""
+
+
+def _sizes_problem(values: Values) -> str:
+    num_sequences, num_frames = values["num_sequences"], values["frames_per_sequence"]
+    if num_sequences > 0 and num_frames > 0:
+        return ""
+    return f"expected a supervision, found one of {num_sequences} sequences of {num_frames} frames"
+
+
+*_FIRST, _FRAMES = sequence_supervision_fields()
+
+DISCRIMINATIVE_SUPERVISION_RECORD = Record(
+    "DiscriminativeSupervision",
+    (
+        *_FIRST,
+        replace(_FRAMES, problem=_sizes_problem),
+        Field("num_ali", INT32_VECTOR, "<NumAli>"),
+        Field(
+            "den_lat",
+            ValueKind(read_lattice, lambda writer, value: write_lattice(writer, value, _DIGITS)),
+            "<DenLat>",
+        ),
+    ),
+    ("discriminative.supervision", "DiscriminativeSupervision"),
+)
+"""The supervision: the numerator's alignment and the denominator's lattice."""
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,17 @@ class Writer:
         else:
             self.write_text(format_matrix(array))
 
+    def write_packed(self, matrix: NDArray) -> None:
+        """Write the lower triangle of an (N, N) matrix, row after row, as float32."""
+        lower = np.asarray(matrix[np.tril_indices(len(matrix))], "<f4")
+        if self.binary:
+            self.write_token("FP")
+            self.write_int32(len(matrix))
+            self.write_bytes(lower.tobytes())
+            return
+        rows = [format_floats(row) for row in np.split(lower, np.cumsum(range(1, len(matrix))))]
+        self.write_text("[\n" + "\n".join(rows) + "]\n" if len(matrix) else "[ ]\n")
+
 
 def _as_real(array: NDArray) -> NDArray:
     return np.ascontiguousarray(array, "<f8" if array.dtype == np.float64 else "<f4")

@@ -17,8 +17,8 @@ from nnet3tools.io.encoded import EncodedRecord, Layout, LayoutTable
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
 from nnet3tools.io.sparse import SparseMatrix, rows_of_sparse
-from nnet3tools.training.encoded_examples import EXAMPLE_LAYOUTS
 from nnet3tools.training.example import NnetExample, NnetIo
+from nnet3tools.training.example_format import EXAMPLE_LAYOUTS
 from nnet3tools.training.same_layout import SameLayoutBatch, SameLayoutMatrices
 from nnet3tools.training.selection import rename_output, scale_supervision
 

@@ -1,6 +1,18 @@
-"""The format of frame-level examples and of the inputs of all examples."""
+"""The format of frame-level examples and of the inputs of all examples, and tables of both.
 
+This module does not load NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3tools.io.encoded import EncodedRecord, LayoutTable, encoded_holder
+from nnet3tools.io.holder import Holder
 from nnet3tools.io.record import INDEXES, MATRIX, WORD, Field, Record, Repeated
+
+if TYPE_CHECKING:
+    from nnet3tools.training.example import NnetExample
 
 _MOST_USUAL = 1000
 
@@ -25,3 +37,12 @@ EXAMPLE_RECORD = Record(
     ("training.example", "NnetExample"),
 )
 """A frame-level example."""
+
+EncodedExample = EncodedRecord["NnetExample"]
+
+EXAMPLE_LAYOUTS = LayoutTable(EXAMPLE_RECORD)
+
+ENCODED_EXAMPLES: Holder[NnetExample | EncodedExample] = encoded_holder(
+    "an example", EXAMPLE_LAYOUTS, EXAMPLE_RECORD
+)
+"""The holder of tables of frame-level examples that are encoded where that is possible."""

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_input, open_output
-from nnet3tools.io.packed import symmetric, write_packed
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 
@@ -86,7 +85,8 @@ class LdaStats:
         reader.expect_token("<FIRST_ACCS>")
         first = reader.read_matrix(np.float64)
         reader.expect_token("<SECOND_ACCS>")
-        second = symmetric(reader.read_packed())
+        lower = reader.read_packed()
+        second = lower + np.tril(lower, -1).T
         reader.expect_token("</LDAACCS>")
         expected = (num_classes,), (num_classes, dim), (dim, dim)
         if (zero.shape, first.shape, second.shape) != expected:
@@ -111,7 +111,7 @@ class LdaStats:
         writer.write_token("<FIRST_ACCS>")
         writer.write_matrix(self.first.astype(np.float32))
         writer.write_token("<SECOND_ACCS>")
-        write_packed(writer, self.second - self._squares_of_means())
+        writer.write_packed(self.second - self._squares_of_means())
         writer.write_token("</LDAACCS>")
 
     def _squares_of_means(self) -> NDArray[np.float64]:

@@ -40,9 +40,8 @@ class Options(OptionGroup):
 @program("nnet3-chain-e2e-get-egs", USAGE, Options, num_args=(4, 5))
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools import draws
-    from nnet3tools.chain.e2e import E2eExampleMaker
-    from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
-    from nnet3tools.chain.encoded_graphs import ENCODED_GRAPHS
+    from nnet3tools.chain.e2e import ENCODED_GRAPHS, E2eExampleMaker
+    from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.errors import naming
     from nnet3tools.io.table import SequentialTableReader, TableWriter

@@ -69,7 +69,7 @@ class Options(OptionGroup):
 @program("nnet3-chain-get-egs", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools import draws
-    from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
+    from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.chain.generation import make_chain_examples
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -123,7 +123,7 @@ class _Source:
     def __init__(
         self, options: Options, rspecifier: str, maker: ChainExampleMaker, stack: ExitStack
     ) -> None:
-        from nnet3tools.chain.encoded_examples import ENCODED_SUPERVISIONS
+        from nnet3tools.chain.example_format import ENCODED_SUPERVISIONS
         from nnet3tools.io.holders import VECTOR
         from nnet3tools.io.table import RandomAccessTableReader
 

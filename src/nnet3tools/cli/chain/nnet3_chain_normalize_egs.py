@@ -26,7 +26,7 @@ class Options(OptionGroup):
 
 @program("nnet3-chain-normalize-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    from nnet3tools.chain.encoded_examples import ENCODED_CHAIN_EXAMPLES
+    from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
     from nnet3tools.chain.example_normalization import ExampleNormalizer
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.io.table import TableWriter

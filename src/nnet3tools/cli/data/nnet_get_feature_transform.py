@@ -42,7 +42,6 @@ class Options(OptionGroup):
 @program("nnet-get-feature-transform", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools.io.files import open_output
-    from nnet3tools.io.packed import write_packed
     from nnet3tools.training.feature_transform import estimate_transform
     from nnet3tools.training.lda import sum_stats
 
@@ -65,4 +64,4 @@ def main(options: Options, args: list[str]) -> None:
     ):
         if name:
             with open_output(name, options.binary) as writer:
-                write_packed(writer, matrix)
+                writer.write_packed(matrix)
