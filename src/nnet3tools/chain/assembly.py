@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
-from nnet3tools.chain.example_format import CHAIN_LAYOUTS, EncodedChainExample
+from nnet3tools.chain.example import EncodedChainExample, NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.example_format import CHAIN_LAYOUTS
 from nnet3tools.chain.native.supervisor import Job, JobKind, NativeSupervisor
 from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision

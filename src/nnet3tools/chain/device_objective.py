@@ -16,7 +16,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.minibatch import OutputSupervision
-from nnet3tools.chain.objective import FAILED_PER_FRAME, compute_sums
+from nnet3tools.chain.objective import FAILED_PER_FRAME, Facts, compute_sums
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.paths import supervision_paths
 from nnet3tools.errors import DataError
@@ -52,20 +52,6 @@ _finish_xent_rows = tensor.element("_1 = where(_2 != 0.0, _1 * _3 * _4, 0.0)")
 _widen = tensor.element("_1 = max(_1, _3); _2 = min(_2, _4)")
 _largest = tensor.aggregate("_1", "max", axis=None)
 _smallest = tensor.aggregate("_1", "min", axis=None)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The properties of an output's supervision on which recorded steps of GPU work depend."""
-
-    weight: float
-    num_sequences: int
-    num_rows: int
-    is_e2e: bool
-    num_parts: int
-    num_states: int
-    num_frames: int
-    has_weights: bool
 
 
 @dataclass(frozen=True)

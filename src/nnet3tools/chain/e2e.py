@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from nnet3tools import draws
 from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
-from nnet3tools.chain.example import NnetChainExample
-from nnet3tools.chain.example_format import EncodedChainExample
+from nnet3tools.chain.example import EncodedChainExample, NnetChainExample
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision

@@ -8,6 +8,7 @@ from nnet3tools.chain.example_format import CHAIN_EXAMPLE_RECORD, CHAIN_OUTPUT_R
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.holders import Holder
 
 
@@ -30,6 +31,9 @@ class NnetChainExample(SequenceExample[NnetChainSupervision]):
 
     RECORD = CHAIN_EXAMPLE_RECORD
 
+
+EncodedChainExample = EncodedRecord[NnetChainExample]
+"""The bytes of a chain example."""
 
 CHAIN_EXAMPLE: Holder[NnetChainExample] = Holder(
     "a chain example", NnetChainExample.read, lambda writer, example: example.write(writer)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3tools.fst.file_walks import walk_acceptor
 from nnet3tools.io.byte_walk import ByteWalk, WalkedIndexes
 from nnet3tools.io.encoded import EncodedRecord, LayoutTable, encoded_holder
-from nnet3tools.io.holder import Holder
 from nnet3tools.io.numpy_later import np
 from nnet3tools.io.record import (
     CHAR_VECTOR,
@@ -35,10 +34,6 @@ from nnet3tools.io.record import (
 )
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example_format import IO_RECORD
-
-if TYPE_CHECKING:
-    from nnet3tools.chain.example import NnetChainExample
-    from nnet3tools.chain.supervision import Supervision
 
 _MAX_SEQUENCES = 1_000_000
 _MOST_USUAL_INPUTS = 1000
@@ -209,16 +204,13 @@ CHAIN_EXAMPLE_RECORD = Record(
 )
 """A chain example."""
 
-EncodedChainExample = EncodedRecord["NnetChainExample"]
-EncodedSupervision = EncodedRecord["Supervision"]
-
 ACCEPTOR, DERIV_WEIGHTS = 0, 1
 """Positions in the `holes` of an encoded example."""
 
 _SIZE_OF_FLOAT = 4
 
 
-def supervision_weight(encoded: EncodedChainExample | EncodedSupervision) -> float:
+def supervision_weight(encoded: EncodedRecord[Any]) -> float:
     """The weight of the supervision in an encoded example or supervision of one output."""
     begin = encoded.holes[ACCEPTOR][0] - len(encoded.layout.fixed[-1]) - _SIZE_OF_FLOAT
     (weight,) = struct.unpack_from("<f", encoded.data, begin)
@@ -227,12 +219,10 @@ def supervision_weight(encoded: EncodedChainExample | EncodedSupervision) -> flo
 
 CHAIN_LAYOUTS = LayoutTable(CHAIN_EXAMPLE_RECORD)
 
-ENCODED_CHAIN_EXAMPLES: Holder[NnetChainExample | EncodedChainExample] = encoded_holder(
-    "a chain example", CHAIN_LAYOUTS, CHAIN_EXAMPLE_RECORD
-)
+ENCODED_CHAIN_EXAMPLES = encoded_holder("a chain example", CHAIN_LAYOUTS, CHAIN_EXAMPLE_RECORD)
 """The holder of tables of chain examples that are encoded where that is possible."""
 
-ENCODED_SUPERVISIONS: Holder[Supervision | EncodedSupervision] = encoded_holder(
+ENCODED_SUPERVISIONS = encoded_holder(
     "a supervision", LayoutTable(SUPERVISION_RECORD), SUPERVISION_RECORD
 )
 """The holder of tables of supervisions that are encoded where that is possible."""

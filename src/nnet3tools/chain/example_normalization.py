@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
-from nnet3tools.chain.example import NnetChainExample
-from nnet3tools.chain.example_format import ACCEPTOR, DERIV_WEIGHTS, EncodedChainExample
+from nnet3tools.chain.example import EncodedChainExample, NnetChainExample
+from nnet3tools.chain.example_format import ACCEPTOR, DERIV_WEIGHTS
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.errors import DataError

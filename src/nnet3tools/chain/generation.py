@@ -11,16 +11,11 @@ from numpy.typing import NDArray
 
 from nnet3tools import draws
 from nnet3tools.chain.assembly import ExampleBlocks, ExamplePlan, Waiting
-from nnet3tools.chain.example import NnetChainExample
-from nnet3tools.chain.example_format import (
-    ACCEPTOR,
-    EncodedChainExample,
-    EncodedSupervision,
-    supervision_weight,
-)
+from nnet3tools.chain.example import EncodedChainExample, NnetChainExample
+from nnet3tools.chain.example_format import ACCEPTOR, supervision_weight
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
-from nnet3tools.chain.supervision import Supervision, SupervisionCutter
+from nnet3tools.chain.supervision import EncodedSupervision, Supervision, SupervisionCutter
 from nnet3tools.errors import NotFiniteError, naming
 from nnet3tools.io import log
 from nnet3tools.io.encoded import EncodedRecord

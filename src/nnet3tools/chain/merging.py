@@ -10,13 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
-from nnet3tools.chain.example_format import (
-    ACCEPTOR,
-    DERIV_WEIGHTS,
-    EncodedChainExample,
-    supervision_weight,
-)
+from nnet3tools.chain.example import EncodedChainExample, NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.example_format import ACCEPTOR, DERIV_WEIGHTS, supervision_weight
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError

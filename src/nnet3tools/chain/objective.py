@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +28,6 @@ from nnet3tools.tensor.operators.leaky_hmm import (
 )
 from nnet3tools.tensor.operators.numerator import PackedPaths, Paths, numerator
 from nnet3tools.tensor.operators.random import rand_int
-
-if TYPE_CHECKING:
-    from nnet3tools.chain.device_objective import Facts
 
 FAILED_PER_FRAME = -10.0
 """The objective per frame of a minibatch whose objective could not be computed."""
@@ -91,6 +87,20 @@ def compute_chain_objective(
     numerator_sum = float(num[0]) * (1.0 if supervision.is_e2e else supervision.weight)
     den_log_prob = float(den[LOG_PROB])
     return _finished(options, supervision, output, derivs, numerator_sum, den_log_prob, den_ok)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The properties of an output's supervision on which recorded steps of GPU work depend."""
+
+    weight: float
+    num_sequences: int
+    num_rows: int
+    is_e2e: bool
+    num_parts: int
+    num_states: int
+    num_frames: int
+    has_weights: bool
 
 
 def compute_sums(

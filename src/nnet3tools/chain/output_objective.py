@@ -12,7 +12,6 @@ from nnet3tools.chain.den_graph import DenominatorGraph, load_denominator_graph
 from nnet3tools.chain.device_objective import (
     Buffers,
     DeviceObjective,
-    Facts,
     Tallies,
     facts_of,
     on_device,
@@ -20,7 +19,7 @@ from nnet3tools.chain.device_objective import (
 from nnet3tools.chain.example import NnetChainSupervision
 from nnet3tools.chain.languages import LanguageGraphs
 from nnet3tools.chain.minibatch import OutputSupervision
-from nnet3tools.chain.objective import compute_chain_objective
+from nnet3tools.chain.objective import Facts, compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.sequence_objective import SequenceObjective
 from nnet3tools.errors import DataError

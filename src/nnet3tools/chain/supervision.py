@@ -12,6 +12,7 @@ from nnet3tools.chain.example_format import SUPERVISION_RECORD
 from nnet3tools.chain.sequences import SequenceSupervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.holders import Holder
 from nnet3tools.nnet.indexes import sorted_unique
 
@@ -166,6 +167,9 @@ class SupervisionCutter:
         )
         return replace(self._supervision, fst=piece, frames_per_sequence=num_frames)
 
+
+EncodedSupervision = EncodedRecord[Supervision]
+"""The bytes of a supervision."""
 
 SUPERVISION: Holder[Supervision] = Holder(
     "a supervision", Supervision.read, lambda writer, supervision: supervision.write(writer)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nnet3tools.errors import DataError, NotFiniteError, RequestError
 from nnet3tools.io import log
+from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, compress
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.read_ahead import read_ahead
@@ -80,6 +81,9 @@ class NnetExample(RecordObject):
         """The largest number of rows of any input or output, which --minibatch-size rules go by."""
         return max(len(io.indexes) for io in self.io)
 
+
+EncodedExample = EncodedRecord[NnetExample]
+"""The bytes of a frame-level example."""
 
 EXAMPLE: Holder[NnetExample] = Holder(
     "an example",

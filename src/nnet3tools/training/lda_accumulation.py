@@ -15,8 +15,7 @@ from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
-from nnet3tools.training.example import ExampleTally, NnetExample
-from nnet3tools.training.example_format import EncodedExample
+from nnet3tools.training.example import EncodedExample, ExampleTally, NnetExample
 from nnet3tools.training.lda import LdaStats
 from nnet3tools.training.merging import MERGEABLE_FRAMES, merge_examples
 from nnet3tools.training.running import ExampleRunner, computation_request

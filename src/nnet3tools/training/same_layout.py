@@ -21,8 +21,8 @@ from nnet3tools.io.holders import Holder
 from nnet3tools.io.matrix_forms import FULL_HEAD, SPARSE_HEAD, AnyBytes, MatrixForm
 from nnet3tools.io.sparse import SparseMatrix, sparse_of_rows
 from nnet3tools.io.stream import Reader
-from nnet3tools.training.example import NnetExample, NnetIo
-from nnet3tools.training.example_format import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS, EncodedExample
+from nnet3tools.training.example import EncodedExample, NnetExample, NnetIo
+from nnet3tools.training.example_format import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS
 
 
 class SameLayoutMatrices:
