@@ -35,21 +35,6 @@ Kind = Literal[
 | lattice | `Lattice` or `CompactLattice` of nnet3tools.fst.lattice |
 """
 
-_HOLDERS: dict[str, tuple[str, str]] = {
-    "matrix": ("io.holders", "MATRIX"),
-    "vector": ("io.holders", "VECTOR"),
-    "wave": ("io.wave", "WAVE"),
-    "posterior": ("io.holders", "POSTERIOR"),
-    "int-vector": ("io.holders", "INT32_VECTOR"),
-    "int": ("io.holders", "INT32"),
-    "float": ("io.holders", "FLOAT"),
-    "word": ("io.holders", "TOKEN"),
-    "words": ("io.holders", "TOKEN_VECTOR"),
-    "egs": ("training.example", "EXAMPLE"),
-    "chain-egs": ("chain.example", "CHAIN_EXAMPLE"),
-    "lattice": ("fst.lattice_files", "LATTICE"),
-}
-
 
 def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
     """A function that makes an array of the type; ValueError if a value does not fit."""
@@ -83,27 +68,38 @@ def _word(value: Any) -> str:
     return str(value)
 
 
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    "matrix": _array(np.float32, 2),
-    "vector": _array(np.float32, 1),
-    "wave": _wave,
-    "posterior": lambda v: v if isinstance(v, Posterior) else Posterior.from_frames(v),
-    "int-vector": _array(np.int32, 1),
-    "int": lambda value: int(_array(np.int32, 0)(value)),
-    "float": float,
-    "word": _word,
-    "words": lambda value: [_word(word) for word in _instance(value, "list", "tuple")],
-    "egs": lambda value: _instance(value, "NnetExample"),
-    "chain-egs": lambda value: _instance(value, "NnetChainExample"),
-    "lattice": lambda value: _instance(value, "Lattice", "CompactLattice"),
+def _posterior(value: Any) -> Posterior:
+    return value if isinstance(value, Posterior) else Posterior.from_frames(value)
+
+
+def _words(value: Any) -> list[str]:
+    return [_word(word) for word in _instance(value, "list", "tuple")]
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "matrix": ("io.holders.MATRIX", _array(np.float32, 2)),
+    "vector": ("io.holders.VECTOR", _array(np.float32, 1)),
+    "wave": ("io.wave.WAVE", _wave),
+    "posterior": ("io.holders.POSTERIOR", _posterior),
+    "int-vector": ("io.holders.INT32_VECTOR", _array(np.int32, 1)),
+    "int": ("io.holders.INT32", lambda value: int(_array(np.int32, 0)(value))),
+    "float": ("io.holders.FLOAT", float),
+    "word": ("io.holders.TOKEN", _word),
+    "words": ("io.holders.TOKEN_VECTOR", _words),
+    "egs": ("training.example.EXAMPLE", lambda x: _instance(x, "NnetExample")),
+    "chain-egs": ("chain.example.CHAIN_EXAMPLE", lambda x: _instance(x, "NnetChainExample")),
+    "lattice": (
+        "fst.lattice_files.LATTICE",
+        lambda x: _instance(x, "Lattice", "CompactLattice"),
+    ),
 }
-"""What a writer does to a value of each kind before it writes the value."""
+"""The holder of each kind, and what a writer does to a value before it writes the value."""
 
 
 def _holder(kind: Kind) -> Holder[Any]:
-    if kind not in _HOLDERS:
-        raise OptionError(f"no kind '{kind}' of tables: expected one of {', '.join(_HOLDERS)}")
-    module, name = _HOLDERS[kind]
+    if kind not in _KINDS:
+        raise OptionError(f"no kind '{kind}' of tables: expected one of {', '.join(_KINDS)}")
+    module, _, name = _KINDS[kind][0].rpartition(".")
     holder: Holder[Any] = getattr(import_module(f"nnet3tools.{module}"), name)
     return holder
 
@@ -153,12 +149,12 @@ class TableWriter(_TableWriter[Any]):
     def __init__(self, wspecifier: str, kind: Kind = "matrix") -> None:
         """`wspecifier`: as for Kaldi's programs, such as "ark,t:-"; `kind`: see `Kind`."""
         super().__init__(wspecifier, _holder(kind))
-        self._kind = kind
+        self._kind, self._converted = kind, _KINDS[kind][1]
 
     def write(self, key: str, value: Any) -> None:
         """Write a value under a key, which is one word."""
         try:
-            converted = _CONVERSIONS[self._kind](value)
+            converted = self._converted(value)
         except (TypeError, ValueError):
             found = f"found {reprlib.repr(value)}"
             raise DataError(f"key '{key}': expected kind '{self._kind}', {found}") from None

@@ -59,14 +59,14 @@ class Decoder:
                 self._prune(extra, self.num_frames - interval)
             self.frames.append(self._next(self.frames[-1], row))
 
-    def finish(self, use_final: bool = True) -> None:
+    def finish(self) -> None:
         """Prune tokens and links that are on no path within the lattice beam (FinalizeDecoding).
 
-        With `use_final`, paths end in final states if one has been reached; otherwise anywhere.
+        Paths end in final states if one has been reached; otherwise anywhere.
         """
         frame = self.frames[-1]
         costs = frame.costs
-        if use_final and self.reached_final():
+        if self.reached_final():
             costs = costs + self.graph.finals[frame.states]
         self._prune(costs - costs.min(initial=_INFINITY), 0)
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.decoding.frames import Ways
-from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.search import Search
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
@@ -15,7 +14,7 @@ from nnet3tools.fst.lattice import Lattice
 _Ints = NDArray[np.intp]
 
 
-def raw_lattice(decoder: Search, use_final: bool = True, may_loop: bool = False) -> Lattice:
+def raw_lattice(decoder: Search, may_loop: bool = False) -> Lattice:
     """The lattice of all paths that the decoder kept, with its states in topological order.
 
     The arcs of a state are in Kaldi's order: emitting arcs first, the latest ones first. The
@@ -27,7 +26,10 @@ def raw_lattice(decoder: Search, use_final: bool = True, may_loop: bool = False)
         return Lattice(Fst.empty(), np.zeros(0, np.float32), np.zeros(0, np.float32))
     numbers = np.arange(int(ways.num_tokens.sum())) if may_loop else _topological_numbers(ways)
     finals = np.full(len(numbers), NOT_FINAL, np.float32)
-    finals[numbers[len(numbers) - len(ways.last_states) :]] = _final_costs(ways, graph, use_final)
+    last_finals = graph.finals[ways.last_states]
+    if (last_finals == NOT_FINAL).all():  # no final state has been reached
+        last_finals = np.zeros(len(last_finals), np.float32)
+    finals[numbers[len(numbers) - len(last_finals) :]] = last_finals
     both, arcs = (ways.emitting, ways.epsilon), graph.fst
     places = np.concatenate([links.arcs[::-1] for links in both])
     sources = numbers[np.concatenate([links.sources[::-1] for links in both])]
@@ -43,14 +45,6 @@ def raw_lattice(decoder: Search, use_final: bool = True, may_loop: bool = False)
     acoustic = np.concatenate([links.acoustic[::-1] for links in both])
     order = np.argsort(sources, kind="stable")
     return Lattice(fst, acoustic[order], np.zeros(len(finals), np.float32))
-
-
-def _final_costs(ways: Ways, graph: DecodingGraph, use_final: bool) -> NDArray[np.float32]:
-    """The final costs of the last frame's tokens; all 0 if no final state has been reached."""
-    finals = graph.finals[ways.last_states]
-    if use_final and (finals != NOT_FINAL).any():
-        return finals
-    return np.zeros(len(finals), np.float32)
 
 
 def _topological_numbers(ways: Ways) -> _Ints:

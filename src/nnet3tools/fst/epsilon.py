@@ -35,11 +35,11 @@ def remove_epsilons(fst: Fst) -> Fst:
     kept = np.zeros(fst.num_states, bool)  # the start and states entered by other arcs
     kept[fst.nextstates[~epsilons]] = True
     kept[fst.start] = True
-    if (replaced := _single_steps(fst, epsilons, kept)) is None:
-        replaced = _expanded(fst, epsilons, kept)
     changed = np.zeros(fst.num_states, bool)
     changed[fst.sources[epsilons]] = True
     plain = _reversed_arcs(fst.with_arcs_only((kept & ~changed)[fst.sources]))
+    if (replaced := _single_steps(fst, epsilons, kept)) is None:
+        replaced = _expanded(fst, epsilons, kept, plain)
     joined = Fst.from_arcs(
         fst.start,
         replaced.finals,
@@ -52,13 +52,14 @@ def remove_epsilons(fst: Fst) -> Fst:
     return connect(joined)
 
 
-def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst:
+def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_], plain: Fst) -> Fst:
     """The arcs and final weights that replace epsilon arcs, as an FST.
 
     Each `kept` state with epsilons has its new arcs and its new final weight. All other states have
-    no arcs and their old final weight.
+    no arcs and their old final weight. `plain` has the reversed arcs of `kept` states without
+    epsilons.
     """
-    closures = _Closures(fst, epsilons, kept)
+    closures = _Closures(fst, plain)
     finals = fst.finals.copy()
     by_state: list[list[ArcTuple]] = [[] for _ in range(fst.num_states)]
     for state in _epsilon_states_last_first(fst, epsilons):
@@ -158,23 +159,19 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
 class _Closures:
     """Expands epsilon closures of states; an expanded state has no epsilon arcs left."""
 
-    def __init__(self, fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> None:
-        self._fst, self._kept = fst, kept
+    def __init__(self, fst: Fst, plain: Fst) -> None:
+        """States with arcs in `plain` have these arcs in place of those in `fst`."""
+        self._fst, self._plain = fst, plain
         self._arcs: dict[int, list[ArcTuple]] = {}
         self._finals: dict[int, float] = {}
-        self._has_epsilons = np.zeros(fst.num_states, bool)
-        self._has_epsilons[fst.sources[epsilons]] = True
 
     def _arcs_of(self, state: int) -> list[ArcTuple]:
         if (arcs := self._arcs.get(state)) is None:
-            fst = self._fst
+            fst = self._plain if self._plain.counts[state] else self._fst
             begin, end = fst.offsets[state : state + 2].tolist()
             columns = (fst.ilabels, fst.olabels, fst.weights, fst.nextstates)
             lists = [column[begin:end].tolist() for column in columns]
-            arcs = list(zip(*lists, strict=True))
-            if self._kept[state] and not self._has_epsilons[state]:
-                arcs = _reversed_list(arcs)
-            self._arcs[state] = arcs
+            arcs = self._arcs[state] = list(zip(*lists, strict=True))
         return arcs
 
     def _final_of(self, state: int) -> float:
@@ -219,14 +216,6 @@ class _Closures:
         arcs = [(i, o, weight, target) for (i, o, target), weight in reversed(found.items())]
         self._arcs[source], self._finals[source] = arcs, final
         return arcs, final
-
-
-def _reversed_list(arcs: list[ArcTuple]) -> list[ArcTuple]:
-    found: dict[tuple[int, int, int], float] = {}
-    for ilabel, olabel, weight, target in arcs:
-        key = (ilabel, olabel, target)
-        found[key] = min(found.get(key, NOT_FINAL), weight)
-    return [(i, o, weight, target) for (i, o, target), weight in reversed(found.items())]
 
 
 def concatenate(fsts: list[Fst], last_first: bool = True) -> Fst:

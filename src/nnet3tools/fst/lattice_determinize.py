@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 
-from nnet3tools.fst.fst import EPSILON
+import numpy as np
+
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice, Strings
 from nnet3tools.fst.lattice_epsilon import better_weight
+from nnet3tools.fst.reverse import reversed_fst
 from nnet3tools.fst.weights import single
 
 _DELTA = 1.0 / 1024.0
@@ -35,22 +37,14 @@ def from_acceptor(acceptor: CompactLattice) -> Lattice:
 
 
 def reversed_lattice(acceptor: CompactLattice) -> CompactLattice:
-    """The acceptor of the reversed sequences.
-
-    A new state 0 has epsilons, with the final weights, to the former final states. The former start
-    is final. The number of each former state increases by one.
-    """
-    size = acceptor.fst.num_states
-    finals: list[FinalWeight | None] = [None] * (size + 1)
-    finals[acceptor.fst.start + 1] = (0.0, 0.0, ())
-    arcs: list[list[CompactArc]] = [[] for _ in range(size + 1)]
-    for state, final in enumerate(acceptor.final_list()):
-        if final is not None:
-            arcs[0].append((EPSILON, final[0], final[1], (), state + 1))
-    for state, of_state in enumerate(acceptor.arc_lists()):
-        for label, graph, acoustic, _, target in of_state:
-            arcs[target + 1].append((label, graph, acoustic, (), state + 1))
-    return CompactLattice.from_lists(0, finals, arcs)
+    """The acceptor of the reversed sequences, with the states of `reversed_fst`."""
+    fst = reversed_fst(acceptor.fst)
+    ends = np.flatnonzero(acceptor.fst.is_final)
+    sources = np.concatenate([np.zeros(len(ends), np.int32), acceptor.fst.nextstates + 1])
+    acoustic = np.concatenate([acceptor.final_acoustic[ends], acceptor.acoustic])
+    order = np.argsort(sources, kind="stable")
+    none = Strings.none(fst.num_arcs + fst.num_states)
+    return CompactLattice(fst, acoustic[order], np.zeros(fst.num_states, np.float32), none)
 
 
 def determinized_lattice(acceptor: CompactLattice) -> CompactLattice:

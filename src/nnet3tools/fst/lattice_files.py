@@ -30,6 +30,7 @@ _ARC_TYPES = {_PLAIN: "<f4", "lattice8": "<f8", _COMPACT: "<f4", "compactlattice
 _WEIGHT = struct.Struct("<ff")
 _LABELS = struct.Struct("<ii")
 _INT = struct.Struct("<i")
+_ARC = struct.Struct("<iiffi")
 _COUNT = struct.Struct("<q")
 
 
@@ -123,8 +124,12 @@ def _write(writer: Writer, lattice: Lattice | CompactLattice, digits: int = 6) -
     pieces = []
     for final, arcs in states_of(lattice):
         pieces.append(packed(final or (NOT_FINAL, NOT_FINAL, ())) + _COUNT.pack(len(arcs)))
-        for ilabel, olabel, weight, target in arcs:
-            pieces.append(_LABELS.pack(ilabel, olabel) + packed(weight) + _INT.pack(target))
+        if is_compact:
+            pieces += [
+                _LABELS.pack(i, o) + packed(weight) + _INT.pack(n) for i, o, weight, n in arcs
+            ]
+        else:
+            pieces += [_ARC.pack(i, o, graph, cost, n) for i, o, (graph, cost, _), n in arcs]
     write_vector_header(writer, lattice.fst, _COMPACT if is_compact else _PLAIN)
     writer.write_bytes(b"".join(pieces))
 

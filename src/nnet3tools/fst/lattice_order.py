@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.fst.depth_first import top_order
-from nnet3tools.fst.fst import NO_STATE
+from nnet3tools.fst.epsilon import concatenate
+from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.properties import Property, concatenated_properties
 
@@ -63,23 +64,17 @@ def concatenated(lattices: Sequence[Lattice]) -> Lattice:
 
     Epsilons join the lattices. As in Kaldi, states of the last lattice come first before sorting.
     """
-    pieces = lattices[::-1]
-    arcs: list[list[tuple[int, int, float, float, int]]] = []
-    finals: list[tuple[float, float] | None] = []
-    start = NO_STATE
-    for number, lattice in enumerate(pieces):
-        base = len(arcs)
-        for of_state, final in zip(lattice.arc_lists(), lattice.final_list(), strict=True):
-            moved = [(*arc[:4], arc[4] + base) for arc in of_state]
-            if number and final is not None:
-                moved.insert(0, (0, 0, *final, start))
-                final = None
-            arcs.append(moved)
-            finals.append(final)
-        start = lattice.fst.start + base
-    joined = Lattice.from_lists(start, finals, arcs)
+    graph = concatenate([lattice.fst for lattice in lattices])
+    acoustic = concatenate([_acoustic_fst(lattice) for lattice in lattices])
+    final_acoustic = np.where(graph.is_final, acoustic.finals, np.float32(0.0))
     said = functools.reduce(
         lambda later, earlier: concatenated_properties(earlier, later),
-        [lattice.fst.properties for lattice in pieces],
+        [lattice.fst.properties for lattice in lattices[::-1]],
     )
-    return in_top_order(replace(joined, fst=joined.fst.with_properties(said)))
+    return in_top_order(Lattice(graph.with_properties(said), acoustic.weights, final_acoustic))
+
+
+def _acoustic_fst(lattice: Lattice) -> Fst:
+    """The FST of a lattice with the acoustic costs as weights."""
+    finals = np.where(lattice.fst.is_final, lattice.final_acoustic, np.float32(NOT_FINAL))
+    return replace(lattice.fst, weights=lattice.acoustic, finals=finals)

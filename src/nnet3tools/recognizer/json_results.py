@@ -77,12 +77,9 @@ def vosk_result(result: Result, with_words: bool) -> dict[str, Any]:
     return {**line, "text": result.text}
 
 
-def vosk_partial(partial: Partial, with_words: bool = False) -> dict[str, Any]:
-    """Vosk's PartialResult; `with_words` as by SetPartialWords."""
-    line: dict[str, Any] = {"partial": partial.text}
-    if with_words and partial.words:
-        line["partial_result"] = [_vosk_word(word) for word in partial.words]
-    return line
+def vosk_partial(partial: Partial) -> dict[str, Any]:
+    """Vosk's PartialResult."""
+    return {"partial": partial.text}
 
 
 def vosk_empty(alternatives: bool) -> dict[str, Any]:

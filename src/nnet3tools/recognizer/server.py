@@ -28,10 +28,17 @@ from nnet3tools.recognizer.server_session import (
 )
 
 if TYPE_CHECKING:
-    from websockets.asyncio.server import ServerConnection
-    from websockets.http11 import Request, Response
-
     from nnet3tools.recognizer.recognizer import Recognizer
+
+try:
+    from websockets.asyncio.server import ServerConnection
+    from websockets.asyncio.server import serve as serve_websockets
+    from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
+    from websockets.http11 import Request, Response
+except ImportError:
+    raise DataError(
+        f"the server needs the package websockets (14 or later): {install_command('server')}"
+    ) from None
 
 _MAX_QUEUE = 4
 """Frames of a client that are read before the frames that wait have been worked on."""
@@ -43,17 +50,7 @@ class Server:
     """Serves a recognizer to WebSocket clients until it is stopped."""
 
     def __init__(self, recognizer: Recognizer, options: ServerOptions) -> None:
-        """DataError if the package websockets is not installed, or for TLS files."""
-        try:
-            from websockets.asyncio import server as websockets_server
-            from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
-        except ImportError:
-            raise DataError(
-                f"the server needs the package websockets (14 or later): "
-                f"{install_command('server')}"
-            ) from None
-        self._serve = websockets_server.serve
-        self._closed, self._closed_ok = ConnectionClosed, ConnectionClosedOK
+        """DataError for TLS files that cannot be used."""
         self._recognizer, self._options = recognizer, options
         self._tls = _tls_context(options) if options.tls_certificate else None
         self._pool = ThreadPoolExecutor(options.num_threads, "stream")
@@ -69,7 +66,7 @@ class Server:
         options = self._options
         asyncio.get_running_loop().set_exception_handler(_failure_logger())
         try:
-            server = await self._serve(
+            server = await serve_websockets(
                 self._handle,
                 options.host,
                 options.port,
@@ -122,11 +119,11 @@ class Server:
             try:
                 async with asyncio.timeout(self._options.send_timeout):
                     await disconnect(socket, reason)
-            except (TimeoutError, self._closed):
+            except (TimeoutError, ConnectionClosed):
                 pass
-        except self._closed_ok:
+        except ConnectionClosedOK:
             pass
-        except self._closed as error:
+        except ConnectionClosed as error:
             counters.faults_total += 1
             log.warning(f"{client_name(socket)}: {error}")
         except Exception as error:

@@ -457,12 +457,12 @@ static int has_final(const search *s) {
   return NO;
 }
 
-/* Prune all frames. With use_final, paths end in final states if one has been reached. */
-int nn_search_finish(search *s, int use_final) {
+/* Prune all frames. Paths end in final states if one has been reached. */
+int nn_search_finish(search *s) {
   const frame *f = last_frame(s);
   float *extra = extra_of_last(s), best = INFINITY;
   if (!extra) return FAILED;
-  int with_finals = use_final && has_final(s);
+  int with_finals = has_final(s);
   for (int64_t i = 0; i < f->num_tokens; i++) {
     extra[i] = f->tokens[i].cost + (with_finals ? s->graph->finals[f->tokens[i].state] : 0.0f);
     if (extra[i] < best) best = extra[i];

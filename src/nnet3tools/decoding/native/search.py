@@ -90,14 +90,14 @@ class NativeDecoder:
                 )
             )
 
-    def finish(self, use_final: bool = True) -> None:
+    def finish(self) -> None:
         """Prune tokens and links that are on no path within the lattice beam (FinalizeDecoding).
 
-        With `use_final`, paths end in final states if one has been reached; otherwise anywhere.
+        Paths end in final states if one has been reached; otherwise anywhere.
         """
         self._require_begun()
         self._has_ended = True
-        _check(self._library.nn_search_finish(self._handle, int(use_final)))
+        _check(self._library.nn_search_finish(self._handle))
 
     def _require_begun(self) -> None:
         """Raise ProgramError before `start`: C reads the last frame without a check."""
