@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 
+import numpy as np
+
 from nnet3tools.errors import naming
 from nnet3tools.fst.binary_writer import write_vector_header
 from nnet3tools.fst.check import check_fst
@@ -16,7 +18,6 @@ from nnet3tools.fst.lattice import (
     Lattice,
     State,
     lattice_of,
-    states_of,
 )
 from nnet3tools.fst.lattice_conversion import compacted, expanded
 from nnet3tools.fst.lattice_text import read_lattice_text, write_lattice_text
@@ -30,8 +31,9 @@ _ARC_TYPES = {_PLAIN: "<f4", "lattice8": "<f8", _COMPACT: "<f4", "compactlattice
 _WEIGHT = struct.Struct("<ff")
 _LABELS = struct.Struct("<ii")
 _INT = struct.Struct("<i")
-_ARC = struct.Struct("<iiffi")
 _COUNT = struct.Struct("<q")
+_ARC = np.dtype("<i4, <i4, <f4, <f4, <i4")
+"""An arc of a Lattice: input label, output label, graph cost, acoustic cost, next state."""
 
 
 # -- reading
@@ -107,37 +109,48 @@ def _read_compact(reader: Reader) -> CompactLattice:
 
 def write_lattice(writer: Writer, lattice: Lattice, digits: int = 6) -> None:
     """Write a lattice like Kaldi's WriteLattice; `digits` of costs in text (7 inside objects)."""
-    _write(writer, lattice, digits)
-
-
-def _write(writer: Writer, lattice: Lattice | CompactLattice, digits: int = 6) -> None:
     if not writer.binary:
         write_lattice_text(writer, lattice, digits)
         return
-    is_compact = isinstance(lattice, CompactLattice)
-
-    def packed(weight: FinalWeight) -> bytes:
-        graph, acoustic, ids = weight
-        costs = _WEIGHT.pack(graph, acoustic)
-        return costs + struct.pack(f"<i{len(ids)}i", len(ids), *ids) if is_compact else costs
-
+    fst = lattice.fst
+    arcs = np.empty(fst.num_arcs, _ARC)
+    columns = (fst.ilabels, fst.olabels, fst.weights, lattice.acoustic, fst.nextstates)
+    for name, column in zip(_ARC.names or (), columns, strict=True):
+        arcs[name] = column
+    data, ends = arcs.tobytes(), (fst.offsets * _ARC.itemsize).tolist()
     pieces = []
-    for final, arcs in states_of(lattice):
-        pieces.append(packed(final or (NOT_FINAL, NOT_FINAL, ())) + _COUNT.pack(len(arcs)))
-        if is_compact:
-            pieces += [
-                _LABELS.pack(i, o) + packed(weight) + _INT.pack(n) for i, o, weight, n in arcs
-            ]
-        else:
-            pieces += [_ARC.pack(i, o, graph, cost, n) for i, o, (graph, cost, _), n in arcs]
-    write_vector_header(writer, lattice.fst, _COMPACT if is_compact else _PLAIN)
+    for state, (final, count) in enumerate(
+        zip(lattice.final_list(), fst.counts.tolist(), strict=True)
+    ):
+        pieces.append(_WEIGHT.pack(*(final or (NOT_FINAL, NOT_FINAL))) + _COUNT.pack(count))
+        pieces.append(data[ends[state] : ends[state + 1]])
+    write_vector_header(writer, fst, _PLAIN)
     writer.write_bytes(b"".join(pieces))
+
+
+def _write_compact(writer: Writer, lattice: CompactLattice) -> None:
+    if not writer.binary:
+        write_lattice_text(writer, lattice)
+        return
+    pieces = []
+    for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True):
+        pieces.append(_packed(final or (NOT_FINAL, NOT_FINAL, ())) + _COUNT.pack(len(arcs)))
+        for word, graph, acoustic, ids, target in arcs:
+            weight = _packed((graph, acoustic, ids))
+            pieces.append(_LABELS.pack(word, word) + weight + _INT.pack(target))
+    write_vector_header(writer, lattice.fst, _COMPACT)
+    writer.write_bytes(b"".join(pieces))
+
+
+def _packed(weight: FinalWeight) -> bytes:
+    graph, acoustic, ids = weight
+    return _WEIGHT.pack(graph, acoustic) + struct.pack(f"<i{len(ids)}i", len(ids), *ids)
 
 
 LATTICE: Holder[Lattice] = Holder("a lattice", read_lattice, write_lattice, has_header=False)
 """Holder of tables of Lattice; converts compact lattices."""
 
 COMPACT_LATTICE: Holder[CompactLattice] = Holder(
-    "a lattice", _read_compact, _write, has_header=False
+    "a lattice", _read_compact, _write_compact, has_header=False
 )
 """Holder of tables of CompactLattice; converts lattices of the other kind."""

@@ -44,14 +44,16 @@ class _Lines:
             return [state]
         is_compact = len(fields) == 3 or (len(fields) == 4 and "," in fields[3])
         self._settle(is_compact)
-        target, *labels = map(parse_natural, fields[1 : 3 if is_compact else 4])
-        rest = fields[2 + len(labels) :]
-        if len(rest) > 1:
+        target, ilabel = parse_natural(fields[1]), parse_natural(fields[2])
+        if is_compact:
+            olabel, weight = ilabel, _parse_weight(fields[3]) if len(fields) == 4 else _ONE
+        elif len(fields) in (4, 5):
+            olabel = parse_natural(fields[3])
+            graph, acoustic, _ = _parse_weight(fields[4]) if len(fields) == 5 else _ONE
+            weight = graph, acoustic, ()
+        else:
             raise ValueError
-        weight = _parse_weight(rest[0]) if rest else _ONE
-        if not is_compact:
-            weight = (*weight[:2], ())
-        self._arcs.append((state, (labels[0], labels[-1], weight, target)))
+        self._arcs.append((state, (ilabel, olabel, weight, target)))
         return [state, target]
 
     def _settle(self, is_compact: bool) -> None:
