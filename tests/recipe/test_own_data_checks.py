@@ -11,9 +11,10 @@ import pytest
 from nnet3tools.errors import DataError
 from nnet3tools.features.sound_files import read_sound
 from nnet3tools.io.wave import WAVE, Wave
+from nnet3tools.recipe.options import CheckOptions
 from nnet3tools.recipe.own_data.checks import CheckedData, SoundFacts, check_data, split_held_out
 from nnet3tools.recipe.own_data.corpus import read_corpus
-from nnet3tools.recipe.own_data.faults import CheckOptions, Fault, FaultList
+from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.pronunciations import read_word_list
 from nnet3tools.recipe.own_data.recordings import SoundSource, Utterance, write_data_dir
 from support.programs import read_table, run, write_table

@@ -250,6 +250,17 @@ class CommonOptions:
 
 
 @dataclass(frozen=True)
+class CheckOptions:
+    """Limits of the checks of users' data."""
+
+    max_seconds: float = option(30.0, "Utterances longer than this are left out")
+    max_unknown: float = option(
+        0.1, "Largest share of running words that may be missing from the lexicon"
+    )
+    num_shown: int = option(10, "Most faults of each kind that are listed")
+
+
+@dataclass(frozen=True)
 class ImageOptions:
     """The options --image.* of the training programs."""
 

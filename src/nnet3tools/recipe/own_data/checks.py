@@ -13,8 +13,9 @@ from nnet3tools.errors import UserError, quoted
 from nnet3tools.features.sound_files import OutsideError, Sound, import_soundfile
 from nnet3tools.io.files import FileKind, classify_input
 from nnet3tools.recipe.data_dir import perl_shuffled
+from nnet3tools.recipe.options import CheckOptions
 from nnet3tools.recipe.own_data.corpus import Corpus
-from nnet3tools.recipe.own_data.faults import CheckOptions, Fault, FaultList
+from nnet3tools.recipe.own_data.faults import Fault, FaultList
 from nnet3tools.recipe.own_data.pronunciations import RESERVED, WordList
 from nnet3tools.recipe.own_data.recordings import Utterance, by_recording, in_threads, read_sounds
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.io import log
-from nnet3tools.options import option
 
 
 class Severity(enum.Enum):
@@ -60,17 +59,6 @@ class Fault(enum.Enum):
 
     def __init__(self, severity: Severity, title: str, expected: str) -> None:
         self.severity, self.title, self.expected = severity, title, expected
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """Limits of the checks of users' data."""
-
-    max_seconds: float = option(30.0, "Utterances longer than this are left out")
-    max_unknown: float = option(
-        0.1, "Largest share of running words that may be missing from the lexicon"
-    )
-    num_shown: int = option(10, "Most faults of each kind that are listed")
 
 
 @dataclass(frozen=True)

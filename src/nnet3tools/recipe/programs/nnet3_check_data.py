@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option_group, program
 from nnet3tools.io import log
-from nnet3tools.recipe.own_data.faults import CheckOptions
+from nnet3tools.recipe.options import CheckOptions
 
 USAGE = """Checks recordings, transcripts and dictionary as nnet3-train-recognizer does before its
 training, and lists all faults (docs/own-data.md has the kinds).  The status is 0 if there are no

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from nnet3tools.cli.options import option, option_group
-from nnet3tools.recipe.options import JobOptions
-from nnet3tools.recipe.own_data.faults import CheckOptions
+from nnet3tools.recipe.options import CheckOptions, JobOptions
 
 RUN_NAMES = tuple(field.name.replace("_", "-") for field in fields(JobOptions))
 """The names of options that change no result; a second call may give other values."""
