@@ -273,7 +273,7 @@ def sample(more: str = LINE) -> Sample:
     """A component from a config line; fails if it leaves a key unread."""
     line = ConfigLine(f"component {more}")
     made = Sample.from_config(line)
-    assert not line.has_unused(), line.unused_keys()
+    assert not line.unused_keys()
     return made
 
 

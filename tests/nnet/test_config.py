@@ -56,7 +56,7 @@ def test_typed_values() -> None:
     assert line.get_int_list("l") == [1, 2, 3]
     assert line.get_int("absent", 7) == 7
     assert line.get_string("absent", None) is None
-    assert not line.has_unused()
+    assert not line.unused_keys()
 
 
 @pytest.mark.parametrize(

@@ -119,11 +119,11 @@ def test_lifetimes():
     p = small_program(nnet)
     a = Analysis(p.computation, nnet)
     text = p.computation.commands
-    assert isinstance(text[a.allocate_command[2]], AllocMatrix)
-    assert isinstance(text[a.deallocate_command[2]], DeallocMatrix)
-    assert a.allocate_command[1] == 0  # an input comes into being when it is accepted
-    assert a.is_input.nonzero()[0].tolist() == [1, 10]
-    assert a.is_output.nonzero()[0].tolist() == [5, 6]
+    assert isinstance(text[a.lifetimes.allocate_command[2]], AllocMatrix)
+    assert isinstance(text[a.lifetimes.deallocate_command[2]], DeallocMatrix)
+    assert a.lifetimes.allocate_command[1] == 0  # an input comes into being when it is accepted
+    assert a.lifetimes.is_input.nonzero()[0].tolist() == [1, 10]
+    assert a.lifetimes.is_output.nonzero()[0].tolist() == [5, 6]
 
 
 def test_swap_hands_a_life_over():
@@ -131,8 +131,8 @@ def test_swap_hands_a_life_over():
     a, b = c.new_matrix(2, 2), c.new_matrix(2, 2)
     c.commands = [AllocMatrix(b), SetConst(b), SwapMatrix(a, b), SetConst(a), DeallocMatrix(a)]
     analysis = Analysis(c, None)
-    assert analysis.allocate_command.tolist() == [-1, 2, 0]
-    assert analysis.deallocate_command.tolist() == [-1, 4, 2]
+    assert analysis.lifetimes.allocate_command.tolist() == [-1, 2, 0]
+    assert analysis.lifetimes.deallocate_command.tolist() == [-1, 4, 2]
 
 
 def test_double_allocation_is_an_error():

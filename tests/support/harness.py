@@ -39,7 +39,7 @@ def make(config: str) -> Component:
     line = ConfigLine(f"component name=c {config}")
     line.get_string("name")
     component = component_class(line.get_string("type")).from_config(line)
-    assert not line.has_unused(), line.unused_keys()
+    assert not line.unused_keys()
     return component
 
 

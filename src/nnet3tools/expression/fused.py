@@ -6,8 +6,7 @@ Aggregate per parameter. The root must be an elementwise expression or a concate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import Elementwise
@@ -73,13 +72,21 @@ def _fits(
     return node.shape == shape
 
 
-class _Compact:
-    """Formulas with their placeholders renumbered from `first`; `numbers` are the old numbers."""
+def _renumbered(exprs: Sequence[Expr], first: int) -> tuple[list[int], list[Expr]]:
+    """The placeholders in formulas, and the formulas with placeholders numbered from `first`."""
+    numbers = sorted({n for e in exprs for n in e.placeholders()})
+    new: dict[Expr, Expr] = {Placeholder(n): Placeholder(first + i) for i, n in enumerate(numbers)}
+    return numbers, [e.substitute(new) for e in exprs]
 
-    def __init__(self, exprs: Sequence[Expr], first: int) -> None:
-        self.numbers = sorted({n for e in exprs for n in e.placeholders()})
-        new = {Placeholder(n): Placeholder(first + i) for i, n in enumerate(self.numbers)}
-        self.exprs = [e.substitute(new) for e in exprs]  # type: ignore[arg-type]
+
+def _kernel(exprs: Sequence[Expr]) -> tuple[list[int], tensor.Element]:
+    """The placeholders in formulas, and the kernel that sets its first operands to the formulas.
+
+    The other operands are the values of the placeholders.
+    """
+    numbers, renumbered = _renumbered(exprs, len(exprs) + 1)
+    items = [(Placeholder(i + 1), e) for i, e in enumerate(renumbered)]
+    return numbers, tensor.element(Assignments(tuple(items)))
 
 
 class Fused:
@@ -93,19 +100,12 @@ class Fused:
         self.parameters = [leaf for leaf in leaves if isinstance(leaf, Parameter)]
         self.widths = [p.shape[1] for p in pieces]
         self._leaf_of = {h.number: leaf.name for leaf, h in leaves.items()}
-        self._forward = [
-            self._value_group([k for k, w in enumerate(self.widths) if w == width], formulas)
-            for width in dict.fromkeys(self.widths)
-        ]
+        self._forward = []
+        """For each width: (block numbers, placeholders of operands, kernel for these blocks)."""
+        for width in dict.fromkeys(self.widths):
+            blocks = [k for k, w in enumerate(self.widths) if w == width]
+            self._forward.append((blocks, *_kernel([formulas[k] for k in blocks])))
         self._derivatives(leaves, formulas)
-
-    def _value_group(
-        self, numbers: list[int], formulas: Sequence[Expr]
-    ) -> tuple[list[int], list[int], tensor.Element]:
-        """(block numbers, placeholders of operands, kernel for these blocks of equal width)."""
-        compact = _Compact([formulas[k] for k in numbers], len(numbers) + 1)
-        items = [(Placeholder(i + 1), e) for i, e in enumerate(compact.exprs)]
-        return numbers, compact.numbers, tensor.element(Assignments(tuple(items)))
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
         """Derive the sum of adj times value over column blocks, with respect to every leaf."""
@@ -123,25 +123,16 @@ class Fused:
         used = {n for d in found for n in d.placeholders()}
         self.needs_input = any(h.number in used for h in holders)
         self.needs_output = any(_PIECE <= n < _ADJ for n in used)
-        self._by_input = dict(zip(self.inputs, found, strict=False))
-        self._by_parameter = []
-        for leaf, expr in zip(self.parameters, found[len(self.inputs) :], strict=True):
-            compact = _Compact([expr], 1)
-            self._by_parameter.append(
-                (leaf.name, compact.numbers, tensor.aggregate(compact.exprs[0], "sum", 0))
-            )
-        self._groups = self._input_groups()
-
-    def _input_groups(self) -> list[tuple[list[str], list[int], tensor.Element]]:
+        self._groups = []
         """For each width of inputs: (names, placeholders of operands, kernel of derivatives)."""
-        groups = []
+        by_input = dict(zip(self.inputs, found, strict=False))
         for width in dict.fromkeys(i.shape[1] for i in self.inputs):
             inputs = [i for i in self.inputs if i.shape[1] == width]
-            compact = _Compact([self._by_input[i] for i in inputs], len(inputs) + 1)
-            items = [(Placeholder(k + 1), e) for k, e in enumerate(compact.exprs)]
-            element = tensor.element(Assignments(tuple(items)))
-            groups.append(([i.name for i in inputs], compact.numbers, element))
-        return groups
+            self._groups.append(([i.name for i in inputs], *_kernel([by_input[i] for i in inputs])))
+        self._by_parameter = []
+        for leaf, expr in zip(self.parameters, found[len(self.inputs) :], strict=True):
+            numbers, (renumbered,) = _renumbered([expr], 1)
+            self._by_parameter.append((leaf.name, numbers, tensor.aggregate(renumbered, "sum", 0)))
 
     def _pieces(self, matrix: Array) -> list[Array]:
         found, start = [], 0
@@ -163,11 +154,13 @@ class Fused:
         out: Array | None,
         out_deriv: Array,
         input_derivs: Mapping[str, Array] | None,
-        add_parameter: Callable[[str, tensor.Aggregate, list[Any]], None] | None,
+        param_derivs: Mapping[str, Array] | None,
+        alpha: float,
     ) -> None:
-        """Compute derivatives: pass those of parameters to `add_parameter`, set those of inputs.
+        """Set the derivatives by the inputs; add alpha times the derivatives by the parameters.
 
-        An input derivative may be the same memory as `out_deriv`, element for element.
+        An input derivative may be the same memory as `out_deriv`, element for element. Derivatives
+        by inputs that the value does not depend on are 0.
         """
         adj = self._pieces(out_deriv)
         values = self._pieces(out) if out is not None else []
@@ -179,11 +172,16 @@ class Fused:
                 return values[number - _PIECE]
             return operands[self._leaf_of[number]]
 
-        if add_parameter is not None:
+        if param_derivs is not None:
             for name, numbers, aggregate in self._by_parameter:
                 if numbers:
-                    add_parameter(name, aggregate, [operand(n) for n in numbers])
+                    given = [operand(n) for n in numbers]
+                    aggregate(param_derivs[name], *given, alpha=alpha, beta=1.0)
         if input_derivs is not None:
             for names, numbers, element in self._groups:
                 given = [operand(n) for n in numbers]
                 element(*(input_derivs[name] for name in names), *given)
+            used = {i.name for i in self.inputs}
+            for name, deriv in input_derivs.items():
+                if name not in used:
+                    tensor.fill(deriv, 0.0)

@@ -6,7 +6,9 @@ Every function that is imported or defined here is public, except `apply` and `n
 
 from __future__ import annotations
 
+import builtins
 import functools
+import keyword
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
@@ -20,7 +22,7 @@ from nnet3tools.expression.control import (
     lambda_,
     stop_gradient,
 )
-from nnet3tools.expression.elementwise import apply, cast
+from nnet3tools.expression.elementwise import KINDS, apply, cast
 from nnet3tools.expression.joins import concatenate, repeat, stack
 from nnet3tools.expression.leaves import constant_like
 from nnet3tools.expression.losses import cross_entropy, dropout, dropout_mask, unlikelihood
@@ -81,46 +83,18 @@ def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _kind(name: str) -> Callable[..., Node]:
-    """The function that makes nodes of the elementwise function `name`."""
-    return functools.partial(apply, name)
+def _public_name(kind: str) -> str:
+    """The name of the public function for an elementwise function, unlike Python's own names."""
+    if kind in ("max", "min"):
+        return f"{kind}imum"
+    return f"{kind}_" if hasattr(builtins, kind) or keyword.iskeyword(kind) else kind
 
 
-abs_ = _kind("abs")
-and_ = _kind("and")
-bump = _kind("bump")
-ceil = _kind("ceil")
-cos = _kind("cos")
-eq = _kind("eq")
-erf = _kind("erf")
-exp = _kind("exp")
-floor = _kind("floor")
-ge = _kind("ge")
-gelu = _kind("gelu")
-gt = _kind("gt")
-highway = _kind("highway")
-le = _kind("le")
-leaky_relu = _kind("leaky_relu")
-log = _kind("log")
-logaddexp = _kind("logaddexp")
-lt = _kind("lt")
-maximum = _kind("max")
-minimum = _kind("min")
-ne = _kind("ne")
-neg = _kind("neg")
-not_ = _kind("not")
-or_ = _kind("or")
-pow_ = _kind("pow")
-relu = _kind("relu")
-round_ = _kind("round")
-sgn = _kind("sgn")
-sigmoid = _kind("sigmoid")
-sin = _kind("sin")
-softplus = _kind("softplus")
-sqr = _kind("sqr")
-swish = _kind("swish")
-tan = _kind("tan")
-where = _kind("where")
+_WITHOUT_NAME = {"add", "sub", "mul", "div", "leaky_relu_back", "prelu_back", "relu_back"}
+"""Elementwise functions that are Python's infix operators, or only parts of derivatives."""
+
+for _kind in KINDS.keys() - _WITHOUT_NAME:
+    globals()[_public_name(_kind)] = functools.partial(apply, _kind)
 
 
 def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:

@@ -167,7 +167,7 @@ class RowFunction:
         not depend on are 0.
         """
         if self._fused is not None:
-            self._fused_backward(operands, out, out_deriv, input_derivs, param_derivs, alpha)
+            self._fused.backward(operands, out, out_deriv, input_derivs, param_derivs, alpha)
             return
         if not isinstance(memo, _Memo):
             raise ProgramError("the derivatives of a formula need the memo of its forward pass")
@@ -180,25 +180,3 @@ class RowFunction:
                 tensor.fill(deriv, 0.0)
             else:
                 tensor.copy(deriv, grad)
-
-    def _fused_backward(
-        self,
-        operands: Mapping[str, Array],
-        out: Array | None,
-        out_deriv: Array,
-        input_derivs: Mapping[str, Array] | None,
-        param_derivs: Mapping[str, Array] | None,
-        alpha: float,
-    ) -> None:
-        assert self._fused is not None
-        add = None
-        if param_derivs is not None:
-
-            def add(name: str, aggregate: tensor.Aggregate, given: list[Any]) -> None:
-                aggregate(param_derivs[name], *given, alpha=alpha, beta=1.0)
-
-        self._fused.backward(operands, out, out_deriv, input_derivs, add)
-        used = {i.name for i in self._fused.inputs}
-        for name, deriv in (input_derivs or {}).items():
-            if name not in used:
-                tensor.fill(deriv, 0.0)

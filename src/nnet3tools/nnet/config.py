@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from nnet3tools.errors import ConfigError
 
 D = TypeVar("D")
+V = TypeVar("V")
 
 _REQUIRED: Any = object()
 
@@ -56,6 +57,19 @@ def parse_float(text: str) -> float | None:
         return None
     with np.errstate(over="ignore"):
         return float(np.float32(float(text)))
+
+
+def parse_finite(text: str) -> float | None:
+    """Convert text to a finite float32 value; None if it is not one."""
+    value = parse_float(text)
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _parse_ints(text: str) -> list[int] | None:
+    """Convert text to integers separated by `,` or `:`; None if a part is not an int32."""
+    values = [parse_int(part) for part in re.split("[,:]", text) if part]
+    found = [value for value in values if value is not None]
+    return found if len(found) == len(values) else None
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:
@@ -152,47 +166,34 @@ class ConfigLine:
         text = self._value_text(key, default)
         return default if text is None else text
 
-    def get_int(self, key: str, default: int | D = _REQUIRED) -> int | D:
-        """The value of a key as an int32."""
+    def _get(self, key: str, default: D, parse: Callable[[str], V | None], kind: str) -> V | D:
+        """The value of a key as `parse` converts it; ConfigError if `parse` returns None."""
         if (text := self._value_text(key, default)) is None:
             return default
-        if (value := parse_int(text)) is None:
-            raise self.error(f"expected an integer for '{key}', found '{text}'")
+        if (value := parse(text)) is None:
+            raise self.error(f"expected {kind} for '{key}', found '{text}'")
         return value
+
+    def get_int(self, key: str, default: int | D = _REQUIRED) -> int | D:
+        """The value of a key as an int32."""
+        return self._get(key, default, parse_int, "an integer")
 
     def get_float(self, key: str, default: float | D = _REQUIRED) -> float | D:
         """The value of a key rounded to float32."""
-        if (text := self._value_text(key, default)) is None:
-            return default
-        if (value := parse_float(text)) is None or not math.isfinite(value):
-            raise self.error(f"expected a number for '{key}', found '{text}'")
-        return value
+        return self._get(key, default, parse_finite, "a number")
 
     def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
         """The value of a key as a truth value; like Kaldi it looks at the first letter only."""
-        if (text := self._value_text(key, default)) is None:
-            return default
-        if text[:1] not in ("t", "T", "f", "F") or not text:
-            raise self.error(f"expected true or false for '{key}', found '{text}'")
-        return text[0] in "tT"
+        truth = {"t": True, "T": True, "f": False, "F": False}
+        return self._get(key, default, lambda text: truth.get(text[:1]), "true or false")
 
     def get_int_list(self, key: str, default: list[int] | D = _REQUIRED) -> list[int] | D:
         """The value of a key as integers separated by `,` or `:`."""
-        if (text := self._value_text(key, default)) is None:
-            return default
-        values = [parse_int(part) for part in re.split("[,:]", text) if part]
-        found = [value for value in values if value is not None]
-        if len(found) != len(values):
-            raise self.error(f"expected integers separated by ',' for '{key}', found '{text}'")
-        return found
+        return self._get(key, default, _parse_ints, "integers separated by ','")
 
     def unused_keys(self) -> list[str]:
         """The keys that were not read, sorted."""
         return sorted(set(self._values) - self._used)
-
-    def has_unused(self) -> bool:
-        """Whether a key was not read."""
-        return bool(self.unused_keys())
 
     def unused_values(self) -> str:
         """The `key=value` pairs that were not read, for an error message."""
@@ -200,7 +201,7 @@ class ConfigLine:
 
     def check_all_used(self) -> None:
         """Raise ConfigError if a key was not read, because such a key is unknown."""
-        if self.has_unused():
+        if self.unused_keys():
             raise self.error(f"unknown or unused values '{self.unused_values()}'")
 
 

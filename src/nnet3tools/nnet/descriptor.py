@@ -31,14 +31,20 @@ from nnet3tools.nnet.forwarding import (
 )
 from nnet3tools.nnet.indexes import BoolArray
 
+Combined = tuple[BoolArray, list[BoolArray]]
+"""The rows that can be computed, and for each leaf the rows that use it."""
+
 
 class SumDescriptor:
     """A part of a descriptor: an expression over leaves, some of which may be optional."""
 
-    @property
+    terms: tuple[SumDescriptor, ...] = ()
+    """The arguments that are parts themselves."""
+
+    @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
         """The forwarding expressions in the part, each of one node, in Kaldi's order."""
-        return ()
+        return tuple(leaf for term in self.terms for leaf in term.leaves)
 
     @property
     def constant(self) -> float | None:
@@ -55,7 +61,7 @@ class SumDescriptor:
 
     def modulus(self) -> int:
         """The period in t with which the part's structure repeats."""
-        raise NotImplementedError
+        return math.lcm(*(term.modulus() for term in self.terms))
 
     def text(self, node_names: Sequence[str]) -> str:
         """The part as Kaldi prints it, with names for node numbers."""
@@ -65,9 +71,7 @@ class SumDescriptor:
         """A copy of the part with node number n replaced by `old_to_new[n]`."""
         raise NotImplementedError
 
-    def combine(
-        self, num_rows: int, available: list[BoolArray]
-    ) -> tuple[BoolArray, list[BoolArray]]:
+    def combine(self, num_rows: int, available: list[BoolArray]) -> Combined:
         """Which rows can be computed, and for each leaf, which rows use it.
 
         `available` has for each leaf which of its rows exist. Failover uses the second argument
@@ -86,7 +90,7 @@ class Leaf(SumDescriptor):
 
     source: Forwarding
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
         """The only forwarding expression."""
         return (self.source,)
@@ -103,9 +107,7 @@ class Leaf(SumDescriptor):
     def renumber(self, old_to_new: Sequence[int]) -> Leaf:
         return Leaf(self.source.renumber(old_to_new))
 
-    def combine(
-        self, num_rows: int, available: list[BoolArray]
-    ) -> tuple[BoolArray, list[BoolArray]]:
+    def combine(self, num_rows: int, available: list[BoolArray]) -> Combined:
         return available[0], available
 
     def required_nodes(self) -> set[int]:
@@ -127,18 +129,13 @@ class Const(SumDescriptor):
     def dim(self, nnet: NodeDims) -> int:
         return self.num_columns
 
-    def modulus(self) -> int:
-        return 1
-
     def text(self, node_names: Sequence[str]) -> str:
         return f"Const({self.value:g}, {self.num_columns})"
 
     def renumber(self, old_to_new: Sequence[int]) -> Const:
         return self
 
-    def combine(
-        self, num_rows: int, available: list[BoolArray]
-    ) -> tuple[BoolArray, list[BoolArray]]:
+    def combine(self, num_rows: int, available: list[BoolArray]) -> Combined:
         return np.ones(num_rows, bool), []
 
 
@@ -149,9 +146,9 @@ class IfDefined(SumDescriptor):
     source: SumDescriptor
 
     @property
-    def leaves(self) -> tuple[Forwarding, ...]:
-        """The forwarding expressions in the argument."""
-        return self.source.leaves
+    def terms(self) -> tuple[SumDescriptor, ...]:  # type: ignore[override]
+        """The argument."""
+        return (self.source,)
 
     @property
     def constant(self) -> float | None:
@@ -167,18 +164,13 @@ class IfDefined(SumDescriptor):
     def dim(self, nnet: NodeDims) -> int:
         return self.source.dim(nnet)
 
-    def modulus(self) -> int:
-        return self.source.modulus()
-
     def text(self, node_names: Sequence[str]) -> str:
         return f"IfDefined({self.source.text(node_names)})"
 
     def renumber(self, old_to_new: Sequence[int]) -> IfDefined:
         return IfDefined(self.source.renumber(old_to_new))
 
-    def combine(
-        self, num_rows: int, available: list[BoolArray]
-    ) -> tuple[BoolArray, list[BoolArray]]:
+    def combine(self, num_rows: int, available: list[BoolArray]) -> Combined:
         return np.ones(num_rows, bool), self.source.combine(num_rows, available)[1]
 
 
@@ -188,11 +180,6 @@ class Joined(SumDescriptor):
 
     operator: str
     terms: tuple[SumDescriptor, ...]
-
-    @cached_property
-    def leaves(self) -> tuple[Forwarding, ...]:
-        """The forwarding expressions of all terms, in order."""
-        return tuple(leaf for term in self.terms for leaf in term.leaves)
 
     @property
     def constant(self) -> float | None:
@@ -240,9 +227,6 @@ class Joined(SumDescriptor):
                 )
         return dims[-1]
 
-    def modulus(self) -> int:
-        return math.lcm(*(term.modulus() for term in self.terms))
-
     def text(self, node_names: Sequence[str]) -> str:
         *first, last = (term.text(node_names) for term in self.terms)
         opened = "".join(f"{self.operator}({text}, " for text in first)
@@ -251,9 +235,7 @@ class Joined(SumDescriptor):
     def renumber(self, old_to_new: Sequence[int]) -> Joined:
         return Joined(self.operator, tuple(term.renumber(old_to_new) for term in self.terms))
 
-    def combine(
-        self, num_rows: int, available: list[BoolArray]
-    ) -> tuple[BoolArray, list[BoolArray]]:
+    def combine(self, num_rows: int, available: list[BoolArray]) -> Combined:
         combined = [term.combine(num_rows, share) for term, share in self._split_by_term(available)]
         if self.operator == "Sum":
             every = np.logical_and.reduce([computable for computable, _ in combined])

@@ -8,7 +8,6 @@ pyparsing (0.06 ms a descriptor instead of 0.7). Tests compare it with grammars/
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from nnet3tools.grammars.descriptor_syntax import (
     Signature,
     operation,
 )
-from nnet3tools.nnet.config import is_valid_name, parse_float, parse_int
+from nnet3tools.nnet.config import is_valid_name, parse_finite, parse_int
 
 MAX_DEPTH = 100
 """Limit on nested operators; Sum(a, Sum(b, c)) counts as one level."""
@@ -66,15 +65,10 @@ def _positive(text: str) -> int | None:
     return value if value is not None and value > 0 else None
 
 
-def _finite(text: str) -> float | None:
-    value = parse_float(text)
-    return value if value is not None and math.isfinite(value) else None
-
-
 _VALUES: dict[Argument, Callable[[str], int | float | str | None]] = {
     Argument.INTEGER: parse_int,
     Argument.POSITIVE: _positive,
-    Argument.NUMBER: _finite,
+    Argument.NUMBER: parse_finite,
     Argument.VARIABLE: {"t": "t", "x": "x"}.get,
 }
 """For each kind of argument, the value of a word, or None if the word is not of this kind."""

@@ -34,14 +34,8 @@ def move_nnet(nnet: Nnet, like: Any = None) -> None:
 
 def _too_large(nnet: Nnet, error: MemoryError) -> UserError:
     """Make the UserError for a network that does not fit into the memory of a device."""
-    sizes: dict[int, int] = {}
-
-    def note(array: Any) -> Any:
-        sizes[id(array)] = array.nbytes
-        return array
-
-    for component in nnet.components:
-        component.map_arrays(note)
+    arrays = [array for component in nnet.components for array in component.arrays()]
+    sizes = {id(array): array.nbytes for array in arrays}
     return UserError(
         f"out of memory on the GPU: the model takes {sum(sizes.values()) / 2**20:.1f} MB "
         f"({' '.join(str(error).split()).rstrip('.')}); a larger CUPY_GPU_MEMORY_LIMIT (if it is "

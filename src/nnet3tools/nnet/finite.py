@@ -6,7 +6,6 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
-from nnet3tools.nnet.components.base import Array, Component
 from nnet3tools.nnet.network import Network
 
 
@@ -15,7 +14,7 @@ def components_not_finite(nnet: Network) -> list[str]:
     return [
         name
         for name, component in zip(nnet.component_names, nnet.components, strict=True)
-        if not _is_finite(component)
+        if not all(np.isfinite(tensor.to_host(array)).all() for array in component.arrays())
     ]
 
 
@@ -30,14 +29,3 @@ def quoted(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     noun = "component" if len(names) == 1 else "components"
     return f"{noun} {', '.join(map(repr, names[:3]))}{more}"
-
-
-def _is_finite(component: Component) -> bool:
-    results = []
-
-    def look(array: Array) -> Array:
-        results.append(bool(np.isfinite(tensor.to_host(array)).all()))
-        return array
-
-    component.map_arrays(look)
-    return all(results)

@@ -100,29 +100,18 @@ def update_estimates(updates: Sequence[Update]) -> None:
     """Update the estimates, overwriting their buffers. On the host, UserError for NaN."""
     if not updates:
         return
-    estimates = [update.estimate for update in updates]
-    all_buffers = [update.buffers for update in updates]
+    estimates, all_buffers, traces, numbers_of_rows = map(list, zip(*updates, strict=True))
+    j, products, transform, coefficients, _ = map(list, zip(*all_buffers, strict=True))
     states = [e.d for e in estimates], [e.numbers for e in estimates]
-    fisher_step(
-        *states,
-        [buffers.transform for buffers in all_buffers],
-        [buffers.coefficients for buffers in all_buffers],
-        [buffers.products for buffers in all_buffers],
-        [update.trace for update in updates],
-        [
-            (e.eta(update.num_rows), update.num_rows, e.alpha, e.dim)
-            for e, update in zip(estimates, updates, strict=True)
-        ],
-    )
+    rates = [
+        (e.eta(num_rows), num_rows, e.alpha, e.dim)
+        for e, num_rows in zip(estimates, numbers_of_rows, strict=True)
+    ]
+    fisher_step(*states, transform, coefficients, products, traces, rates)
     for estimate in estimates:  # has no effect on a GPU
         check_finite(estimate.numbers)
     w = [estimate.w for estimate in estimates]
-    fisher_replace(
-        w,
-        [buffers.j for buffers in all_buffers],
-        [buffers.transform for buffers in all_buffers],
-        [buffers.coefficients for buffers in all_buffers],
-    )
+    fisher_replace(w, j, transform, coefficients)
     orthonormalize(w, *states, [e.alpha for e in estimates])
 
 

@@ -65,7 +65,7 @@ class AccessTimes:
         """The last command that writes in each submatrix; `end` for outputs; -1 without writes."""
         last = self._over_variables(np.maximum, self._last_write, submatrices)
         matrices = self.analysis.variables.matrix_of_submatrix[submatrices]
-        return np.where(self.analysis.is_output[matrices], self.end, last)
+        return np.where(self.analysis.lifetimes.is_output[matrices], self.end, last)
 
     def data_invalidated(self, positions: Ints, submatrices: Ints) -> Ints:
         """The first command after each position that writes in a submatrix or frees its matrix."""
@@ -76,7 +76,8 @@ class AccessTimes:
         written = np.full(len(next_write), self.end)
         again = next_write < self._write_ends[variable]
         written[again] = self._write_commands[next_write[again]]
-        freed = self.analysis.deallocate_command[variables.matrix_of_submatrix[submatrices]]
+        matrices = variables.matrix_of_submatrix[submatrices]
+        freed = self.analysis.lifetimes.deallocate_command[matrices]
         return np.minimum(
             _reduced(np.minimum, written, owner, len(submatrices)),
             np.where(freed == -1, self.end, freed),

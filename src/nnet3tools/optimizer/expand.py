@@ -15,18 +15,15 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.shortcut import find_n_stride, find_n_strides, with_num_sequences
-from nnet3tools.program.command import COMMANDS, operand_names
 from nnet3tools.program.commands import (
     AddRowRanges,
     AddRows,
-    AddRowsMulti,
-    AddToRowsMulti,
     Backprop,
     Command,
     CopyRows,
-    CopyRowsMulti,
-    CopyToRowsMulti,
     Propagate,
+    RowsCommand,
+    has_row,
 )
 from nnet3tools.program.computation import (
     Computation,
@@ -45,14 +42,6 @@ def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int)
     ProgramError if a matrix or submatrix is not regular in n.
     """
     return _Expander(computation, nnet, num_sequences).expanded()
-
-
-_WITH_ROWS = frozenset(
-    cls
-    for cls in COMMANDS.values()
-    if any(operand_names(cls, kind) for kind in ("Indexes", "IndexesMulti", "IndexesRanges"))
-)
-"""Commands with lists of rows."""
 
 
 class _Places(NamedTuple):
@@ -123,7 +112,7 @@ class _Expander:
         self._expand_precomputed_indexes()
         new.indexes, new.indexes_multi, new.indexes_ranges = [], [], []
         new.commands = [
-            self._expanded_command(command) if type(command) in _WITH_ROWS else command
+            self._expanded_command(command) if isinstance(command, RowsCommand) else command
             for command in self.old.commands
         ]
         return new
@@ -201,47 +190,27 @@ class _Expander:
 
     # -- commands
 
-    def _expanded_command(self, command: Command) -> Command:
-        if isinstance(command, CopyRows | AddRows):
-            rows = self._expanded_rows(command)
-            return command.replace(indexes=self.new.new_indexes(rows))
-        if isinstance(command, CopyRowsMulti | AddRowsMulti | CopyToRowsMulti | AddToRowsMulti):
-            pairs = self._expanded_pairs(getattr(command, command.OWN), command.indexes_multi)
-            return command.replace(indexes_multi=self.new.new_indexes_multi(pairs))
-        if isinstance(command, AddRowRanges):
-            ranges = self._expanded_ranges(command)
-            return command.replace(indexes_ranges=self.new.new_indexes_ranges(ranges))
-        return command
+    def _expanded_command(self, command: RowsCommand) -> Command:
+        first = self._first_sequence_rows(command.own)
+        entries = command.entries(self.old)[first]
+        used = has_row(entries)
+        first, entries = first[used], entries[used]
+        shape = self.new.submatrices[command.own].num_rows, *entries.shape[1:]
+        out = np.full(shape, -1, np.int32)
+        out[self._own_rows(command.own, first)] = self._expanded_entries(command, entries)
+        return command.with_entries(self.new, command.own, out)
 
     def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
         """(rows, n) the rows of an expanded submatrix for its old rows `rows`, all of n = 0."""
         return self._places(submatrix, rows).for_all(self.n)
 
-    def _expanded_rows(self, command: CopyRows | AddRows) -> IntArray:
-        out = np.full(self.new.submatrices[command.dest].num_rows, -1, np.int32)
-        first = self._first_sequence_rows(command.dest)
-        source = self.old.indexes[command.indexes][first]
-        first, source = first[source >= 0], source[source >= 0]
-        out[self._own_rows(command.dest, first)] = self._own_rows(command.src, source)
-        return out
-
-    def _expanded_pairs(self, own: int, indexes_multi: int) -> IntArray:
-        out = np.full((self.new.submatrices[own].num_rows, 2), -1, np.int32)
-        first = self._first_sequence_rows(own)
-        pairs = self.old.indexes_multi[indexes_multi][first]
-        first, pairs = first[pairs[:, 0] >= 0], pairs[pairs[:, 0] >= 0]
-        own_rows = self._own_rows(own, first)
-        out[own_rows, 0] = pairs[:, :1]
-        out[own_rows, 1] = self._places(pairs[:, 0], pairs[:, 1]).for_all(self.n)
-        return out
-
-    def _expanded_ranges(self, command: AddRowRanges) -> IntArray:
-        out = np.full((self.new.submatrices[command.dest].num_rows, 2), -1, np.int32)
-        first = self._first_sequence_rows(command.dest)
-        ranges = self.old.indexes_ranges[command.indexes_ranges][first]
-        used = ranges[:, 0] != ranges[:, 1]
-        first, ranges = first[used], ranges[used]
-        own_rows = self._own_rows(command.dest, first)
-        out[own_rows, 0] = self._own_rows(command.src, ranges[:, 0])
-        out[own_rows, 1] = self._own_rows(command.src, ranges[:, 1] - 1) + 1
-        return out
+    def _expanded_entries(self, command: RowsCommand, entries: Ints) -> Ints:
+        """(rows, n) or (rows, n, 2): the entries of all sequences for those of n = 0."""
+        if isinstance(command, CopyRows | AddRows):
+            return self._own_rows(command.src, entries)
+        first, second = entries.T
+        if isinstance(command, AddRowRanges):
+            begin, last = (self._own_rows(command.src, rows) for rows in (first, second - 1))
+            return np.stack([begin, last + 1], axis=-1)
+        rows = self._places(first, second).for_all(self.n)
+        return np.stack(np.broadcast_arrays(first[:, None], rows), axis=-1)

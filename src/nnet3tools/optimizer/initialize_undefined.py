@@ -39,7 +39,8 @@ def _zeros_matter(analysis: Analysis, zeroing: np.ndarray) -> BoolArray:
     here = table.commands[starts] == zeroing[matrix]
     again = counts[used] > 1
     next_type = table.types[np.where(again, starts + 1, starts)]
-    needed = here & np.where(again, next_type != int(AccessType.WRITE), analysis.is_output[matrix])
+    is_output = analysis.lifetimes.is_output[matrix]
+    needed = here & np.where(again, next_type != int(AccessType.WRITE), is_output)
     matter = np.zeros(len(analysis.computation.matrices), np.bool_)
     matter[matrix[needed]] = True
     return matter

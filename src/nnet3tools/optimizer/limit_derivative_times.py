@@ -19,17 +19,14 @@ from nnet3tools.optimizer.renumber import remove_no_operations, renumber
 from nnet3tools.program.commands import (
     AddRowRanges,
     AddRows,
-    AddRowsMulti,
-    AddToRowsMulti,
     Backprop,
     Command,
     CopyRows,
-    CopyRowsMulti,
-    CopyToRowsMulti,
     MatrixAdd,
     MatrixCopy,
     NoOperation,
     Propagate,
+    RowsCommand,
 )
 from nnet3tools.program.computation import Computation
 
@@ -119,11 +116,9 @@ class _Limiter:
             return self._matrix_op(command)
         if isinstance(command, CopyRows | AddRows):
             return self._rows_op(command)
-        if isinstance(command, CopyRowsMulti | AddRowsMulti | CopyToRowsMulti | AddToRowsMulti):
-            return self._multi_op(command)
         if isinstance(command, AddRowRanges):
             return self._ranges_op(command)
-        return command
+        return self._multi_op(command) if isinstance(command, RowsCommand) else command
 
     def _backprop(self, command: Backprop) -> Command:
         properties = self.nnet.component(command.component).properties
@@ -160,23 +155,21 @@ class _Limiter:
         if dest == 0 or src == 0:
             return NoOperation()
         begin, end = self._part(command.dest)
-        rows = self.computation.indexes[command.indexes][begin:end]
+        rows = command.entries(self.computation)[begin:end]
         kept = (rows >= 0) & self._kept(command.dest)[begin:end]
         kept &= self._kept(command.src)[rows]
         if not kept.any():
             return NoOperation()
         new_rows = np.where(kept, rows - self._part(command.src)[0], -1)
-        return command.replace(dest=dest, src=src, indexes=self.computation.new_indexes(new_rows))
+        return command.replace(src=src).with_entries(self.computation, dest, new_rows)
 
-    def _multi_op(self, command: Command) -> Command:
-        own_name: str = command.OWN  # type: ignore[attr-defined]
-        multi: int = command.indexes_multi  # type: ignore[attr-defined]
-        own = getattr(command, own_name)
+    def _multi_op(self, command: RowsCommand) -> Command:
+        own = command.own
         mapped = self.deriv_only[own]
         if mapped == 0:
             return NoOperation()
         begin, end = self._part(own)
-        old = self.computation.indexes_multi[multi]
+        old = command.entries(self.computation)
         pairs = old[begin:end].copy()
         kept = (pairs[:, 0] >= 0) & self._kept(own)[begin:end]
         for s in set(pairs[kept, 0].tolist()):
@@ -191,9 +184,7 @@ class _Limiter:
             return NoOperation()
         if mapped == own and np.array_equal(pairs, old):
             return command
-        return command.replace(
-            **{own_name: mapped, "indexes_multi": self.computation.new_indexes_multi(pairs)}
-        )
+        return command.with_entries(self.computation, mapped, pairs)
 
     def _ranges_op(self, command: AddRowRanges) -> Command:
         dest, src = self.deriv_only[command.dest], self.deriv_only[command.src]
@@ -202,14 +193,13 @@ class _Limiter:
         if dest == 0 or src == 0:
             return NoOperation()
         begin, end = self._part(command.dest)
-        ranges = self.computation.indexes_ranges[command.indexes_ranges][begin:end]
+        ranges = command.entries(self.computation)[begin:end]
         ranges = _shrunk(ranges, self._kept(command.src))
         empty = (ranges[:, 0] >= ranges[:, 1]) | ~self._kept(command.dest)[begin:end]
         if empty.all():
             return NoOperation()
         ranges = np.where(empty[:, None], -1, ranges - self._part(command.src)[0])
-        new_ranges = self.computation.new_indexes_ranges(ranges)
-        return command.replace(dest=dest, src=src, indexes_ranges=new_ranges)
+        return command.replace(src=src).with_entries(self.computation, dest, ranges)
 
     # -- rows of a submatrix
 

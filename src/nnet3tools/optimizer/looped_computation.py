@@ -18,7 +18,6 @@ from nnet3tools.optimizer.access_times import AccessTimes
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import renumber
 from nnet3tools.program.analysis import Analysis
-from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import (
     Command,
     GotoLabel,
@@ -26,6 +25,7 @@ from nnet3tools.program.commands import (
     NoOperationMarker,
     NoOperationPermanent,
     ProvideOutput,
+    RowsCommand,
     SwapMatrix,
 )
 from nnet3tools.program.component_facts import ComponentTable
@@ -180,17 +180,14 @@ def _used_alike(
     return uses(splices[first], splices[second]) == uses(splices[second], splices[third])
 
 
-def _rows_named(computation: Computation, command: Command, submatrix: int) -> list[bytes]:
-    """The row lists of a command, as bytes; of a Multi command only rows in the submatrix."""
-    rows = [
-        computation.indexes[getattr(command, n)] for n in operand_names(type(command), "Indexes")
-    ]
-    for name in operand_names(type(command), "IndexesMulti"):
-        pairs = computation.indexes_multi[getattr(command, name)]
-        rows.append(np.where(pairs[:, 0] == submatrix, pairs[:, 1], np.int32(-1)))
-    for name in operand_names(type(command), "IndexesRanges"):
-        rows.append(computation.indexes_ranges[getattr(command, name)])
-    return [row.tobytes() for row in rows]
+def _rows_named(computation: Computation, command: Command, submatrix: int) -> bytes:
+    """The row list of a command as bytes; of a Multi command only rows in the submatrix."""
+    if not isinstance(command, RowsCommand):
+        return b""
+    rows = command.entries(computation)
+    if command.LIST == "indexes_multi":
+        rows = np.where(rows[:, 0] == submatrix, rows[:, 1], np.int32(-1))
+    return rows.tobytes()
 
 
 def _swap_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:

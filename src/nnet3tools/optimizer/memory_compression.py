@@ -53,7 +53,7 @@ def _compression(
 ) -> _Compression | None:
     commands, types = analysis.matrix_accesses.of_item(matrix)
     split = int(np.searchsorted(commands, marker))
-    if analysis.is_output[matrix] or split in (0, len(commands)):
+    if analysis.lifetimes.is_output[matrix] or split in (0, len(commands)):
         return None
     forward, backward = int(commands[split - 1]), int(commands[split])
     command = analysis.computation.commands[backward]

@@ -22,13 +22,7 @@ from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations, renumber
 from nnet3tools.program.analysis import Analysis
-from nnet3tools.program.commands import (
-    AcceptInput,
-    Backprop,
-    MatrixCopy,
-    NoOperation,
-    Propagate,
-)
+from nnet3tools.program.commands import AcceptInput, Backprop, MatrixCopy, NoOperation, Propagate
 from nnet3tools.program.computation import Computation, StrideType
 
 Ints = NDArray[np.int64]
@@ -115,7 +109,7 @@ def merge_conditions(times: AccessTimes, merges: Merges) -> Conditions:
     analysis = times.analysis
     variables, matrices = analysis.variables, analysis.computation.matrices
     m1, m2 = variables.matrix_of_submatrix[merges.s1], variables.matrix_of_submatrix[merges.s2]
-    is_input, is_output = analysis.is_input, analysis.is_output
+    is_input, is_output = analysis.lifetimes.is_input, analysis.lifetimes.is_output
     whole1, whole2 = variables.is_whole[merges.s1], variables.is_whole[merges.s2]
     for_user = is_input[m1] | is_input[m2] | is_output[m1] | is_output[m2]
     packed = np.array([m.stride_type == StrideType.EQUAL_NUM_COLS for m in matrices], np.bool_)

@@ -21,12 +21,12 @@ def move_sizing_commands(computation: Computation, context: PassContext) -> Comp
     place = [3 * c for c in range(len(commands))]
     for matrix in range(1, len(computation.matrices)):
         accesses = analysis.matrix_accesses.of_item(matrix)[0].tolist()
-        allocate = int(analysis.allocate_command[matrix])
+        allocate = int(analysis.lifetimes.allocate_command[matrix])
         if allocate != -1 and type(commands[allocate]) is AllocMatrix:
             first = 1 if zeroed_by_next[allocate] and accesses[:1] == [allocate + 1] else 0
             if len(accesses) > first:
                 place[allocate] = 3 * accesses[first] - 1
-        free = int(analysis.deallocate_command[matrix])
+        free = int(analysis.lifetimes.deallocate_command[matrix])
         if free != -1 and accesses and type(commands[free]) is DeallocMatrix:
             place[free] = 3 * accesses[-1] + 1
     out = computation.copy()

@@ -20,9 +20,10 @@ def prune_matrices(
     """
     analysis = Analysis(computation, nnet)
     out = computation.copy()
-    limited = {}
+    lifetimes, limited = analysis.lifetimes, {}
     for m in range(1, len(out.matrices)):
-        if analysis.is_input[m] or analysis.is_output[m] or not out.matrix_debug_info[m].is_deriv:
+        is_of_user = lifetimes.is_input[m] or lifetimes.is_output[m]
+        if is_of_user or not out.matrix_debug_info[m].is_deriv:
             continue
         begin, end = rows[m]
         if begin == end:
@@ -42,8 +43,9 @@ def _only_set(computation: Computation, commands: np.ndarray) -> bool:
 def _drop_if_unused(computation: Computation, analysis: Analysis, m: int) -> None:
     commands, _ = analysis.matrix_accesses.of_item(m)
     if _only_set(computation, commands):
-        sizing = (int(analysis.allocate_command[m]), int(analysis.deallocate_command[m]))
-        for c in (*commands.tolist(), *sizing):
+        lifetimes = analysis.lifetimes
+        sizing = lifetimes.allocate_command[m], lifetimes.deallocate_command[m]
+        for c in (*commands.tolist(), *map(int, sizing)):
             if c != -1:
                 computation.commands[c] = NoOperation()
 

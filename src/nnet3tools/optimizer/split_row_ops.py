@@ -18,14 +18,12 @@ from nnet3tools.program.commands import (
     CopyToRowsMulti,
     MatrixAdd,
     MatrixCopy,
+    MultiCommand,
 )
 from nnet3tools.program.computation import Computation
 
 _MAX_SIZE_RATIO = 2
 """A plain operation may span at most this many times the rows it touches."""
-
-MultiCommand = AddRowsMulti | CopyRowsMulti | AddToRowsMulti | CopyToRowsMulti
-_MULTI_COMMANDS = (AddRowsMulti, CopyRowsMulti, AddToRowsMulti, CopyToRowsMulti)
 
 
 def split_row_ops(computation: Computation, context: PassContext) -> Computation:
@@ -35,7 +33,7 @@ def split_row_ops(computation: Computation, context: PassContext) -> Computation
     commands: list[Command] = []
     for command in out.commands:
         parts = None
-        if isinstance(command, _MULTI_COMMANDS):
+        if isinstance(command, MultiCommand):
             parts = _plain_commands(out, command, splits[command.indexes_multi])
         commands += parts or [command]
     if len(commands) > len(out.commands):
@@ -89,7 +87,7 @@ def _plain_commands(
 
 
 def _plain_command(computation: Computation, command: MultiCommand, part: _Part) -> Command:
-    own = computation.new_submatrix(getattr(command, command.OWN), part.offset, part.size)
+    own = computation.new_submatrix(command.own, part.offset, part.size)
     other = computation.new_submatrix(part.submatrix, part.first_row, part.span)
     gathers = isinstance(command, AddRowsMulti | CopyRowsMulti)
     dest, src = (own, other) if gathers else (other, own)

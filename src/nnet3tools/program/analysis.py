@@ -197,26 +197,6 @@ class Analysis:
         allocate[unmade] = first_accept[unmade]
         return Lifetimes(is_input, is_output, allocate, deallocate)
 
-    @property
-    def is_input(self) -> NDArray[np.bool_]:
-        """(matrices,) whether the user supplies the matrix."""
-        return self.lifetimes.is_input
-
-    @property
-    def is_output(self) -> NDArray[np.bool_]:
-        """(matrices,) whether the user gets the matrix."""
-        return self.lifetimes.is_output
-
-    @property
-    def allocate_command(self) -> Ints:
-        """(matrices,) the command that allocates (or first accepts) the matrix."""
-        return self.lifetimes.allocate_command
-
-    @property
-    def deallocate_command(self) -> Ints:
-        """(matrices,) the command that frees the matrix; -1 for none."""
-        return self.lifetimes.deallocate_command
-
     def _matrices_of(self, group: CommandGroup, operand: str) -> Ints:
         """(2, n): each command of a group, and the matrix that contains its operand `operand`."""
         matrices = self.variables.matrix_of_submatrix[group.column(operand)]

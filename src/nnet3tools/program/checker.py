@@ -131,18 +131,18 @@ class Checker(OrderChecker):
 
         In a loop (not `all_freed`) matrices from before the loop may stay.
         """
-        a = self.analysis
+        a, lifetimes = self.analysis, self.analysis.lifetimes
         num_commands = len(self.computation.commands)
         first = a.matrix_accesses.first(num_commands)
         last = a.matrix_accesses.last(-1)
-        allocated, freed = a.allocate_command, a.deallocate_command
+        allocated, freed = lifetimes.allocate_command, lifetimes.deallocate_command
         faults = (
             (allocated < 0, "is never allocated", first),
-            ((last < 0) & ~a.is_input, "is never used", allocated),
+            ((last < 0) & ~lifetimes.is_input, "is never used", allocated),
             (first < allocated, "is used before it is allocated", first),
             ((freed >= 0) & (last >= freed), "is used after it was deallocated", last),
             ((freed >= 0) & (freed <= allocated), "is deallocated before it is allocated", freed),
-            (all_freed & (freed < 0) & ~a.is_output, "is never deallocated", last),
+            (all_freed & (freed < 0) & ~lifetimes.is_output, "is never deallocated", last),
         )
         for bad, message, where in faults:
             if bad[1:].any():

@@ -24,6 +24,8 @@ from nnet3tools.program.matrix_commands import (
     CopyRows,
     MatrixAdd,
     MatrixCopy,
+    RowsCommand,
+    has_row,
 )
 from nnet3tools.program.multi_commands import (
     AddRowsMulti,

@@ -15,7 +15,6 @@ from nnet3tools.program.operands import (
     Position,
     Submatrix,
     Tables,
-    size_problem,
 )
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class SwapMatrix(Command):
     def problem(self, tables: Tables) -> str:
         if tables.same(self.a, self.b):
             return "swap of a matrix with itself"
-        return size_problem(tables, self.a, self.b)
+        return tables.size_problem(self.a, self.b)
 
 
 @command(3)

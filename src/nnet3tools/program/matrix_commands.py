@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from nnet3tools.nnet.indexes import BoolArray, IntArray
 from nnet3tools.program.command import Command, command
 from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.operands import (
@@ -19,8 +20,6 @@ from nnet3tools.program.operands import (
     Names,
     Submatrix,
     Tables,
-    scale_flops,
-    size_problem,
 )
 
 if TYPE_CHECKING:
@@ -31,16 +30,43 @@ if TYPE_CHECKING:
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 
 
-class _FromSource(Protocol):
-    @property
-    def dest(self) -> int: ...
+class MoveCommand(Command):
+    """Base class of commands that copy or add elements, multiplied by `alpha`."""
 
-    @property
-    def src(self) -> int: ...
+    __slots__ = ()
+    ADDS: ClassVar[bool] = False
+    alpha: float
+
+    def num_moved(self, computation: Computation) -> int:
+        """The number of elements that are copied or added."""
+        raise NotImplementedError
+
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        return (self.ADDS + (self.alpha != 1.0)) * self.num_moved(computation)
+
+
+class _MatrixCommand(MoveCommand):
+    """Base class of commands that copy or add a whole submatrix."""
+
+    __slots__ = ()
+    dest: int
+    src: int
+
+    def problem(self, tables: Tables) -> str:
+        operands = self.dest, self.src
+        return tables.size_problem(*operands) or tables.overlap_problem(*operands)
+
+    def num_moved(self, computation: Computation) -> int:
+        return computation.submatrices[self.dest].size
+
+    def text(self, names: Names) -> str:
+        scale = "" if self.alpha == 1.0 else f"{self.alpha:g} * "
+        sign = "+=" if self.ADDS else "="
+        return f"{names.submatrix(self.dest)} {sign} {scale}{names.submatrix(self.src)}"
 
 
 @command(7)
-class MatrixCopy(Command):
+class MatrixCopy(_MatrixCommand):
     """The command dest = alpha * src; if dest is src, it scales in place."""
 
     dest: Submatrix
@@ -52,18 +78,11 @@ class MatrixCopy(Command):
     def problem(self, tables: Tables) -> str:
         if tables.same(self.dest, self.src):
             return "" if self.alpha != 1.0 else "copy of a submatrix to itself"
-        return size_problem(tables, self.dest, self.src) or _overlap_problem(tables, self)
-
-    def flops(self, computation: Computation, nnet: Nnet) -> int:
-        return scale_flops(self.alpha) * computation.submatrices[self.dest].size
-
-    def text(self, names: Names) -> str:
-        scale = "" if self.alpha == 1.0 else f"{self.alpha:g} * "
-        return f"{names.submatrix(self.dest)} = {scale}{names.submatrix(self.src)}"
+        return _MatrixCommand.problem(self, tables)
 
 
 @command(8)
-class MatrixAdd(Command):
+class MatrixAdd(_MatrixCommand):
     """The command dest += alpha * src."""
 
     dest: Submatrix
@@ -71,20 +90,65 @@ class MatrixAdd(Command):
     alpha: Alpha = 1.0
 
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
+    ADDS: ClassVar[bool] = True
+
+
+class RowsCommand(MoveCommand):
+    """Base class of commands with a list that has an entry for each row of one submatrix."""
+
+    __slots__ = ()
+    OWN: ClassVar[str] = "dest"
+    """Field of that submatrix."""
+    LIST: ClassVar[str]
+    """Field of the list; the program's table of such lists has the same name."""
+
+    @property
+    def own(self) -> int:
+        """The submatrix whose rows the list describes."""
+        return int(getattr(self, self.OWN))
+
+    def entries(self, computation: Computation) -> IntArray:
+        """The list, with one entry (a number or a pair) for each row; -1 stands for none."""
+        found: IntArray = getattr(computation, self.LIST)[getattr(self, self.LIST)]
+        return found
+
+    def with_entries(self, computation: Computation, own: int, entries: IntArray) -> Self:
+        """The command for another submatrix with another list, which is added to the program."""
+        number = getattr(computation, f"new_{self.LIST}")(entries)
+        return self.replace(**{self.OWN: own, self.LIST: number})
+
+    def num_moved(self, computation: Computation) -> int:
+        used = has_row(self.entries(computation))
+        return int(np.count_nonzero(used)) * computation.submatrices[self.own].num_cols
+
+
+def has_row(entries: IntArray) -> BoolArray:
+    """(rows,) whether each entry of a RowsCommand's list names a row."""
+    used: BoolArray = (entries if entries.ndim == 1 else entries[:, 0]) >= 0
+    return used
+
+
+class _RowsFromSource(RowsCommand):
+    """Base class of commands that copy or add rows of one submatrix, listed in `indexes`."""
+
+    __slots__ = ()
+    LIST: ClassVar[str] = "indexes"
+    dest: int
+    src: int
 
     def problem(self, tables: Tables) -> str:
-        return size_problem(tables, self.dest, self.src) or _overlap_problem(tables, self)
-
-    def flops(self, computation: Computation, nnet: Nnet) -> int:
-        return (1 + scale_flops(self.alpha)) * computation.submatrices[self.dest].size
-
-    def text(self, names: Names) -> str:
-        scale = "" if self.alpha == 1.0 else f"{self.alpha:g} * "
-        return f"{names.submatrix(self.dest)} += {scale}{names.submatrix(self.src)}"
+        rows = self.entries(tables.computation)
+        if len(rows) != tables.rows(self.dest):
+            return f"{len(rows)} row indexes for {tables.rows(self.dest)} rows"
+        if tables.cols(self.dest) != tables.cols(self.src):
+            return f"{tables.cols(self.src)} columns do not fit {tables.cols(self.dest)}"
+        if rows.min() < -1 or rows.max() >= tables.rows(self.src):
+            return f"row index outside -1..{tables.rows(self.src) - 1}"
+        return tables.overlap_problem(self.dest, self.src)
 
 
 @command(9)
-class CopyRows(Command):
+class CopyRows(_RowsFromSource):
     """The command dest[i] = alpha * src[indexes[i]], or zeros where the index is -1."""
 
     dest: Submatrix
@@ -106,15 +170,9 @@ class CopyRows(Command):
         yield Accesses(everyone, group.column("dest"), np.where(gaps, READ_WRITE, WRITE))
         yield Accesses(everyone, group.column("src"), READ)
 
-    def problem(self, tables: Tables) -> str:
-        return _rows_problem(tables, self)
-
-    def flops(self, computation: Computation, nnet: Nnet) -> int:
-        return scale_flops(self.alpha) * _elements_moved(self, computation)
-
 
 @command(10)
-class AddRows(Command):
+class AddRows(_RowsFromSource):
     """The command dest[i] += alpha * src[indexes[i]], except where the index is -1."""
 
     dest: Submatrix
@@ -124,36 +182,11 @@ class AddRows(Command):
 
     TEXT: ClassVar[str] = "{dest}.AddRows({alpha}, {src}{indexes})"
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
-
-    def problem(self, tables: Tables) -> str:
-        return _rows_problem(tables, self)
-
-    def flops(self, computation: Computation, nnet: Nnet) -> int:
-        return (1 + scale_flops(self.alpha)) * _elements_moved(self, computation)
-
-
-def _elements_moved(self: CopyRows | AddRows, computation: Computation) -> int:
-    moved = int((computation.indexes[self.indexes] >= 0).sum())
-    return moved * computation.submatrices[self.dest].num_cols
-
-
-def _overlap_problem(tables: Tables, self: _FromSource) -> str:
-    return "source and destination overlap" if tables.overlap(self.dest, self.src) else ""
-
-
-def _rows_problem(tables: Tables, self: CopyRows | AddRows) -> str:
-    rows = tables.computation.indexes[self.indexes]
-    if len(rows) != tables.rows(self.dest):
-        return f"{len(rows)} row indexes for {tables.rows(self.dest)} rows"
-    if tables.cols(self.dest) != tables.cols(self.src):
-        return f"{tables.cols(self.src)} columns do not fit {tables.cols(self.dest)}"
-    if rows.min() < -1 or rows.max() >= tables.rows(self.src):
-        return f"row index outside -1..{tables.rows(self.src) - 1}"
-    return _overlap_problem(tables, self)
+    ADDS: ClassVar[bool] = True
 
 
 @command(15)
-class AddRowRanges(Command):
+class AddRowRanges(RowsCommand):
     """The command dest[i] += alpha * (sum of rows begin..end-1 of src), for the i-th range."""
 
     dest: Submatrix
@@ -163,9 +196,11 @@ class AddRowRanges(Command):
 
     TEXT: ClassVar[str] = "{dest}.AddRowRanges({alpha}, {src}, {indexes_ranges})"
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
+    ADDS: ClassVar[bool] = True
+    LIST: ClassVar[str] = "indexes_ranges"
 
     def problem(self, tables: Tables) -> str:
-        ranges = tables.computation.indexes_ranges[self.indexes_ranges]
+        ranges = self.entries(tables.computation)
         if len(ranges) != tables.rows(self.dest):
             return f"{len(ranges)} ranges for {tables.rows(self.dest)} rows"
         if tables.cols(self.dest) != tables.cols(self.src):
@@ -176,9 +211,9 @@ class AddRowRanges(Command):
         if not (none | proper).all():
             bad = ranges[np.flatnonzero(~(none | proper))[0]]
             return f"range {bad[0]}:{bad[1]} is not within {tables.rows(self.src)} rows"
-        return _overlap_problem(tables, self)
+        return tables.overlap_problem(self.dest, self.src)
 
-    def flops(self, computation: Computation, nnet: Nnet) -> int:
-        ranges = computation.indexes_ranges[self.indexes_ranges]
+    def num_moved(self, computation: Computation) -> int:
+        ranges = self.entries(computation)
         summed = int((ranges[:, 1] - ranges[:, 0]).sum())
-        return (1 + scale_flops(self.alpha)) * summed * computation.submatrices[self.dest].num_cols
+        return summed * computation.submatrices[self.dest].num_cols

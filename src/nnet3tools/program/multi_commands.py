@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nnet3tools.graph.tables import all_true
-from nnet3tools.program.command import Command, command
+from nnet3tools.program.command import command
 from nnet3tools.program.groups import CommandGroup
+from nnet3tools.program.matrix_commands import RowsCommand
 from nnet3tools.program.operands import (
     Accesses,
     AccessMap,
@@ -19,28 +20,23 @@ from nnet3tools.program.operands import (
     Submatrix,
     Tables,
     listed_submatrices,
-    scale_flops,
 )
 
 if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.component_facts import ComponentTable
     from nnet3tools.program.computation import Computation
 
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 
 
-class MultiCommand(Command):
+class MultiCommand(RowsCommand):
     """A command between rows of one submatrix and rows listed as (submatrix, row) pairs."""
 
     __slots__ = ()
-    OWN: ClassVar[str]
-    """Field of the single submatrix."""
+    LIST: ClassVar[str] = "indexes_multi"
+    indexes_multi: int
     LISTED: ClassVar[AccessType]
     """AccessType of the listed submatrices."""
-    ADDS: ClassVar[bool] = False
-    indexes_multi: int
-    alpha: float
 
     @classmethod
     def accesses_of(
@@ -52,8 +48,7 @@ class MultiCommand(Command):
         yield Accesses(which, submatrices, cls.LISTED)
 
     def problem(self, tables: Tables) -> str:
-        pairs = tables.computation.indexes_multi[self.indexes_multi]
-        own = getattr(self, self.OWN)
+        pairs, own = self.entries(tables.computation), self.own
         if len(pairs) != tables.rows(own):
             return f"{len(pairs)} pairs for {tables.rows(own)} rows"
         if pairs.min(initial=0) < -1 or not all_true((pairs[:, 0] < 0) == (pairs[:, 1] < 0)):
@@ -72,11 +67,6 @@ class MultiCommand(Command):
                 return "source and destination overlap"
         return ""
 
-    def flops(self, computation: Computation, nnet: Nnet) -> int:
-        moved = int((computation.indexes_multi[self.indexes_multi][:, 0] >= 0).sum())
-        cols = computation.submatrices[getattr(self, self.OWN)].num_cols
-        return (self.ADDS + scale_flops(self.alpha)) * moved * cols
-
 
 @command(11)
 class CopyRowsMulti(MultiCommand):
@@ -87,7 +77,6 @@ class CopyRowsMulti(MultiCommand):
     alpha: Alpha = 1.0
 
     TEXT: ClassVar[str] = "{dest}.CopyRowsMulti({alpha}, {indexes_multi})"
-    OWN: ClassVar[str] = "dest"
     ACCESS: ClassVar[AccessMap] = {"dest": WRITE}
     LISTED: ClassVar[AccessType] = READ
 
@@ -111,7 +100,7 @@ class CopyToRowsMulti(MultiCommand):
     def problem(self, tables: Tables) -> str:
         if self.alpha != 1.0:
             return f"alpha is {self.alpha:g}, must be 1"
-        return MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+        return MultiCommand.problem(self, tables) or _twice_problem(tables, self)
 
 
 @command(13)
@@ -123,7 +112,6 @@ class AddRowsMulti(MultiCommand):
     alpha: Alpha = 1.0
 
     TEXT: ClassVar[str] = "{dest}.AddRowsMulti({alpha}, {indexes_multi})"
-    OWN: ClassVar[str] = "dest"
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE}
     LISTED: ClassVar[AccessType] = READ
     ADDS: ClassVar[bool] = True
@@ -147,12 +135,12 @@ class AddToRowsMulti(MultiCommand):
     ADDS: ClassVar[bool] = True
 
     def problem(self, tables: Tables) -> str:
-        return MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+        return MultiCommand.problem(self, tables) or _twice_problem(tables, self)
 
 
-def _twice_problem(tables: Tables, indexes_multi: int) -> str:
-    """A message if list number `indexes_multi` has a row twice (a GPU would race), else ""."""
-    pairs = tables.computation.indexes_multi[indexes_multi]
+def _twice_problem(tables: Tables, command: MultiCommand) -> str:
+    """A message if the command's list has a row twice (a GPU would race), else ""."""
+    pairs = command.entries(tables.computation)
     pairs = pairs[pairs[:, 0] >= 0]
     if len(pairs) < 2:
         return ""

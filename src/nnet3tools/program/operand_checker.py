@@ -47,7 +47,7 @@ class OperandChecker:
             text = f"c{command}: {self.computation.commands[command]}"
         raise ProgramError(f"broken program: {message} in command {text}")
 
-    # -- the protocol Tables, for commands' `problem`
+    # -- for commands' `problem`
 
     def rows(self, submatrix: int) -> int:
         """The number of rows of a submatrix."""
@@ -71,6 +71,17 @@ class OperandChecker:
             and x.col_offset < y.col_offset + y.num_cols
             and y.col_offset < x.col_offset + x.num_cols
         )
+
+    def size_problem(self, a: int, b: int) -> str:
+        """A message if two submatrices differ in size, else ""."""
+        x, y = self.computation.submatrices[a], self.computation.submatrices[b]
+        if x.num_rows == y.num_rows and x.num_cols == y.num_cols:
+            return ""
+        return f"sizes {x.num_rows} x {x.num_cols} and {y.num_rows} x {y.num_cols} differ"
+
+    def overlap_problem(self, dest: int, src: int) -> str:
+        """A message if a source shares elements with its destination, else ""."""
+        return "source and destination overlap" if self.overlap(dest, src) else ""
 
     # -- each command by itself
 

@@ -120,6 +120,12 @@ class Tables(Protocol):
     def cols(self, submatrix: int) -> int:
         """The number of columns of a submatrix."""
 
+    def size_problem(self, a: int, b: int) -> str:
+        """A message if two submatrices differ in size, else ""."""
+
+    def overlap_problem(self, dest: int, src: int) -> str:
+        """A message if a source shares elements with its destination, else ""."""
+
 
 def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
     """Which list of (submatrix, row) pairs has which submatrices, without -1 (none).
@@ -136,16 +142,3 @@ def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
     first &= submatrices != -1
     width = int(submatrices.max(initial=0)) + 1
     return np.divmod(sorted_unique(which[first] * width + submatrices[first]), width)
-
-
-def scale_flops(alpha: float) -> int:
-    """The floating-point operations per element that multiplying by `alpha` takes."""
-    return int(alpha != 1.0)
-
-
-def size_problem(tables: Tables, a: int, b: int) -> str:
-    """A message if two submatrices differ in size, else ""."""
-    x, y = tables.computation.submatrices[a], tables.computation.submatrices[b]
-    if x.num_rows == y.num_rows and x.num_cols == y.num_cols:
-        return ""
-    return f"sizes {x.num_rows} x {x.num_cols} and {y.num_rows} x {y.num_cols} differ"

@@ -259,8 +259,8 @@ def _component_from_config(line: ConfigLine, key: str) -> Component:
         component = component_class(nested.get_string("type")).from_config(nested)
     except UserError as error:
         raise line.error(f"{key}: {error}") from None
-    if nested.has_unused():
-        raise line.error(f"{key}: unused keys {nested.unused_keys()}")
+    if unused := nested.unused_keys():
+        raise line.error(f"{key}: unused keys {unused}")
     return component
 
 

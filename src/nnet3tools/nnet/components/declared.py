@@ -141,6 +141,10 @@ class Declared:
         for field in self.FIELDS:
             field.map_arrays(self, function)
 
+    def arrays(self) -> list[Any]:
+        """The floating-point arrays in the fields."""
+        return [array for field in self.FIELDS for array in field.arrays(self)]
+
     def freeze(self) -> None:
         """Make the arrays in the fields read-only if they are on the host."""
         for field in self.FIELDS:

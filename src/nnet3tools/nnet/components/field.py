@@ -219,6 +219,17 @@ class Field(Generic[T]):
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
         """Replace each floating-point array in the owner's value by `function` of the array."""
 
+    def arrays(self, owner: Any) -> list[Any]:
+        """The floating-point arrays in the owner's value."""
+        found: list[Any] = []
+
+        def note(array: Any) -> Any:
+            found.append(array)
+            return array
+
+        self.map_arrays(owner, note)
+        return found
+
     def scale(self, owner: Any, scale: float) -> None:
         """Multiply a parameter or statistic of the owner; 0 sets zero, even in place of NaN."""
 
@@ -235,14 +246,7 @@ class Field(Generic[T]):
 
     def num_bytes(self, owner: Any) -> int:
         """Size of the value's floating-point arrays in bytes, except those of natural gradient."""
-        sizes: list[int] = []
-
-        def note(array: Any) -> Any:
-            sizes.append(int(array.nbytes))
-            return array
-
-        self.map_arrays(owner, note)
-        return sum(sizes)
+        return sum(int(array.nbytes) for array in self.arrays(owner))
 
     # -- natural gradient
 
