@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3tools.cli.nnet3_compute import main as nnet3_compute
+from nnet3tools.cli.nnet3_compute import nnet3_compute
 from nnet3tools.cli.nnet3_init import main as nnet3_init
 
 CONFIG = """# formulas stand in line 4 or line 6

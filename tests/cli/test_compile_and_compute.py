@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.cli.nnet3_compile import main as compile_main
-from nnet3tools.cli.nnet3_compute import main as compute_main
+from nnet3tools.cli.nnet3_compute import nnet3_compute as compute_main
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.files import open_output
 from nnet3tools.nnet.config import parse_config_lines

@@ -50,8 +50,8 @@ def make_decoding_samples() -> None:
             features.write(f"u{i}", rng.normal(size=(6 + i, 3)).astype(np.float32))
             graphs.write(f"u{i}", _GRAPH)
             transcripts.write(f"u{i}", ["1", "2"] * i)
-    from nnet3tools.cli.decoding.nnet3_latgen_faster import main as decode
-    from nnet3tools.cli.nnet3_am_init import main as join
+    from nnet3tools.cli.am_models import nnet3_am_init as join
+    from nnet3tools.cli.decoding.latgen import nnet3_latgen_faster as decode
     from nnet3tools.cli.nnet3_init import main as init
 
     tables = ("ark:decode.feats", "ark:decode.lat", "ark,t:decode.hyp", "ark:decode.ali")

@@ -1,4 +1,4 @@
-"""The common part of nnet3-get-egs and nnet3-get-egs-dense-targets."""
+"""Programs that make examples of frames."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
-from nnet3tools.cli.options import OptionGroup, option_group
-from nnet3tools.errors import OptionError
+from nnet3tools.cli.options import NoOptions, OptionGroup, option, option_group, program
+from nnet3tools.errors import EmptyError, NotFiniteError, OptionError, naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.training.generation import GetEgsOptions, InputOptions
 from nnet3tools.training.splitting import ExampleGenerationOptions
 
 if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
+    from nnet3tools.io.posterior import Posterior
     from nnet3tools.training.generation import IvectorSource, Targets
 
 T = TypeVar("T")
@@ -79,3 +81,139 @@ def open_ivectors(options: InputOptions, stack: ExitStack) -> IvectorSource | No
     return IvectorSource(
         stack.enter_context(reader), options.online_ivector_period, options.length_tolerance
     )
+
+
+GET_EGS_USAGE = """Get frame-by-frame examples of data for nnet3 neural network training.
+Essentially this is a format change from features and posteriors
+into a special frame-by-frame format.
+
+Usage:  nnet3-get-egs [options] <features-rspecifier> <pdf-post-rspecifier> <egs-out>
+
+e.g.:
+nnet3-get-egs --num-pdfs=2658 --left-context=12 --right-context=9 --num-frames=8 \\
+   scp:feats.scp ark:post.ark ark:1.egs
+See also: nnet3-get-egs-dense-targets, nnet3-merge-egs
+"""
+
+
+class Nnet3GetEgsOptions(OptionGroup):
+    num_pdfs: int = option(-1, "Number of pdfs in the acoustic model")
+    examples: ExampleOptions = option_group("", ExampleOptions)
+
+
+@program("nnet3-get-egs", GET_EGS_USAGE, Nnet3GetEgsOptions, num_args=3)
+def nnet3_get_egs(options: Nnet3GetEgsOptions, args: list[str]) -> None:
+    from nnet3tools.io.holders import POSTERIOR
+    from nnet3tools.training.generation import PosteriorTargets
+
+    if options.num_pdfs <= 0:
+        raise OptionError("--num-pdfs is required, and must be positive")
+
+    def make_targets(utterance: str, posterior: Posterior) -> Targets:
+        return PosteriorTargets(utterance, posterior, options.num_pdfs)
+
+    write_examples(args, options.examples, POSTERIOR, make_targets, "pdf-level posterior")
+
+
+GET_EGS_DENSE_TARGETS_USAGE = """\
+Get frame-by-frame examples of data for nnet3 neural network training.
+This program is similar to nnet3-get-egs, but the targets here are dense matrices
+instead of posteriors (sparse matrices).
+This is useful when you want the targets to be continuous real-valued with the
+neural network possibly trained with a quadratic objective.
+
+Usage:  nnet3-get-egs-dense-targets --num-targets=<n> [options] <features-rspecifier> \
+<targets-rspecifier> <egs-out>
+
+e.g.:
+nnet3-get-egs-dense-targets --num-targets=26 --left-context=12 --right-context=9 \\
+   --num-frames=8 scp:feats.scp ark:snr.ark ark:1.egs
+See also: nnet3-get-egs, nnet3-merge-egs
+"""
+
+
+class GetEgsDenseTargetsOptions(OptionGroup):
+    num_targets: int = option(
+        -1, "Output dimension in egs, only used to check targets have correct dim if supplied"
+    )
+    examples: ExampleOptions = option_group("", ExampleOptions)
+
+
+@program(
+    "nnet3-get-egs-dense-targets",
+    GET_EGS_DENSE_TARGETS_USAGE,
+    GetEgsDenseTargetsOptions,
+    num_args=3,
+)
+def nnet3_get_egs_dense_targets(options: GetEgsDenseTargetsOptions, args: list[str]) -> None:
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.training.generation import MatrixTargets
+
+    def make_targets(utterance: str, matrix: np.ndarray) -> Targets:
+        return MatrixTargets(utterance, matrix, options.num_targets)
+
+    write_examples(args, options.examples, MATRIX, make_targets, "target matrix")
+
+
+GET_EGS_SIMPLE_USAGE = """Get frame-by-frame examples of data for nnet3 neural network training.
+This is like nnet3-get-egs, but does not split up its inputs into pieces
+and allows more general generation of egs.  E.g. this is usable for image
+recognition tasks.
+
+Usage:  nnet3-get-egs-simple [options] <name1>=<rspecifier1> <name2>=<rspecifier2> ... <egs-out>
+
+e.g.:
+nnet3-get-egs-simple input=scp:images.scp \\
+output='ark,o:ali-to-post ark:labels.txt ark:- | post-to-smat --dim=10 ark:- ark:-' ark:egs.ark
+
+See also: nnet3-get-egs
+"""
+
+
+@program("nnet3-get-egs-simple", GET_EGS_SIMPLE_USAGE, NoOptions, num_args=(2, None))
+def nnet3_get_egs_simple(options: NoOptions, args: list[str]) -> int:
+    from nnet3tools.io.holders import GENERAL_MATRIX
+    from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io
+
+    *inputs, egs_out = args
+    (first, rspecifier), *others = map(_name_and_rspecifier, inputs)
+    num_done = num_failed = 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(egs_out, EXAMPLE))
+        reader = stack.enter_context(SequentialTableReader(rspecifier, GENERAL_MATRIX))
+        tables = {
+            name: stack.enter_context(RandomAccessTableReader(other, GENERAL_MATRIX))
+            for name, other in others
+        }
+        for key, features in reader:
+            found = {name: table.get(key) for name, table in tables.items()}
+            example = NnetExample([frames_io(first, 0, features)])
+            for name, matrix in found.items():
+                if matrix is None:
+                    log.warning(f"Could not find input for key {key} for io-name={name}")
+                    num_failed += 1
+                    break
+                example.io.append(frames_io(name, 0, matrix))
+            else:
+                try:
+                    with naming(f"key '{key}'"):
+                        example.check_finite()
+                except NotFiniteError as error:
+                    log.skipped(error)
+                    num_failed += 1
+                    continue
+                writer.write(key, example)
+                num_done += 1
+        if num_failed:
+            log.warning(f"{num_failed} utterances had errors and could not be processed.")
+        if num_done == 0:
+            raise EmptyError(f"{rspecifier}: no example could be made of its {num_failed} keys")
+    return 0
+
+
+def _name_and_rspecifier(word: str) -> tuple[str, str]:
+    name, equals, rspecifier = word.partition("=")
+    if not equals or not name or name.split() != [name]:
+        raise OptionError(f"Bad command line argument (expecting name=rspecifier): {word}")
+    return name, rspecifier

@@ -1,16 +1,127 @@
-"""nnet3-compute: computes network outputs for utterances, or runs a compiled program."""
+"""Programs that compute the outputs of utterances, or run a compiled program."""
 
 from __future__ import annotations
 
-from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
-from nnet3tools.cli.device_options import CudaDeviceOptions
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.device_options import CudaDeviceOptions, DeviceOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
-from nnet3tools.errors import DataError, OptionError, ProgramError
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import DataError, OptionError, ProgramError, naming
 from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
+from nnet3tools.recognizer.outputs import computer_for_tables, outputs_in_order
+from nnet3tools.recognizer.utterances import (
+    InputOptions,
+    InputPauses,
+    NothingDoneError,
+    UtteranceCounts,
+    utterances,
+)
 
-USAGE = """Propagate the features through raw neural network model and write the output.
+if TYPE_CHECKING:
+    from nnet3tools.executor.looped_computer import LoopedComputer
+    from nnet3tools.executor.utterance_computer import UtteranceComputer
+    from nnet3tools.io.table import TableWriter
+
+
+class UtteranceOptions(OptionGroup):
+    """Options of nnet3-compute for utterances."""
+
+    simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
+    inputs: InputOptions = option_group("", InputOptions)
+    compiler: CompilerOptions = option_group("compiler", CompilerOptions)
+    read_cache: str = option(
+        "", "The location from which to read compiled programs (see --write-cache)"
+    )
+    write_cache: str = option(
+        "",
+        "The location to which to write the compiled programs, for the next run on the same "
+        "network with the same options",
+    )
+    binary_write_cache: bool = option(True, "Write computation cache in binary mode")
+    looped: bool = option(
+        False,
+        "If true, compute each utterance as a stream, as Kaldi's online decoding does: one program "
+        "for chunks of --frames-per-chunk frames carries the state of recurrences from chunk to "
+        "chunk, in constant memory. Left context is exact, so --extra-left-context does not "
+        "apply (--extra-left-context-initial does).",
+    )
+
+    def check_looped(self) -> None:
+        """OptionError if an option is set that does not apply with --looped=true."""
+        for name, given in (
+            ("read-cache", self.read_cache),
+            ("write-cache", self.write_cache),
+            ("extra-left-context", self.simple.extra_left_context),
+            ("extra-right-context", self.simple.extra_right_context),
+        ):
+            if given:
+                raise OptionError(f"--{name} does not go with --looped=true")
+
+
+def compute_all(
+    computer: UtteranceComputer | LoopedComputer,
+    features_rspecifier: str,
+    options: InputOptions,
+    counts: UtteranceCounts,
+    writer: TableWriter[np.ndarray],
+) -> None:
+    """Compute the output of each utterance in a table, write it, and count the utterances."""
+    pauses = InputPauses()
+    given = ((*each, None) for each in utterances(features_rspecifier, options, counts, pauses))
+    found = outputs_in_order(computer, given, pauses=pauses, flush=writer.flush)
+    for key, output, _ in found:
+        writer.write(key, np.exp(output, out=output) if options.apply_exp else output)
+        counts.done += 1
+
+
+def compute_utterances(
+    options: UtteranceOptions, device_options: DeviceOptions, args: list[str]
+) -> int:
+    """Compute the outputs of a table of features and write them; returns the exit status."""
+    from nnet3tools.executor.looped_computer import LoopedComputer
+    from nnet3tools.io.files import prove_output
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+    from nnet3tools.optimizer.cache_files import load_cache, save_cache
+    from nnet3tools.recognizer.models import read_model
+
+    nnet_in, features_rspecifier, outputs_wspecifier = args
+    options.inputs.check()
+    simple = replace(options.simple, compiler=options.compiler)
+    simple.check()
+    if options.looped:
+        options.check_looped()
+    if options.write_cache:
+        prove_output(options.write_cache)
+    device = device_options.choose()
+    counts = UtteranceCounts()
+    nnet, priors = read_model(nnet_in, options.inputs.use_priors)
+    computer: UtteranceComputer | LoopedComputer
+    with naming(nnet_in):
+        if options.looped:
+            computer = LoopedComputer(nnet, simple, priors, like=device)
+        else:
+            computer = computer_for_tables([outputs_wspecifier], nnet, simple, priors, like=device)
+    if options.read_cache and not isinstance(computer, LoopedComputer):
+        load_cache(options.read_cache, computer.compiler)
+    try:
+        with TableWriter(outputs_wspecifier, MATRIX) as writer:
+            compute_all(computer, features_rspecifier, options.inputs, counts, writer)
+            counts.check()
+    except NothingDoneError:
+        pass
+    if options.write_cache and counts.done and not isinstance(computer, LoopedComputer):
+        save_cache(options.write_cache, computer.compiler, options.binary_write_cache)
+    computer.close()
+    return counts.report()
+
+
+COMPUTE_USAGE = """Propagate the features through raw neural network model and write the output.
 If --apply-exp=true, apply the Exp() function to the output before writing it out.
 With --computation=<rxfilename>, run a program that nnet3-compile wrote: once, on tables whose
 keys are the names of network nodes, rows in the program's order.
@@ -27,7 +138,7 @@ See also: nnet3-compile, nnet3-compute-from-egs
 """
 
 
-class Options(OptionGroup):
+class Nnet3ComputeOptions(OptionGroup):
     computation: str = option(
         "", "If supplied, the compiled program to run (an rxfilename); see above."
     )
@@ -47,8 +158,8 @@ class Options(OptionGroup):
     utterances: UtteranceOptions = option_group("", UtteranceOptions)
 
 
-@program("nnet3-compute", USAGE, Options, num_args=3)
-def main(options: Options, args: list[str]) -> int | None:
+@program("nnet3-compute", COMPUTE_USAGE, Nnet3ComputeOptions, num_args=3)
+def nnet3_compute(options: Nnet3ComputeOptions, args: list[str]) -> int | None:
     """Compute network outputs of a table of features, or run a compiled program.
 
     Returns the exit status.
@@ -62,7 +173,7 @@ def main(options: Options, args: list[str]) -> int | None:
     return compute_utterances(options.utterances, options.device, args)
 
 
-def run_program_once(options: Options, args: list[str]) -> None:
+def run_program_once(options: Nnet3ComputeOptions, args: list[str]) -> None:
     """Run a compiled program (--computation) on input files; writes all outputs to files."""
     from nnet3tools.executor.run_computation import check_fits, run_computation
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
@@ -117,3 +228,48 @@ def _write_by_node(wspecifier: str, matrices: dict[str, np.ndarray]) -> None:
     with TableWriter(wspecifier, MATRIX) as writer:
         for name, matrix in matrices.items():
             writer.write(name, matrix)
+
+
+COMPUTE_BATCH_USAGE = """\
+Propagate the features through raw neural network model and write the output. This
+version computes chunks of several utterances together, which is faster where matrices are small,
+and on a GPU. If --apply-exp=true, apply the Exp() function to the output before writing it out.
+
+Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
+e.g.:
+ nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
+See also: nnet3-compute
+"""
+
+
+class ComputeBatchOptions(OptionGroup):
+    batch: BatchComputationOptions = option_group("", BatchComputationOptions)
+    inputs: InputOptions = option_group("", InputOptions)
+    compiler: CompilerOptions = option_group("compiler", CompilerOptions)
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+
+
+@program("nnet3-compute-batch", COMPUTE_BATCH_USAGE, ComputeBatchOptions, num_args=3)
+def nnet3_compute_batch(options: ComputeBatchOptions, args: list[str]) -> int:
+    from nnet3tools.executor.utterance_computer import computer_together
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+    from nnet3tools.recognizer.models import read_model
+
+    nnet_in, features_rspecifier, outputs_wspecifier = args
+    options.inputs.check()
+    batch = replace(options.batch, compiler=options.compiler)
+    batch.check()
+    device = options.device.choose()
+    counts = UtteranceCounts()
+    nnet, priors = read_model(nnet_in, options.inputs.use_priors)
+    with naming(nnet_in):
+        computer = computer_together(nnet, batch, priors, like=device)
+    try:
+        with TableWriter(outputs_wspecifier, MATRIX) as writer:
+            compute_all(computer, features_rspecifier, options.inputs, counts, writer)
+            counts.check()
+    except NothingDoneError:
+        pass
+    computer.close(log_batches=True)
+    return counts.report()

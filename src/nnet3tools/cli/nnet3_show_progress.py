@@ -98,7 +98,7 @@ def _show_parameter_changes(old: Nnet, new: Nnet) -> None:
     difference = old.copy()
     add_nnet(difference, new, -1.0)
     if log.get_verbose() >= 1:
-        from nnet3tools.cli.network_info import network_info
+        from nnet3tools.cli.information import network_info
 
         log.vlog(
             1,

@@ -33,11 +33,11 @@ _OWN_PLACES = frozenset(
 )
 
 _PLACES = {
-    "cli/nnet3_am_adjust_priors _log_change": "PrintPriorDiagnostics {program}",
+    "cli/am_models _log_change": "PrintPriorDiagnostics {program}",
     "cli/nnet3_average _weights": "GetWeights {program}",
-    "cli/sums tables": "TypeOneUsage {program}",
-    "cli/sums table": "TypeTwoUsage {program}",
-    "cli/sums files": "TypeThreeUsage {program}",
+    "cli/data/sums tables": "TypeOneUsage {program}",
+    "cli/data/sums table": "TypeTwoUsage {program}",
+    "cli/data/sums files": "TypeThreeUsage {program}",
     "cli/gpu _open_device": "FinalizeActiveGpu cu-device",
     "cli/gpu _open_when_free": "SelectGpuId cu-device",
     "cli/gpu_survey _any_is_exclusive": "SelectGpuId cu-device",
@@ -62,7 +62,7 @@ _PLACES = {
     "chain/phone_lm estimate_phone_lm": "Estimate language-model",
     "chain/unconstrained convert": "ConvertSupervisionToUnconstrained chain-supervision",
     "cli/decoding_io write": "DecodeUtteranceLatticeFaster decoder-wrappers",
-    "cli/decoding/nnet3_latgen_faster_batch _report": "~NnetBatchDecoder nnet-batch-compute",
+    "cli/decoding/latgen _report_batch": "~NnetBatchDecoder nnet-batch-compute",
     "decoding/alignment align": "AlignUtteranceWrapper decoder-wrappers",
     "decoding/phone_determinization _run": "DeterminizeLatticePruned determinize-lattice-pruned",
     "decoding/phone_determinization determinize": (

@@ -19,7 +19,7 @@ _LSTM_UNITS = {
 
 def saturation(model: str) -> float:
     """The mean saturation of the nonlinearities of the model in a file."""
-    from nnet3tools.cli.network_info import network_info
+    from nnet3tools.cli.information import network_info
     from nnet3tools.nnet.model_file import read_nnet
 
     value = saturation_of_info(network_info(read_nnet(model)))

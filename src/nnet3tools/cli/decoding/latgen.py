@@ -1,0 +1,246 @@
+"""Programs that write the lattices of utterances."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.device_options import CudaDeviceOptions
+from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
+from nnet3tools.decoding.options import LatticeDecoderOptions
+from nnet3tools.errors import OptionError, naming
+from nnet3tools.executor.simple_options import BatchDecodingOptions, DecodingOptions
+from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
+from nnet3tools.recognizer.utterances import (
+    InputPauses,
+    IvectorOptions,
+    NothingDoneError,
+    UtteranceCounts,
+)
+
+if TYPE_CHECKING:
+    from nnet3tools.decoding.graph import DecodingGraph
+    from nnet3tools.decoding.search import Search
+    from nnet3tools.executor.chunks import Ivectors
+    from nnet3tools.executor.utterance_computer import UtteranceComputer
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+
+class LatgenOptions(OptionGroup):
+    """The common options of nnet3-latgen-faster and nnet3-latgen-faster-batch."""
+
+    decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
+    inputs: IvectorOptions = option_group("", IvectorOptions)
+    word_symbol_table: str = option("", "Symbol table for words [for debug output]")
+    allow_partial: bool = option(
+        False, "If true, produce output even if end state was not reached."
+    )
+
+    def check(self) -> None:
+        """OptionError if an option's value is out of its range."""
+        self.decoder.check()
+        self.inputs.check()
+
+
+class _Latgen:
+    """Decodes utterances to lattices with one model; each may have a graph of its own."""
+
+    def __init__(
+        self, model: TransitionModel, options: LatgenOptions, acoustic_scale: float
+    ) -> None:
+        from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
+
+        self.counts, self.totals = UtteranceCounts(), DecodingTotals()
+        self._options = options
+        self._decoder = UtteranceDecoder(
+            model, options.decoder, acoustic_scale, options.allow_partial
+        )
+        self._graph: DecodingGraph | None = None
+        self._search: Search | None = None
+
+    def decode_all(
+        self,
+        tables: list[str],
+        computer: UtteranceComputer,
+        utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]],
+        pauses: InputPauses,
+    ) -> None:
+        """Decode utterances (key, features, i-vectors, graph); writes the results to `tables`.
+
+        NothingDoneError if no utterance could be decoded.
+        """
+        from nnet3tools.cli.decoding_io import DecodingOutputs
+        from nnet3tools.recognizer.outputs import outputs_in_order
+
+        options = self._options
+        with contextlib.ExitStack() as stack:
+            outputs = DecodingOutputs(
+                options.decoder.determinize_lattice, tables, options.word_symbol_table, stack
+            )
+            found = outputs_in_order(
+                *(computer, utterances, lambda graph: graph.num_bytes, pauses, outputs.flush)
+            )
+            for key, loglikes, graph in found:
+                with naming(f"utterance {key}"):
+                    decoded = self._decoder.decode(self._search_over(graph), key, loglikes)
+                if decoded is None:
+                    self.counts.failed += 1
+                    continue
+                outputs.write(key, decoded)
+                self.totals.add(decoded)
+                self.counts.done += 1
+            self.counts.check()
+
+    def _search_over(self, graph: DecodingGraph) -> Search:
+        """The Search over `graph`; the latest one is cached for utterances with the same graph."""
+        if self._search is None or self._graph is not graph:
+            self._graph, self._search = graph, self._decoder.decoder(graph)
+        return self._search
+
+
+LATGEN_FASTER_USAGE = """Generate lattices using nnet3 neural net model.
+Usage: nnet3-latgen-faster [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
+<lattice-wspecifier> [ <words-wspecifier> [<alignments-wspecifier>] ]
+e.g.:
+ nnet3-latgen-faster --frame-subsampling-factor=3 --acoustic-scale=1.0 final.mdl HCLG.fst \\
+   scp:feats.scp ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster-batch, nnet3-decode
+"""
+
+
+class LatgenFasterOptions(LatgenOptions):
+    simple: DecodingOptions = option_group("", DecodingOptions)
+    cpu_kernels: str | None = cpu_kernels_option()
+
+
+@program("nnet3-latgen-faster", LATGEN_FASTER_USAGE, LatgenFasterOptions, num_args=(4, 6))
+def nnet3_latgen_faster(options: LatgenFasterOptions, args: list[str]) -> int:
+    from nnet3tools.recognizer.models import read_acoustic_model
+    from nnet3tools.recognizer.outputs import computer_for_tables
+
+    options.check()
+    options.simple.check()
+    choose_cpu_kernels(options.cpu_kernels)
+    model, nnet, priors = read_acoustic_model(args[0])
+    with naming(args[0]):
+        computer = computer_for_tables(args[3:], nnet, options.simple, priors)
+    latgen = _Latgen(model, options, options.simple.acoustic_scale)
+    with contextlib.suppress(NothingDoneError):
+        pauses = InputPauses()
+        utterances = _utterances(options, args, model, latgen.counts, pauses)
+        latgen.decode_all(args[3:], computer, utterances, pauses)
+    computer.close()
+    return _report(latgen, options.simple.frame_subsampling_factor)
+
+
+def _utterances(
+    options: LatgenFasterOptions,
+    args: list[str],
+    model: TransitionModel,
+    counts: UtteranceCounts,
+    pauses: InputPauses,
+) -> Iterator[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]]:
+    """Tuples (key, features, i-vectors, graph); `graph` is the utterance's or the common one."""
+    from nnet3tools.cli.decoding_io import GraphTable
+    from nnet3tools.cli.tables import is_table
+    from nnet3tools.decoding.graph import DecodingGraph
+    from nnet3tools.fst.files import FST, load_fst
+    from nnet3tools.io.table import SequentialTableReader
+    from nnet3tools.recognizer.utterances import complete_utterances, utterances
+
+    name, features = args[1:3]
+    if not is_table(name):
+        graph = DecodingGraph.of(load_fst(name), model, name)
+        counts.restart()
+        for utterance in utterances(features, options.inputs, counts, pauses):
+            yield *utterance, graph
+        return
+    with SequentialTableReader(name, FST) as graphs:
+        pauses.watch(graphs)
+        missing = "Not decoding utterance {key} because no features available."
+        table = GraphTable(graphs, features, counts, missing)
+        for utterance in complete_utterances(table, name, options.inputs, counts):
+            own = DecodingGraph.of(table.graph, model, f"{name}: key '{utterance[0]}'")
+            yield *utterance, own
+
+
+def _report(latgen: _Latgen, factor: int) -> int:
+    """Log times and counts as Kaldi does, and return the exit status."""
+    counts, totals = latgen.counts, latgen.totals
+    seconds, frames = counts.seconds, totals.num_frames
+    real_time = seconds * 100.0 / (frames * factor) if frames else float("nan")
+    log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {real_time:g}")
+    log.log(f"Done {counts.done} utterances, failed for {counts.failed}")
+    average = totals.loglike / frames if frames else float("nan")
+    log.log(f"Overall log-likelihood per frame is {average:g} over {frames} frames.")
+    return 0 if counts.done else 1
+
+
+LATGEN_FASTER_BATCH_USAGE = """\
+Generate lattices using nnet3 neural net model.  This version is optimized
+for GPU-based inference.
+Usage: nnet3-latgen-faster-batch [options] <nnet-in> <fst-in> <features-rspecifier> \
+<lattice-wspecifier>
+e.g.:
+ nnet3-latgen-faster-batch --frame-subsampling-factor=3 --acoustic-scale=1.0 final.mdl HCLG.fst \\
+   scp:feats.scp ark:lat.ark
+"""
+
+
+class LatgenFasterBatchOptions(LatgenOptions):
+    batch: BatchDecodingOptions = option_group("", BatchDecodingOptions)
+    num_threads: int = option(
+        1, "For Kaldi's scripts: graphs are searched by one thread here, whatever is said"
+    )
+    device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+
+
+@program(
+    "nnet3-latgen-faster-batch", LATGEN_FASTER_BATCH_USAGE, LatgenFasterBatchOptions, num_args=4
+)
+def nnet3_latgen_faster_batch(options: LatgenFasterBatchOptions, args: list[str]) -> int:
+    from nnet3tools.decoding.graph import DecodingGraph
+    from nnet3tools.executor.utterance_computer import computer_together
+    from nnet3tools.fst.files import load_fst
+    from nnet3tools.recognizer.models import read_acoustic_model
+    from nnet3tools.recognizer.utterances import InputPauses, utterances
+
+    options.check()
+    options.batch.check()
+    if options.num_threads < 1:
+        raise OptionError("--num-threads must be greater than 0")
+    device = options.device.choose()
+    model, nnet, priors = read_acoustic_model(args[0])
+    with naming(args[0]):
+        computer = computer_together(nnet, options.batch, priors, like=device)
+    latgen = _Latgen(model, options, options.batch.acoustic_scale)
+    counts = latgen.counts
+    graph = DecodingGraph.of(load_fst(args[1]), model, args[1])
+    counts.restart()
+    with contextlib.suppress(NothingDoneError):
+        pauses = InputPauses()
+        given = ((*each, graph) for each in utterances(args[2], options.inputs, counts, pauses))
+        latgen.decode_all(args[3:], computer, given, pauses)
+    computer.close(log_batches=True)
+    return _report_batch(latgen, options.batch.frame_subsampling_factor)
+
+
+def _report_batch(latgen: _Latgen, factor: int) -> int:
+    """Log times and counts as Kaldi does, and return the exit status."""
+    counts, totals = latgen.counts, latgen.totals
+    frames = totals.num_frames
+    average = totals.loglike / max(frames, 1)
+    log.log(f"Overall likelihood per frame was {average:g} over {frames} frames.")
+    seconds = counts.seconds
+    log.log(
+        f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is "
+        f"{seconds * 100.0 / max(frames * factor, 1):g} (per thread; with 1 threads)."
+    )
+    log.log(
+        f"Done {counts.done} utterances ({totals.num_partial} forced out); failed for "
+        f"{counts.failed}"
+    )
+    return 0 if counts.done else 1
