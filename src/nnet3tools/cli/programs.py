@@ -41,7 +41,7 @@ _FAMILIES = {
         "nnet3-discriminative-copy-egs nnet3-discriminative-merge-egs "
         "nnet3-discriminative-shuffle-egs nnet3-discriminative-subset-egs"
     ),
-    "cli.example_generation": "nnet3-get-egs nnet3-get-egs-dense-targets nnet3-get-egs-simple",
+    "cli.example_generation": "nnet3-get-egs nnet3-get-egs-dense-targets",
     "cli.information": "am-info tree-info cuda-compiled nnet3-info nnet3-am-info",
     "cli.lang.flat_start": "gmm-init-mono gmm-init-biphone",
     "cli.lda": (
