@@ -13,7 +13,6 @@ from nnet3tools.io.numpy_later import np
 if TYPE_CHECKING:
     from nnet3tools.decoding.utterance import Decoded
     from nnet3tools.fst.fst import Fst
-    from nnet3tools.io.holders import Holder
     from nnet3tools.recognizer.utterances import UtteranceCounts
 
 
@@ -47,27 +46,6 @@ class GraphTable:
                     yield key, features
 
 
-class OptionalTable:
-    """An output table that exists only if its wspecifier is not empty."""
-
-    def __init__(self, wspecifier: str, holder: Holder, stack: ExitStack) -> None:
-        from nnet3tools.io.table import TableWriter
-
-        self._writer = None
-        if wspecifier:
-            self._writer = stack.enter_context(TableWriter(wspecifier, holder))
-
-    def write(self, key: str, value: object) -> None:
-        """Write an object; does nothing if the table does not exist."""
-        if self._writer is not None:
-            self._writer.write(key, value)
-
-    def flush(self) -> None:
-        """Flush the table; does nothing if the table does not exist."""
-        if self._writer is not None:
-            self._writer.flush()
-
-
 class Transcripts:
     """Logs transcripts as words, if there is a symbol table for words."""
 
@@ -95,6 +73,7 @@ class DecodingOutputs:
         self, compact: bool, tables: list[str], symbol_table: str, stack: ExitStack
     ) -> None:
         """`tables` are one to three wspecifiers, of lattices, words and alignments."""
+        from nnet3tools.cli.tables import OptionalTable
         from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
         from nnet3tools.io.holders import INT32_VECTOR
 

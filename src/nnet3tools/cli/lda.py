@@ -37,10 +37,10 @@ class AccLdaStatsOptions(OptionGroup):
 def nnet3_acc_lda_stats(options: AccLdaStatsOptions, args: list[str]) -> None:
     from nnet3tools.training.lda_accumulation import accumulate_examples
 
-    write_stats(options, args, lambda accumulator: accumulate_examples(accumulator, args[1]))
+    _write_stats(options, args, lambda accumulator: accumulate_examples(accumulator, args[1]))
 
 
-def write_stats(
+def _write_stats(
     options: AccLdaStatsOptions, args: list[str], accumulate_all: Callable[[LdaAccumulator], int]
 ) -> None:
     """Accumulate with `accumulate_all`, which returns the number of examples; write the statistics.
@@ -100,12 +100,13 @@ def nnet3_chain_acc_lda_stats(options: AccLdaStatsOptions, args: list[str]) -> N
     from nnet3tools.training.example import for_each_of_kind
 
     def accumulate_all(accumulator: LdaAccumulator) -> int:
-        def work(key: str, example: NnetChainExample) -> None:
-            accumulator.accumulate(_with_posteriors(example))
+        return for_each_of_kind(
+            CHAIN_EXAMPLE,
+            args[1],
+            lambda key, example: accumulator.accumulate(_with_posteriors(example)),
+        )
 
-        return for_each_of_kind(CHAIN_EXAMPLE, args[1], work)
-
-    write_stats(options, args, accumulate_all)
+    _write_stats(options, args, accumulate_all)
 
 
 NNET_GET_FEATURE_TRANSFORM_USAGE = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -109,12 +110,9 @@ def compute_utterances(
             computer = computer_for_tables([outputs_wspecifier], nnet, simple, priors, like=device)
     if options.read_cache and not isinstance(computer, LoopedComputer):
         load_cache(options.read_cache, computer.compiler)
-    try:
-        with TableWriter(outputs_wspecifier, MATRIX) as writer:
-            compute_all(computer, features_rspecifier, options.inputs, counts, writer)
-            counts.check()
-    except NothingDoneError:
-        pass
+    with contextlib.suppress(NothingDoneError), TableWriter(outputs_wspecifier, MATRIX) as writer:
+        compute_all(computer, features_rspecifier, options.inputs, counts, writer)
+        counts.check()
     if options.write_cache and counts.done and not isinstance(computer, LoopedComputer):
         save_cache(options.write_cache, computer.compiler, options.binary_write_cache)
     computer.close()
@@ -265,11 +263,8 @@ def nnet3_compute_batch(options: ComputeBatchOptions, args: list[str]) -> int:
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):
         computer = computer_together(nnet, batch, priors, like=device)
-    try:
-        with TableWriter(outputs_wspecifier, MATRIX) as writer:
-            compute_all(computer, features_rspecifier, options.inputs, counts, writer)
-            counts.check()
-    except NothingDoneError:
-        pass
+    with contextlib.suppress(NothingDoneError), TableWriter(outputs_wspecifier, MATRIX) as writer:
+        compute_all(computer, features_rspecifier, options.inputs, counts, writer)
+        counts.check()
     computer.close(log_batches=True)
     return counts.report()

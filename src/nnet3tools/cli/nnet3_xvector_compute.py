@@ -1,5 +1,6 @@
 """nnet3-xvector-compute: computes an x-vector for each utterance."""
 
+import contextlib
 from dataclasses import replace
 
 from nnet3tools.cli.device_options import XvectorDeviceOptions
@@ -79,25 +80,22 @@ def main(options: Options, args: list[str]) -> int:
         prove_output(options.cached_compiler_out)
     if options.cached_compiler_in:
         load_cache(options.cached_compiler_in, computer.compiler)
-    try:
-        with TableWriter(vectors_wspecifier, VECTOR) as writer:
-            pauses = InputPauses()
-            for key, features, _ in utterances(features_rspecifier, InputOptions(), counts, pauses):
-                if len(features) < xvector.min_chunk_size and not xvector.pad_input:
-                    log.warning(
-                        f"Minimum chunk size of {xvector.min_chunk_size} is greater than the "
-                        f"number of rows in utterance: {key}"
-                    )
-                    counts.failed += 1
-                    continue
-                with naming(f"utterance {key}"):
-                    writer.write(key, computer.compute(features)[0])
-                counts.done += 1
-                if pauses():
-                    writer.flush()
-            counts.check()
-    except NothingDoneError:
-        pass
+    with contextlib.suppress(NothingDoneError), TableWriter(vectors_wspecifier, VECTOR) as writer:
+        pauses = InputPauses()
+        for key, features, _ in utterances(features_rspecifier, InputOptions(), counts, pauses):
+            if len(features) < xvector.min_chunk_size and not xvector.pad_input:
+                log.warning(
+                    f"Minimum chunk size of {xvector.min_chunk_size} is greater than the "
+                    f"number of rows in utterance: {key}"
+                )
+                counts.failed += 1
+                continue
+            with naming(f"utterance {key}"):
+                writer.write(key, computer.compute(features)[0])
+            counts.done += 1
+            if pauses():
+                writer.flush()
+        counts.check()
     if options.cached_compiler_out and counts.done:
         save_cache(options.cached_compiler_out, computer.compiler)
     computer.close()

@@ -28,14 +28,6 @@ def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str
     return {name: value for name, value in found.items() if value not in (None, ())}
 
 
-def check_value(name: str, kind: str, value: str) -> None:
-    """OptionError if `value` is not of the option's kind."""
-    try:
-        _TYPES[kind].convert(value, None, None)
-    except click.ClickException as error:
-        raise OptionError(f"Invalid value for '{name}': {error.message}") from None
-
-
 class _Bool(click.ParamType):
     name = "bool"
 

@@ -166,10 +166,9 @@ class CommandLine(Generic[O]):
         left = list(reversed(words))
         while left:
             word = left.pop()
-            name = _normal(word)[2:]
-            specs = self.specs.get(name) or self.standard.get(name)
-            apart = word.startswith("--") and specs is not None and bool(left)
-            if apart and specs is not None and specs[0].kind == "bool":
+            kind = self._kind(_normal(word)[2:])
+            apart = word.startswith("--") and kind != "" and bool(left)
+            if apart and kind == "bool":
                 apart = left[-1] in ("true", "false")
             joined.append(f"{word}={left.pop()}" if apart else word)
         return joined
@@ -197,14 +196,13 @@ class CommandLine(Generic[O]):
         name, equals, value = word.partition("=")
         if name == "--":
             raise OptionError(f"Invalid option (no key): {word}")
-        specs = self.specs.get(name[2:]) or self.standard.get(name[2:])
-        if specs is None:
+        kind = self._kind(name[2:])
+        if not kind:
             import difflib
 
             near = difflib.get_close_matches(name[2:], [*self.specs, *self.standard], n=1)
             hint = f" (did you mean --{near[0]}?)" if near else ""
             raise OptionError(f"Invalid option {word}: no option {name}{hint}")
-        kind = specs[0].kind
         if kind == "bool" and not equals:
             return f"{name}=true"
         if not equals or (kind == "bool" and not value):
@@ -216,7 +214,8 @@ class CommandLine(Generic[O]):
         name, _, path = self._completed(word).partition("=")
         if name != "--config" or not path:
             return []
-        # Imported late: --help does not need NumPy.
+        # Imported late: --help needs neither click nor NumPy.
+        from nnet3tools.cli.option_values import values_of
         from nnet3tools.io.files import read_text_lines
 
         words = []
@@ -232,18 +231,16 @@ class CommandLine(Generic[O]):
                 raise OptionError(f"{path}: line {number}: {problem}")
             try:
                 words.append(self._completed(text))
-                self._check_value(words[-1])
+                name = words[-1][2:].partition("=")[0]
+                values_of(self.name, {name: self._kind(name)}, words[-1:])
             except OptionError as error:
                 raise OptionError(f"{path}: line {number}: {error}") from None
         return words
 
-    def _check_value(self, word: str) -> None:
-        """OptionError if the value in `word` (in normal form) has the wrong type."""
-        name, _, value = word.partition("=")
-        specs = self.specs.get(name[2:]) or self.standard[name[2:]]
-        from nnet3tools.cli.option_values import check_value
-
-        check_value(name, specs[0].kind, value)
+    def _kind(self, name: str) -> str:
+        """The kind of the option --name; "" if there is no such option."""
+        specs = self.specs.get(name) or self.standard.get(name)
+        return specs[0].kind if specs else ""
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
 
 __all__ = [
+    "OptionalTable",
     "are_tables",
     "convert_table",
     "is_table",
@@ -72,6 +73,27 @@ def convert_table(
             writer.write(key, converted)
             num_done += 1
     return num_done, num_failed
+
+
+class OptionalTable:
+    """An output table that exists only if its wspecifier is not empty."""
+
+    def __init__(self, wspecifier: str, holder: Holder, stack: ExitStack) -> None:
+        from nnet3tools.io.table import TableWriter
+
+        self._writer = None
+        if wspecifier:
+            self._writer = stack.enter_context(TableWriter(wspecifier, holder))
+
+    def write(self, key: str, value: object) -> None:
+        """Write an object; does nothing if the table does not exist."""
+        if self._writer is not None:
+            self._writer.write(key, value)
+
+    def flush(self) -> None:
+        """Flush the table; does nothing if the table does not exist."""
+        if self._writer is not None:
+            self._writer.flush()
 
 
 def lookup_by_speaker(

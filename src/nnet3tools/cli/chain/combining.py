@@ -9,9 +9,14 @@ from nnet3tools.cli.combine_models import CombineOptions, combine_on_examples
 from nnet3tools.cli.options import OptionGroup, option_group, program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nnet3tools.chain.den_graph import DenominatorGraph
     from nnet3tools.chain.diagnostics import ChainDiagnostics
+    from nnet3tools.chain.languages import LanguageGraphs
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.tensor.arrays import Array
+    from nnet3tools.training.example import NnetExample
 
 CHAIN_COMBINE_USAGE = """Using a subset of training or held-out nnet3+chain examples, compute
 the average over the first n nnet models where we maximize the
@@ -34,18 +39,27 @@ class ChainCombineOptions(OptionGroup):
 
 @program("nnet3-chain-combine", CHAIN_COMBINE_USAGE, ChainCombineOptions, num_args=(4, None))
 def nnet3_chain_combine(options: ChainCombineOptions, args: list[str]) -> None:
+    from nnet3tools.chain.output_objective import den_graph_of
+
+    _combine(options, args, lambda nnet: den_graph_of(args[0], nnet, args[1]))
+
+
+def _combine(
+    options: ChainCombineOptions,
+    args: list[str],
+    graph_of: Callable[[Nnet], DenominatorGraph | LanguageGraphs],
+    adapt: Callable[[str, NnetExample], NnetExample] | None = None,
+) -> None:
+    """Combine the models in `args`; `graph_of` reads the graphs, `adapt` changes each example."""
+    from nnet3tools.chain.diagnostics import ChainDiagnostics
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 
-    den_fst, *rest = args
     options.chain.check()
 
     def make_diagnostics(nnet: Nnet, device: Array | None) -> ChainDiagnostics:
-        from nnet3tools.chain.diagnostics import ChainDiagnostics
-        from nnet3tools.chain.output_objective import den_graph_of
+        return ChainDiagnostics(options.chain, graph_of(nnet), device)
 
-        return ChainDiagnostics(options.chain, den_graph_of(den_fst, nnet, rest[0]), device)
-
-    combine_on_examples(options.combine, rest, make_diagnostics, CHAIN_MINIBATCH)
+    combine_on_examples(options.combine, args[1:], make_diagnostics, CHAIN_MINIBATCH, adapt)
 
 
 CHAIN_COMBINE2_USAGE = """Using a subset of training or held-out nnet3+chain examples, compute
@@ -65,16 +79,6 @@ e.g.:
 
 @program("nnet3-chain-combine2", CHAIN_COMBINE2_USAGE, ChainCombineOptions, num_args=(4, None))
 def nnet3_chain_combine2(options: ChainCombineOptions, args: list[str]) -> None:
-    from nnet3tools.chain.languages import with_language
-    from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
+    from nnet3tools.chain.languages import LanguageGraphs, with_language
 
-    den_fst_dir, *rest = args
-    options.chain.check()
-
-    def make_diagnostics(nnet: Nnet, device: Array | None) -> ChainDiagnostics:
-        from nnet3tools.chain.diagnostics import ChainDiagnostics
-        from nnet3tools.chain.languages import LanguageGraphs
-
-        return ChainDiagnostics(options.chain, LanguageGraphs(den_fst_dir, nnet), device)
-
-    combine_on_examples(options.combine, rest, make_diagnostics, CHAIN_MINIBATCH, with_language)
+    _combine(options, args, lambda nnet: LanguageGraphs(args[0], nnet), with_language)

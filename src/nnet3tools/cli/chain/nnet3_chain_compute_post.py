@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -75,31 +76,28 @@ def main(options: Options, args: list[str]) -> int:
     with naming(nnet_in):
         computer = computer_for_tables([posteriors_out], nnet, options.simple, like=device)
     transform = _transform(options.transform_mat, graph.num_pdfs)
-    try:
-        with TableWriter(posteriors_out, MATRIX) as writer:
-            given = ((*each, None) for each in utterances(features_in, options.inputs, counts))
-            for key, output, _ in outputs_in_order(computer, given):
-                leak = options.leaky_hmm_coefficient
-                log_prob, posteriors = denominator_posteriors(graph, output, leak)
-                log.vlog(
-                    1,
-                    f"For utterance {key}, log-prob per frame was {log_prob / len(output):g} over "
-                    f"{len(output)} frames.",
+    with contextlib.suppress(NothingDoneError), TableWriter(posteriors_out, MATRIX) as writer:
+        given = ((*each, None) for each in utterances(features_in, options.inputs, counts))
+        for key, output, _ in outputs_in_order(computer, given):
+            leak = options.leaky_hmm_coefficient
+            log_prob, posteriors = denominator_posteriors(graph, output, leak)
+            log.vlog(
+                1,
+                f"For utterance {key}, log-prob per frame was {log_prob / len(output):g} over "
+                f"{len(output)} frames.",
+            )
+            if posteriors is None:
+                log.warning(
+                    f"Something went wrong for utterance {key}; forward-prob = {log_prob:g}, "
+                    f"num-frames = {len(output)}"
                 )
-                if posteriors is None:
-                    log.warning(
-                        f"Something went wrong for utterance {key}; forward-prob = {log_prob:g}, "
-                        f"num-frames = {len(output)}"
-                    )
-                    counts.failed += 1
-                    continue
-                writer.write(key, posteriors if transform is None else posteriors @ transform.T)
-                log_probs.total += log_prob
-                log_probs.frames += len(output)
-                counts.done += 1
-            counts.check()
-    except NothingDoneError:
-        pass
+                counts.failed += 1
+                continue
+            writer.write(key, posteriors if transform is None else posteriors @ transform.T)
+            log_probs.total += log_prob
+            log_probs.frames += len(output)
+            counts.done += 1
+        counts.check()
     status = counts.report()
     if log_probs.frames:
         log.log(

@@ -30,7 +30,7 @@ class ChainRunOptions(OptionGroup):
     )
 
 
-def train_chain_model(
+def _train(
     options: ChainRunOptions,
     args: list[str],
     graph_of: Callable[[Nnet], DenominatorGraph | LanguageGraphs],
@@ -43,6 +43,7 @@ def train_chain_model(
     """
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 
+    options.chain.check()
     model_in, _, examples, model_out = args
 
     def make_trainer(nnet: Nnet, device: Array | None) -> NnetTrainer:
@@ -53,11 +54,8 @@ def train_chain_model(
         objective = ChainOutputObjective(options.chain, graph, options.apply_deriv_weights)
         return NnetTrainer(options.trainer, nnet, device, options.run.loss_scaling, objective)
 
-    cache = options.trainer.write_cache
-    run = options.run
-    return train_model(
-        run, model_in, examples, model_out, cache, make_trainer, CHAIN_MINIBATCH, adapt
-    )
+    files = model_in, examples, model_out, options.trainer.write_cache
+    return train_model(options.run, *files, make_trainer, CHAIN_MINIBATCH, adapt)
 
 
 CHAIN_TRAIN_USAGE = """Train nnet3+chain neural network parameters with backprop and stochastic
@@ -77,14 +75,9 @@ class ChainTrainOptions(ChainRunOptions):
 
 @program("nnet3-chain-train", CHAIN_TRAIN_USAGE, ChainTrainOptions, num_args=4)
 def nnet3_chain_train(options: ChainTrainOptions, args: list[str]) -> int:
-    options.chain.check()
+    from nnet3tools.chain.output_objective import den_graph_of
 
-    def graph_of(nnet: Nnet) -> DenominatorGraph:
-        from nnet3tools.chain.output_objective import den_graph_of
-
-        return den_graph_of(args[1], nnet, args[0])
-
-    return train_chain_model(options, args, graph_of)
+    return _train(options, args, lambda nnet: den_graph_of(args[1], nnet, args[0]))
 
 
 CHAIN_TRAIN2_USAGE = """Train nnet3+chain neural network parameters with backprop and stochastic
@@ -105,7 +98,4 @@ See also: nnet3-chain-train
 def nnet3_chain_train2(options: ChainRunOptions, args: list[str]) -> int:
     from nnet3tools.chain.languages import LanguageGraphs, with_language
 
-    options.chain.check()
-    return train_chain_model(
-        options, args, lambda nnet: LanguageGraphs(args[1], nnet), with_language
-    )
+    return _train(options, args, lambda nnet: LanguageGraphs(args[1], nnet), with_language)

@@ -74,21 +74,17 @@ def copy_feats(options: CopyFeatsOptions, args: list[str]) -> int:
 
 def _copy_table(options: CopyFeatsOptions, source: str, target: str) -> int:
     """Copy a table of features as the options say; returns the number of matrices."""
-    from nnet3tools.cli.tables import convert_table
+    from nnet3tools.cli.tables import OptionalTable, convert_table
     from nnet3tools.io.general_matrix import CompressionMethod, compress
     from nnet3tools.io.holders import GENERAL_MATRIX, INT32
-    from nnet3tools.io.table import TableWriter
 
     method = CompressionMethod(options.compression_method)
     with contextlib.ExitStack() as stack:
-        lengths = None
-        if options.write_num_frames:
-            lengths = stack.enter_context(TableWriter(options.write_num_frames, INT32))
+        lengths = OptionalTable(options.write_num_frames, INT32, stack)
 
         def convert(key: str, value: np.ndarray | HtkFeatures) -> GeneralMatrix:
             features = _plain(value)
-            if lengths is not None:
-                lengths.write(key, len(features))
+            lengths.write(key, len(features))
             return compress(features, method) if options.compress else features
 
         num_done, _ = convert_table(source, target, (_holder(options), GENERAL_MATRIX), convert)

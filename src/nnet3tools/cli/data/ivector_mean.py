@@ -62,6 +62,7 @@ def _mean_of_all(source: str, target: str, binary: bool) -> None:
 
 
 def _means_of_speakers(spk2utt: str, source: str, target: str, counts_out: str) -> int:
+    from nnet3tools.cli.tables import OptionalTable
     from nnet3tools.io.holders import INT32, TOKEN_VECTOR, VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
 
@@ -71,7 +72,7 @@ def _means_of_speakers(spk2utt: str, source: str, target: str, counts_out: str) 
         table = stack.enter_context(RandomAccessTableReader(source, VECTOR))
         speakers = stack.enter_context(SequentialTableReader(spk2utt, TOKEN_VECTOR))
         writer = stack.enter_context(TableWriter(target, VECTOR))
-        counts = stack.enter_context(TableWriter(counts_out, INT32)) if counts_out else None
+        counts = OptionalTable(counts_out, INT32, stack)
         for speaker, utterances in speakers:
             found = []
             for key in utterances:
@@ -91,8 +92,7 @@ def _means_of_speakers(spk2utt: str, source: str, target: str, counts_out: str) 
             total = np.sum(found, axis=0, dtype=np.float64)
             means.append(np.asarray(total / len(found), np.float32))
             writer.write(speaker, means[-1])
-            if counts is not None:
-                counts.write(speaker, len(found))
+            counts.write(speaker, len(found))
             num_utterances += len(found)
     log.log(
         f"Computed mean of {len(means)} speakers ({num_failed} with no utterances), consisting of "

@@ -58,6 +58,7 @@ def compute_features(
 
     `htk_base` is HTK's code of features without energy or C0, for --output-format=htk.
     """
+    from nnet3tools.cli.tables import OptionalTable
     from nnet3tools.features.sound_features import SoundFeatures
     from nnet3tools.io.foreign_features import HTK, HtkFeatures
     from nnet3tools.io.holders import DOUBLE, MATRIX, Holder
@@ -72,17 +73,14 @@ def compute_features(
     num_read = num_done = 0
     with contextlib.ExitStack() as stack:
         writer = stack.enter_context(TableWriter(args[1], holder))
-        durations = None
-        if options.write_utt2dur:
-            durations = stack.enter_context(TableWriter(options.write_utt2dur, DOUBLE))
+        durations = OptionalTable(options.write_utt2dur, DOUBLE, stack)
         for key, wave in stack.enter_context(SequentialTableReader(args[0], WAVE)):
             num_read += 1
             features = _features_of(key, wave, options, computer)
             if features is None:
                 continue
             writer.write(key, HtkFeatures(features, htk_kind) if is_htk else features)
-            if durations is not None:
-                durations.write(key, wave.duration)
+            durations.write(key, wave.duration)
             if num_read % 10 == 0:
                 log.log(f"Processed {num_read} utterances")
             log.vlog(2, f"Processed features for key {key}")

@@ -28,7 +28,8 @@ class LatticeBestPathOptions(OptionGroup):
 
 @program("lattice-best-path", LATTICE_BEST_PATH_USAGE, LatticeBestPathOptions, num_args=(1, 3))
 def lattice_best_path(options: LatticeBestPathOptions, args: list[str]) -> int:
-    from nnet3tools.cli.decoding_io import OptionalTable, Transcripts
+    from nnet3tools.cli.decoding_io import Transcripts
+    from nnet3tools.cli.tables import OptionalTable
     from nnet3tools.fst.fst import NO_STATE
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE
     from nnet3tools.fst.shortest_paths import best_compact_path
@@ -103,7 +104,8 @@ class LatticeMbrDecodeOptions(OptionGroup):
 
 @program("lattice-mbr-decode", LATTICE_MBR_DECODE_USAGE, LatticeMbrDecodeOptions, num_args=(2, 5))
 def lattice_mbr_decode(options: LatticeMbrDecodeOptions, args: list[str]) -> int:
-    from nnet3tools.cli.decoding_io import OptionalTable, Transcripts
+    from nnet3tools.cli.decoding_io import Transcripts
+    from nnet3tools.cli.tables import OptionalTable
     from nnet3tools.decoding.mbr import minimum_bayes_risk
     from nnet3tools.fst.fst import NO_STATE
     from nnet3tools.fst.lattice_files import COMPACT_LATTICE

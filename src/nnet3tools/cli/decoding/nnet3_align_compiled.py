@@ -88,7 +88,8 @@ def _align_all(
     totals: _Totals,
 ) -> None:
     """Align and write all utterances; NothingDoneError if none could be aligned."""
-    from nnet3tools.cli.decoding_io import GraphTable, OptionalTable
+    from nnet3tools.cli.decoding_io import GraphTable
+    from nnet3tools.cli.tables import OptionalTable
     from nnet3tools.fst.files import FST
     from nnet3tools.io.holders import FLOAT, INT32_VECTOR, VECTOR
     from nnet3tools.io.table import SequentialTableReader

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _LARGEST = 10_000
 
 
-def dimension(text: str) -> int:
+def _dimension(text: str) -> int:
     """The dimension of the Gaussians as a number; OptionError unless it is 1 to 10000."""
     if not text.isdecimal() or not 0 < int(text) <= _LARGEST:
         raise OptionError(f"Bad dimension:{text}. It should be a positive integer.")
     return int(text)
 
 
-def load_topology(rxfilename: str) -> HmmTopology:
+def _load_topology(rxfilename: str) -> HmmTopology:
     """The HMM topology in a file or pipe."""
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.topology import HmmTopology
@@ -35,17 +35,14 @@ def load_topology(rxfilename: str) -> HmmTopology:
         return HmmTopology.read(reader)
 
 
-def save_flat_start(
+def _save(
     tree: ContextDependency,
     topology: HmmTopology,
     gaussians: Sequence[Gaussian],
-    names: tuple[str, str],
+    names: list[str],
     binary: bool,
 ) -> None:
-    """Write a model with the given Gaussian per pdf, and the tree.
-
-    `names` are the wxfilenames of the model and the tree.
-    """
+    """Write a model with the given Gaussian per pdf, and the tree, to the two wxfilenames."""
     from nnet3tools.io.files import open_output
     from nnet3tools.lang.gaussians import write_gaussians
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -86,18 +83,18 @@ def gmm_init_mono(options: GmmInitMonoOptions, args: list[str]) -> None:
     from nnet3tools.lang.gaussians import Gaussian
     from nnet3tools.lang.trees import monophone_tree, read_shared_phones
 
-    topology_in, dim_text, model_out, tree_out = args
-    gaussian = Gaussian.unit(dimension(dim_text))
+    topology_in, dim_text, *names = args
+    gaussian = Gaussian.unit(_dimension(dim_text))
     if options.train_feats:
         with SequentialTableReader(options.train_feats, MATRIX) as reader:
             features = (matrix for _, matrix in reader)
-            gaussian = Gaussian.of_features(features, dimension(dim_text))
-    topology = load_topology(topology_in)
+            gaussian = Gaussian.of_features(features, _dimension(dim_text))
+    topology = _load_topology(topology_in)
     tree = monophone_tree(read_shared_phones(options.shared_phones, topology), topology)
     gaussians = [gaussian] * tree.num_pdfs
     if options.perturb_factor:
         gaussians = [each.perturbed(options.perturb_factor) for each in gaussians]
-    save_flat_start(tree, topology, gaussians, (model_out, tree_out), options.binary)
+    _save(tree, topology, gaussians, names, options.binary)
 
 
 GMM_INIT_BIPHONE_USAGE = """Initialize a biphone context-dependency tree with all the
@@ -133,9 +130,9 @@ def gmm_init_biphone(options: GmmInitBiphoneOptions, args: list[str]) -> None:
     from nnet3tools.lang.gaussians import Gaussian
     from nnet3tools.lang.trees import PhoneCounts, biphone_tree, read_shared_phones
 
-    topology_in, dim_text, model_out, tree_out = args
-    gaussian = Gaussian.unit(dimension(dim_text))
-    topology = load_topology(topology_in)
+    topology_in, dim_text, *names = args
+    gaussian = Gaussian.unit(_dimension(dim_text))
+    topology = _load_topology(topology_in)
     counts = None
     if options.phone_counts:
         counts = PhoneCounts.load(options.phone_counts)
@@ -148,6 +145,4 @@ def gmm_init_biphone(options: GmmInitBiphoneOptions, args: list[str]) -> None:
         options.min_biphone_count,
         options.min_monophone_count,
     )
-    save_flat_start(
-        tree, topology, [gaussian] * tree.num_pdfs, (model_out, tree_out), options.binary
-    )
+    _save(tree, topology, [gaussian] * tree.num_pdfs, names, options.binary)
