@@ -52,13 +52,9 @@ class FastLstmLayer(_FastLstm):
 
     OPTIONS = _OPTIONS
 
-    @property
-    def _batchnorm(self) -> bool:
-        return self.type == "fast-lstm-batchnorm-layer"
-
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: m, the output of the memory (""), and the cell."""
-        memory = self.part("m_batchnorm" if self._batchnorm else "m")
+        memory = self.part("m_batchnorm" if self.has_batchnorm else "m")
         dim = self["cell-dim"]
         return {"": Output(memory, dim), "c": Output(self.part("c"), dim)}
 
@@ -71,7 +67,7 @@ class FastLstmLayer(_FastLstm):
         out.node(".W_all", self.with_input("m_trunc"))
         self._cell_nodes(out, "W_all")
         self._unprojected_nodes(out)
-        if self._batchnorm:
+        if self.has_batchnorm:
             out.step(".m_batchnorm", "BatchNormComponent", self.part("m"), dim=cell)
 
 
@@ -121,13 +117,9 @@ class FastLstmpLayer(Projected, _FastLstm):
 
     OPTIONS = options(_OPTIONS, PROJECTION, dropout_proportion=Option(-1.0, DROPOUT))
 
-    @property
-    def _batchnorm(self) -> bool:
-        return self.type == "fast-lstmp-batchnorm-layer"
-
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: the projection ("") and the cell."""
-        projection = self.part("rp_batchnorm" if self._batchnorm else "rp")
+        projection = self.part("rp_batchnorm" if self.has_batchnorm else "rp")
         return {
             "": Output(projection, self.projection_dim),
             "c_t": Output(self.part("c"), self["cell-dim"]),
@@ -137,7 +129,7 @@ class FastLstmpLayer(Projected, _FastLstm):
         """Add lines for gates, nonlinearity, projection, truncation[, batch norm]."""
         self._write_components(out)
         self._write_nodes(out)
-        if self._batchnorm:
+        if self.has_batchnorm:
             kind, dim = "BatchNormComponent", self.projection_dim
             out.step(".rp_batchnorm", kind, self.part("rp"), dim=dim)
 

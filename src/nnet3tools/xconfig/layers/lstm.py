@@ -95,13 +95,9 @@ class LstmpLayer(Projected, _PeepholeLstm):
         dropout_per_frame=Option(False, ANY),
     )
 
-    @property
-    def _batchnorm(self) -> bool:
-        return self.type == "lstmp-batchnorm-layer"
-
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: the projection ("") and the cell."""
-        projection = self.part("rp_t_batchnorm" if self._batchnorm else "rp_t")
+        projection = self.part("rp_t_batchnorm" if self.has_batchnorm else "rp_t")
         return {
             "": Output(projection, self.projection_dim),
             "c_t": Output(self.part("c_t"), self["cell-dim"]),
@@ -115,6 +111,6 @@ class LstmpLayer(Projected, _PeepholeLstm):
         projection = out.node(".rp_t", self.part("m_t"), component=".W_rp.m")
         recurrent = out.dim_range(".r_t_preclip", ".rp_t", self.recurrent_dim)
         out.node(".r_t", recurrent, component=".r")
-        if self._batchnorm:
+        if self.has_batchnorm:
             kind, dim = "BatchNormComponent", self.projection_dim
             out.step(".rp_t_batchnorm", kind, projection, dim=dim)

@@ -95,6 +95,11 @@ class RecurrentLayer(Layer):
         """Whether the layer has dropout."""
         return self.values.get("dropout-proportion", -1) != -1
 
+    @property
+    def has_batchnorm(self) -> bool:
+        """Whether the layer's type asks for batch norm of the output."""
+        return self.type.endswith("-batchnorm-layer")
+
     def affine(self, out: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
         """Add the line of an affine component."""
         options = self["ng-affine-options"], self.l2()

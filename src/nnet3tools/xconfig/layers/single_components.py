@@ -9,13 +9,14 @@ from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, NON_NEGATIVE, NUMBER, POSITIVE, Option, options
 from nnet3tools.xconfig.registry import register
 
+_OWN_OPTIONS = ("input", "dim", "include-in-init")
+"""Options of layers that are not options of their components."""
+
 
 class OneComponent(Layer):
     """Base class of layers of one component; its output is as wide as its input without `dim`."""
 
     KIND: ClassVar[str] = ""
-    PASSED_ON: ClassVar[tuple[str, ...]] = ()
-    """Options that are copied to the component's line, in order."""
 
     def outputs(self) -> dict[str, Output]:
         """The layer's main output: the component's node."""
@@ -23,7 +24,11 @@ class OneComponent(Layer):
 
     def write(self, out: ConfigLines) -> None:
         """Add the component and its node."""
-        out.step("", self.KIND, self.input.node, self.given(*self.PASSED_ON), dim=self.input.dim)
+        out.step("", self.KIND, self.input.node, self.settings(), dim=self.input.dim)
+
+    def settings(self) -> str:
+        """The options that the component has, too, as text in the order of their declaration."""
+        return self.given(*(key for key in self.OPTIONS if key not in _OWN_OPTIONS))
 
 
 @register("renorm-component")
@@ -31,7 +36,7 @@ class Renorm(OneComponent):
     """Scales each row to a given root mean square."""
 
     OPTIONS = options(INPUT, target_rms=Option(1.0, POSITIVE))
-    KIND, PASSED_ON = "NormalizeComponent", ("target-rms",)
+    KIND = "NormalizeComponent"
 
 
 @register("batchnorm-component")
@@ -43,7 +48,7 @@ class Batchnorm(OneComponent):
         target_rms=Option(1.0, POSITIVE),
         include_in_init=Option(False, ANY),
     )
-    KIND, PASSED_ON = "BatchNormComponent", ("target-rms",)
+    KIND = "BatchNormComponent"
 
 
 @register("no-op-component")
@@ -59,27 +64,20 @@ class Scale(OneComponent):
 
     OPTIONS = options(
         INPUT,
-        l2_regularize=Option("", NUMBER),
+        learning_rate_factor=Option("", NUMBER),
         max_change=Option(0.75, ANY),
+        l2_regularize=Option("", NUMBER),
         param_mean=Option("", NUMBER),
         param_stddev=Option("", NUMBER),
-        learning_rate_factor=Option("", NUMBER),
     )
     KIND = "NaturalGradientPerElementScaleComponent"
-    PASSED_ON = (
-        "learning-rate-factor",
-        "max-change",
-        "l2-regularize",
-        "param-mean",
-        "param-stddev",
-    )
 
 
 @register("offset-component")
 class Offset(OneComponent):
     """Adds a trained term to each column."""
 
-    OPTIONS, PASSED_ON = Scale.OPTIONS, Scale.PASSED_ON
+    OPTIONS = Scale.OPTIONS
     KIND = "PerElementOffsetComponent"
 
 
@@ -88,8 +86,8 @@ class _Linear(OneComponent):
 
     def write(self, out: ConfigLines) -> None:
         """Add the component with its dimensions, and its node."""
-        options, dims = self.given(*self.PASSED_ON), (self.input.dim, self["dim"])
-        out.step("", self.KIND, self.input.node, options, input_dim=dims[0], output_dim=dims[1])
+        dims = {"input_dim": self.input.dim, "output_dim": self["dim"]}
+        out.step("", self.KIND, self.input.node, self.settings(), **dims)
 
 
 @register("linear-component")
@@ -106,13 +104,6 @@ class Linear(_Linear):
         learning_rate_factor=Option("", NUMBER),
     )
     KIND = "LinearComponent"
-    PASSED_ON = (
-        "orthonormal-constraint",
-        "max-change",
-        "l2-regularize",
-        "param-stddev",
-        "learning-rate-factor",
-    )
 
 
 @register("affine-component")
@@ -124,18 +115,11 @@ class Affine(_Linear):
         dim=Option(-1, POSITIVE),
         orthonormal_constraint=Option("", NUMBER),
         max_change=Option(0.75, ANY),
+        l2_regularize=Option("", NUMBER),
         param_stddev=Option("", NUMBER),
         bias_stddev=Option("", NUMBER),
-        l2_regularize=Option("", NUMBER),
     )
     KIND = AFFINE
-    PASSED_ON = (
-        "orthonormal-constraint",
-        "max-change",
-        "l2-regularize",
-        "param-stddev",
-        "bias-stddev",
-    )
 
 
 def _require_node(layer: Layer) -> None:
