@@ -154,7 +154,7 @@ def test_accumulation_over_a_network_and_pruning() -> None:
     np.testing.assert_allclose(whole.stats.zero, np.bincount(supervision.indices, minlength=5))
     tensor.random.seed(3)
     pruned = LdaAccumulator(nnet, rand_prune=2.0)
-    for _ in range(50):
+    for _ in range(51):  # odd, so that sums of weights that were not pruned are odd, too
         pruned.accumulate(sample)
     assert pruned.stats is not None
     assert set((pruned.stats.zero % 2).tolist()) == {0.0}

@@ -58,6 +58,16 @@ def test_an_overlap_of_one_frame_may_be_drawn_beside_an_exact_split_and_a_gap_ma
     assert found == {(9, 10), (10, 10)}
 
 
+@pytest.mark.parametrize("num_frames", ["10", "10,9"])
+def test_the_log_tells_the_shares_of_chunk_sizes_if_there_are_several(num_frames, capsys):
+    splitter = UtteranceSplitter(ExampleGenerationOptions(num_frames=num_frames))
+    for _ in range(20):
+        splitter.split(19)
+    splitter.print_stats()
+    log = capsys.readouterr().err
+    assert ("distributed among chunk-sizes as follows: 9 = " in log) == (num_frames == "10,9")
+
+
 def test_contexts_at_the_ends():
     options = ExampleGenerationOptions(
         num_frames="10",
