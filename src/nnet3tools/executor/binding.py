@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Arena:
-    """One piece of memory that several programs use, if their runs do not interleave."""
+    """A block of device memory that several programs share, if their runs do not interleave."""
 
     def __init__(self, like: Array | None = None) -> None:
         self._memory = GrowingBytes(like)
@@ -33,11 +33,11 @@ class Arena:
 
     @property
     def moves(self) -> int:
-        """How often new memory replaced the old, which programs bound earlier continue to use."""
+        """How often the memory was replaced; programs bound earlier keep the old memory."""
         return self._memory.moves
 
     def take(self, num_bytes: int) -> Array:
-        """The first `num_bytes` bytes of the arena, aligned; earlier results may overlap them."""
+        """The first `num_bytes` bytes of the arena, aligned; results of several calls overlap."""
         before = self._memory.size
         taken = self._memory.first(num_bytes)
         if device_of(taken) == "numpy" and num_threads() > 1:
@@ -54,11 +54,11 @@ def bind_program(
     arena: Arena | None = None,
     compress_lossy: bool | None = None,
 ) -> BoundProgram:
-    """Plan a program's memory and bind all its commands.
+    """Plan the memory of a compiled program, and return the program bound to memory and networks.
 
-    ProgramError if the program is broken. With `compress_lossy`, by default on a GPU only,
-    compression may lose precision. Without it only lossless compression is done, as by Kaldi on a
-    CPU.
+    ProgramError if the program is broken. With `compress_lossy` (default: true on a GPU, false on
+    the host), matrices may be compressed with loss of precision. Otherwise only lossless
+    compression is done, as by Kaldi on a CPU.
     """
     arena = arena or Arena()
     if compress_lossy is None:
@@ -75,7 +75,7 @@ def bind_program(
 
 
 def _free_bytes(arena: Arena) -> tuple[int, int] | None:
-    """(free, total) bytes of the GPU; None on the host."""
+    """The free and total bytes of the GPU that holds the arena, as a pair; None on the host."""
     if device_of(arena.take(0)) == "numpy":
         return None
     from nnet3tools.tensor.cuda.device import get_device
@@ -86,9 +86,9 @@ def _free_bytes(arena: Arena) -> tuple[int, int] | None:
 def out_of_memory(
     plan: MemoryPlan, computation: Computation, nnet: Nnet, free: tuple[int, int] | None
 ) -> UserError:
-    """The error for lack of memory: bytes asked for, the largest matrices, and remedies.
+    """Make the error for lack of memory: bytes needed, the largest matrices, and remedies.
 
-    `free` is (free, total) bytes of a GPU, None on the host.
+    `free` is the pair (free, total) of bytes of the GPU; None on the host.
     """
     largest = sorted(plan.blocks, key=lambda block: -block.num_bytes)[:3]
     names = ", ".join(
@@ -136,7 +136,7 @@ def _segments(program: BoundProgram) -> list[Segment]:
 def _close_loop(
     program: BoundProgram, waits: list[tuple[int, int]], segments: list[Segment], label: int
 ) -> None:
-    """Make the last segment of a looped program move matrices, and continue at the label."""
+    """Make the last segment of a looped program move matrices and then jump to command `label`."""
     entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
     if entry is None:
         raise ProgramError("a looped program takes and gives nothing in its loop")
@@ -163,7 +163,7 @@ def _close_loop(
 def _exchange(
     program: BoundProgram, begin: int, end: int
 ) -> tuple[dict[int, Array], dict[int, Array]]:
-    """(accepts, provides): by node, the matrices that commands [begin, end) accept and provide."""
+    """Matrices by node number that commands [begin, end) accept, and those that they provide."""
     accepts: dict[int, Array] = {}
     provides: dict[int, Array] = {}
     for c in range(begin, end):

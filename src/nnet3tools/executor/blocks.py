@@ -24,7 +24,7 @@ between blocks is computed twice: nnet3-compute-batch of benchmarks/ takes 1.12 
 
 @dataclass
 class _Placed:
-    """An utterance at its place in the stream of all utterances."""
+    """An utterance with its position in the stream that joins all utterances."""
 
     utterance: Utterance
     first_frame: int
@@ -34,10 +34,10 @@ class _Placed:
 
 
 class Blocks(ChunkPlan):
-    """Joins utterances to one stream and cuts it into minibatches, which are blocks of frames.
+    """A ChunkPlan that joins utterances to one stream and cuts the stream into blocks of frames.
 
-    An utterance waits for less than one block, so `complete` gives no minibatches. The network must
-    satisfy `graph.time_reach.is_local_in_time`.
+    Each block is one minibatch. `complete` gives no minibatches, because an utterance waits for
+    less than one block. The network must satisfy `graph.time_reach.is_local_in_time`.
     """
 
     def __init__(self, options: SimpleComputationOptions, context: NnetContext) -> None:
@@ -53,11 +53,11 @@ class Blocks(ChunkPlan):
         """Outputs of the blocks that are computed when less than a full block is left."""
 
     def num_outputs(self, num_frames: int) -> int:
-        """Rows of the output of an utterance of `num_frames` frames."""
+        """The number of output rows of an utterance of `num_frames` frames."""
         return -(-num_frames // self._step)
 
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Append an utterance to the stream; yield the blocks that are now full."""
+        """Append an utterance to the stream; yield a minibatch for each block that is now full."""
         utterance.num_missing = len(utterance.output)
         self._stream.append(_Placed(utterance, self._end, utterance.num_missing))
         padding = -(-(self._context.left + self._context.right) // self._step)
@@ -66,7 +66,7 @@ class Blocks(ChunkPlan):
             yield self._next_block(_OUTPUTS_PER_BLOCK)
 
     def rest(self) -> Iterator[Minibatch]:
-        """Yield blocks up to the end of the stream."""
+        """Yield minibatches for the rest of the stream; the last block need not be full."""
         while self._stream:
             last = self._stream[-1]
             end = last.first_frame + len(last.utterance.output) * self._step
@@ -80,7 +80,7 @@ class Blocks(ChunkPlan):
         self._end = max(self._end, self._block)
 
     def _next_block(self, num_outputs: int) -> Minibatch:
-        """The next block of the stream, with `num_outputs` output rows."""
+        """The minibatch for the next block of the stream, with `num_outputs` output rows."""
         context, begin = self._context, self._block - self._context.left
         num_inputs = (num_outputs - 1) * self._step + 1 + context.left + context.right
         end = self._block + num_outputs * self._step
@@ -94,7 +94,7 @@ class Blocks(ChunkPlan):
         return Minibatch(shape, parts, check_parts_only=True)
 
     def _part(self, placed: _Placed, begin: int, num_inputs: int, num_outputs: int) -> Part:
-        """The part of an utterance in a block whose input begins at time `begin` of the stream."""
+        """Rows of an utterance in a block whose input begins at time `begin` of the stream."""
         utterance, context = placed.utterance, self._context
         last_frame = placed.first_frame + (len(utterance.output) - 1) * self._step
         first = max(placed.first_frame - context.left, begin)

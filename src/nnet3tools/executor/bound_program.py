@@ -19,7 +19,7 @@ Step = Callable[[], object]
 
 @dataclass
 class Segment:
-    """The work between two points at which the program waits for inputs or requests for outputs."""
+    """The steps of a program between two points where its user gives or takes matrices."""
 
     accepts: dict[int, Array]
     """Node -> matrix to fill before this segment runs."""
@@ -32,7 +32,7 @@ class Segment:
 
 
 class BoundProgram:
-    """A program bound to its arena and networks; commands are lowered to steps on this memory."""
+    """A program bound to memory and networks, which gives the arrays that its commands work on."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class BoundProgram:
         self._views: dict[tuple[int, int], Array] = {}
 
     def block(self, index: int) -> Array:
-        """The memory of a whole block of the memory plan, viewed as its matrix."""
+        """The array of the memory plan's block number `index`, in the shape of its matrix."""
         block = self.plan.blocks[index]
         info = self.computation.matrices[block.matrix]
         start = self.plan.offsets[index]
@@ -61,7 +61,7 @@ class BoundProgram:
         return flat.reshape(info.num_rows, info.num_cols)
 
     def view(self, c: int, submatrix: int) -> Array:
-        """The memory of a submatrix at command `c`."""
+        """The array of a submatrix, given by its number, just after command number `c`."""
         info = self.computation.submatrices[submatrix]
         block = self.plan.after(c, info.matrix_index)
         if (view := self._views.get((block, submatrix))) is None:
@@ -71,7 +71,7 @@ class BoundProgram:
         return view
 
     def precomputed(self, number: int) -> PrecomputedIndexes | None:
-        """Precomputed indexes of a component, by their number in the program.
+        """A component's precomputed indexes, by their number in the program; None if not needed.
 
         They become read-only, so that a GPU can keep the copies that it makes at the first call.
         """
@@ -81,5 +81,5 @@ class BoundProgram:
         return data
 
     def optional_view(self, c: int, submatrix: int) -> Array | None:
-        """The memory of a submatrix at command `c`; None for submatrix 0."""
+        """The array of submatrix number `submatrix` after command `c`; None for number 0."""
         return self.view(c, submatrix) if submatrix else None

@@ -19,9 +19,9 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
 
 class ChunkPrograms:
-    """Lowered programs by shape, as many as the compiler's cache holds, the most recently used.
+    """Computers for chunks by shape: each shape is compiled once, and the latest shapes are kept.
 
-    `like` is any array of the device to run on.
+    `like` is any array of the device to run on. The compiler's cache size limits their number.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class ChunkPrograms:
         self._computers: OrderedDict[ChunkShape, NnetComputer] = OrderedDict()
 
     def computer(self, shape: ChunkShape) -> NnetComputer:
-        """The NnetComputer for chunks of this shape, ready for inputs.
+        """The NnetComputer for chunks of this shape, reset to its first command.
 
-        All computers share one arena: finish with one before asking for the next.
+        All computers share one arena: read the outputs of one computer before asking for the next.
         """
         computer = self._computers.get(shape)
         if computer is not None:
@@ -73,7 +73,7 @@ class ChunkPrograms:
 
 
 def fill_rows(buffer: Array, features: Array, rows: slice | np.ndarray) -> None:
-    """Copy rows of the features, a slice or row numbers, to `buffer`, the input of a program."""
+    """Copy `rows` of `features` (a slice, or row numbers) to `buffer`, a program's input."""
     if isinstance(rows, slice):
         tensor.copy(buffer, features[rows])
     else:

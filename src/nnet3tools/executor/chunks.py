@@ -22,7 +22,7 @@ _IVECTOR_TOLERANCE = 50
 
 
 class ChunkShape(NamedTuple):
-    """The properties of a chunk that decide its program. Times count from the first output's."""
+    """The properties of a chunk that decide its program; time 0 is the time of its first output."""
 
     first_input_t: int
     num_inputs: int
@@ -47,7 +47,7 @@ class ChunkShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of an utterance."""
+    """A part of an utterance that is computed in one run of a program."""
 
     shape: ChunkShape
     first_frame: int
@@ -68,13 +68,17 @@ class Chunk:
     """If not None, the chunk reads frames [begin, end) only, and repeats the first and last."""
 
     def rows(self, num_frames: int) -> slice | np.ndarray:
-        """Rows of the features that the chunk reads: a slice, or row numbers if it is padded."""
+        """The rows of the features that the chunk reads: a slice, or row numbers if rows repeat.
+
+        `num_frames` is the length of the utterance. Rows outside of it repeat its first or last
+        frame.
+        """
         end = self.first_frame + self.shape.num_inputs
         return clipped_rows(self.first_frame, end, *(self.frames or (0, num_frames)))
 
 
 def clipped_rows(begin: int, end: int, low: int, high: int) -> slice | np.ndarray:
-    """Row numbers begin ... end - 1, moved into [low, high); a slice if none has to move."""
+    """Row numbers begin ... end - 1, clipped to [low, high); a slice if clipping changes none."""
     if begin >= low and end <= high:
         return slice(begin, end)
     return np.clip(np.arange(begin, end, dtype=np.int32), low, high - 1)
@@ -87,7 +91,7 @@ def chunks_of_utterance(
     options: SimpleComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Cut an utterance into chunks, the last as short as needed (Kaldi's DecodableNnetSimple)."""
+    """Cut an utterance into chunks; the last chunk may be shorter (Kaldi's DecodableNnetSimple)."""
     factor = options.frame_subsampling_factor
     num_outputs = -(-num_frames // factor)
     chunks = []
@@ -104,10 +108,10 @@ def chunks_of_utterance(
 
 
 def lengthened(chunk: Chunk, num_outputs: int, has_others: bool) -> Chunk:
-    """The chunk with `num_outputs` outputs, of which those added are not used.
+    """A copy of the chunk that computes `num_outputs` outputs; the additional outputs are not used.
 
-    If the utterance has no other chunks, `num_outputs` is first halved as often as the chunk's own
-    outputs allow.
+    If the utterance has no other chunks (`has_others` false), `num_outputs` is halved while the
+    result still holds the chunk's own outputs.
     """
     shape = chunk.shape
     while not has_others and num_outputs > 1 and (num_outputs + 1) // 2 >= shape.num_outputs:
@@ -124,11 +128,7 @@ def chunks_for_batches(
     options: BatchComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Cut an utterance into chunks of one length (Kaldi's NnetBatchComputer).
-
-    The last chunk ends with the utterance and repeats some outputs of the chunk before it. An
-    utterance shorter than a chunk is padded, unless --ensure-exact-final-context is set.
-    """
+    """Cut an utterance into chunks of equal length (Kaldi's NnetBatchComputer)."""
     factor, size = options.frame_subsampling_factor, outputs_per_chunk
     num_outputs = -(-num_frames // factor)
     if num_outputs <= size and options.ensure_exact_final_context:
@@ -160,10 +160,10 @@ def _extra_context(
 
 
 class Ivectors:
-    """The i-vectors of an utterance: one for all of it, or one for each `period` frames."""
+    """The i-vectors of an utterance: one for the whole utterance, or one per `period` frames."""
 
     def __init__(self, rows: np.ndarray, period: int = 0) -> None:
-        """`rows` is a vector or, with `period` > 0, a matrix of online i-vectors."""
+        """Store one vector if `period` is 0, else a matrix with a row per `period` frames."""
         if rows.size == 0:
             raise DataError("expected i-vectors, found an empty matrix or vector")
         self.rows = rows.reshape(-1, rows.shape[-1])
@@ -175,10 +175,7 @@ class Ivectors:
         return int(self.rows.shape[1])
 
     def of_chunk(self, chunk: Chunk) -> np.ndarray:
-        """The chunk's i-vector, (1, dim).
-
-        DataError if the matrix ends more than half a second before the chunk's middle frame.
-        """
+        """The i-vector for a chunk, shape (1, dim)."""
         if self.period <= 0:
             return self.rows[:1]
         row, last = chunk.middle_frame // self.period, len(self.rows) - 1

@@ -44,7 +44,7 @@ _SHOWN_BEFORE = 5
 
 
 class NnetComputer:
-    """Runs a program on matrices: takes inputs, runs forward and backward, gives outputs."""
+    """Runs a compiled program: takes input matrices, runs forward and backward, returns outputs."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class NnetComputer:
         like: Array | None = None,
         repeats: bool = False,
     ) -> None:
-        """Bind a program to a network.
+        """Bind a program to a network, ready to take inputs.
 
-        `nnet_to_update` receives the model derivative (it may be `nnet`), and `nnet_to_store_stats`
-        statistics; by default it is `nnet_to_update`. `like` is any array of the device to run on
-        (default: the host), to which the networks are moved. Computers that never run interleaved
-        may share an `arena`. `repeats`: the program will probably run again, as in training.
+        `nnet_to_update` receives the model derivative (it may be `nnet`). `nnet_to_store_stats`, by
+        default `nnet_to_update`, receives statistics. `like` is any array of the device to run on
+        (default: the host); the networks are moved there. Computers that never run interleaved may
+        share an `arena`. `repeats`: the program will probably run again, as in training.
         """
         self.options, self.computation, self.nnet = options, computation, nnet
         self.nnet_to_update = nnet_to_update
@@ -104,7 +104,7 @@ class NnetComputer:
     # -- input and output
 
     def input_buffer(self, node_name: str) -> Array:
-        """The matrix of an input node, to be filled before `run`."""
+        """The program's matrix for an input node, which the caller fills before `run`."""
         node = self._node(node_name)
         segment = self._segment()
         if segment is None or (found := segment.accepts.get(node)) is None:
@@ -118,15 +118,15 @@ class NnetComputer:
         return found
 
     def accept_input(self, node_name: str, matrix: Array) -> None:
-        """Copy in features, or the derivative at an output; `matrix` is rows x dimension.
+        """Copy a matrix (rows, dim) to the program: features, or the derivative at an output node.
 
-        DataError if the program does not wait for this node, or its size differs.
+        DataError if the program does not wait for this node, or if the matrix has another shape.
         """
         buffer = self._fitting_buffer(node_name, matrix)
         tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
 
     def accept_inputs(self, matrices: Mapping[str, Array], place: Hashable = None) -> None:
-        """Copy in matrices by node. Equal values of `place` promise equal memory of matrices."""
+        """Copy input matrices by node name; equal `place` promises equal memory addresses."""
         buffers = [self._fitting_buffer(name, matrix) for name, matrix in matrices.items()]
         pairs = [
             (buffer, tensor.asarray(matrix, like=buffer))
@@ -144,9 +144,9 @@ class NnetComputer:
         return buffer
 
     def get_output(self, node_name: str) -> Array:
-        """An output, or the derivative at an input, as a view of the program's memory.
+        """A view of the program's matrix of an output, or of the derivative at an input node.
 
-        Valid until the next `accept_input` after a `reset`, or the next `run`.
+        The view is valid until the next `run`, or the next `accept_input` after a `reset`.
         """
         node = self._node(node_name)
         found = None if (segment := self._segment()) is None else segment.provides.get(node)
@@ -158,12 +158,12 @@ class NnetComputer:
         return found
 
     def expected_inputs(self) -> list[str]:
-        """Names of nodes whose matrices the program now waits for, or has just been given."""
+        """The names of the nodes whose matrices the program waits for or has just received."""
         segment = self._segment()
         return [] if segment is None else [self.nnet.node_names[n] for n in segment.accepts]
 
     def available_outputs(self) -> list[str]:
-        """Names of nodes whose matrices `get_output` returns now."""
+        """The names of the nodes whose matrices `get_output` can return now."""
         segment = self._segment()
         return [] if segment is None else [self.nnet.node_names[n] for n in segment.provides]
 
@@ -180,9 +180,9 @@ class NnetComputer:
     # -- running
 
     def run(self) -> None:
-        """Run the program to the point where it waits again: first forward, then backward.
+        """Run the program to its next wait: the first call runs forward, the second backward.
 
-        An error gets a note that names the failed command.
+        If a command raises an error, a note with the text of the command is added to it.
         """
         segment = self._segment()
         if segment is None:
@@ -201,9 +201,9 @@ class NnetComputer:
         self._wait()
 
     def replay(self, key: Hashable, work: Step) -> None:
-        """Call `work`, which reads or writes inputs or outputs; on a GPU, record and replay it.
+        """Call `work`, which reads or writes inputs or outputs; a GPU records and replays it.
 
-        Work with equal keys must be the same, on the same memory. With key None it is only called.
+        Equal keys promise equal work on equal memory. With key None, `work` is never recorded.
         """
         if key is None or self._replayer is None or not self._on_gpu:
             work()
@@ -219,7 +219,7 @@ class NnetComputer:
         return self._replayer.steps(self._at, self._recorded_steps[self._at], self._at == 0)
 
     def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
-        """The steps, and on a GPU a step for the natural-gradient updates that they defer."""
+        """The steps; on a GPU, a step is added that applies deferred natural-gradient updates."""
         commands = self.computation.commands
         if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
             return [*steps, (steps[-1][0], SideStreamStep(apply_all_pending))]
@@ -244,7 +244,7 @@ class NnetComputer:
         error.add_note("\n".join([*lines, "after", *previous] if previous else lines))
 
     def time_report(self) -> str:
-        """Time by kind of command, largest first, one line each; "" if nothing was measured."""
+        """Text with the time of each kind of command, largest first; "" if none was measured."""
         by_name: dict[str, list[float]] = {}
         for c, seconds in self.seconds.items():
             name = self.computation.commands[c].NAME.removeprefix("k")

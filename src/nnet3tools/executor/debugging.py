@@ -17,7 +17,7 @@ from nnet3tools.program.printing import ProgramNames, command_texts, preamble_te
 
 
 class Magnitudes(NamedTuple):
-    """Root mean squares before or after one command."""
+    """Root mean squares of matrices and parameters, measured before or after one command."""
 
     written: list[float]
     """Of each submatrix that the command writes."""
@@ -26,7 +26,7 @@ class Magnitudes(NamedTuple):
 
 
 class Debugger:
-    """Log lines about commands: root mean squares of the matrices that each writes, and times."""
+    """Makes a log line for each command: changes of root mean squares, and time."""
 
     def __init__(self, program: BoundProgram) -> None:
         self._program = program
@@ -37,12 +37,12 @@ class Debugger:
         log(preamble_text(computation, nnet))
 
     def before(self, c: int) -> Magnitudes:
-        """Root mean squares of what command `c` will write, measured just before it runs."""
+        """Root mean squares, before command number `c` runs, of the matrices that it will write."""
         written = [root_mean_square(self._program.view(c, s)) for s in self._written[c]]
         return Magnitudes(written, self._parameters(c))
 
     def after(self, c: int, before: Magnitudes, seconds: float) -> str:
-        """The log line of command `c`, which has just run for `seconds`."""
+        """The log line of command number `c`, which has just run and taken `seconds`."""
         after = self.before(c)
         changes = [
             f"{self._names.submatrix(s)}: {old:g}->{new:g}"
@@ -67,7 +67,7 @@ class Debugger:
 
 
 def written_submatrices(program: BoundProgram) -> list[list[int]]:
-    """For each command, the submatrices that it writes."""
+    """For each command of a program, the numbers of the submatrices that it writes."""
     computation, components = program.computation, ComponentTable(program.nnet)
     return [
         [a.submatrix for a in c.accesses(computation, components) if a.type & AccessType.WRITE]

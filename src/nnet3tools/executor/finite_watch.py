@@ -29,7 +29,7 @@ def is_finite(matrix: Array) -> bool:
 
 
 class FiniteSearch:
-    """Finds the first command that writes NaN or infinity."""
+    """Finds the first command of a program that writes NaN or infinity."""
 
     def __init__(self, program: BoundProgram) -> None:
         self._program = program
@@ -38,7 +38,7 @@ class FiniteSearch:
         """The component of that command, else its text; empty until it is found."""
 
     def run(self, c: int, step: Callable[[], object]) -> None:
-        """Call `step`, the step of command `c`, and check the matrices that it has written."""
+        """Run `step`, the step of command number `c`, and check the matrices that it writes."""
         step()
         views = (self._program.view(c, s) for s in self._written[c])
         if not self.found and not all(is_finite(v) for v in views if v.dtype.kind == "f"):
@@ -53,7 +53,7 @@ class FiniteSearch:
 
 
 class FiniteWatch:
-    """Checks outputs until one is not finite, and then logs where NaN or infinity began."""
+    """Checks outputs; on the first NaN or infinity, logs the command that produced it."""
 
     def __init__(self) -> None:
         self._has_warned = False
@@ -61,9 +61,9 @@ class FiniteWatch:
     def look(
         self, what: str, output: Array, computer: NnetComputer, again: Callable[[], object]
     ) -> None:
-        """If `output` is the first that is not finite, log a warning that says where this began.
+        """If `output` has NaN or infinity, log the command that wrote it first; warns only once.
 
-        `what` names the output. `again` lets the computer repeat the work from the same inputs.
+        `what` names the output. `again` makes the computer repeat its work from the same inputs.
         """
         if self._has_warned or is_finite(output):
             return

@@ -36,10 +36,10 @@ _STREAMS_TO_WARM_UP, _CHUNKS_TO_WARM_UP = 3, 4
 
 
 class LoopedComputer:
-    """Computes streams, or utterance after utterance, with one looped program.
+    """Computes the outputs of utterances or streams, chunk by chunk, with one looped program.
 
-    Of the options, the subsampling factor, frames per chunk, initial left context, acoustic scale
-    and those of optimization and computation apply.
+    Only these options apply: subsampling factor, frames per chunk, initial left context, acoustic
+    scale, and the options of optimization and computation.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class LoopedComputer:
         *,
         like: Array | None = None,
     ) -> None:
-        """The network should be prepared for test; `like` is any array of the device to run on.
+        """Compile the looped program of a network that is prepared for test.
 
-        UserError for networks that cannot be computed in a loop.
+        `like` is any array of the device to run on. UserError if the network cannot be looped.
         """
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk)  # no chunk is shorter
@@ -81,7 +81,7 @@ class LoopedComputer:
         self._complete: list[tuple[str, np.ndarray]] = []
 
     def another(self) -> LoopedComputer:
-        """A computer for another stream, with the same program but a state of its own."""
+        """A new computer for another stream; it shares the program but not the state."""
         other = copy(self)
         other._computer = self._new_computer()
         other._output = tensor.empty(self._output.shape, like=self._like)
@@ -89,7 +89,7 @@ class LoopedComputer:
         return other
 
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
-        """The output (rows, dim) of an utterance of at least one frame.
+        """The output, shape (rows, dim), of an utterance of at least one frame.
 
         DataError for inputs that do not fit the network.
         """
@@ -110,7 +110,7 @@ class LoopedComputer:
         ivectors: Ivectors | None = None,
         held_bytes: int = 0,
     ) -> None:
-        """Compute an utterance; `ready` then yields its output. `held_bytes` is not used."""
+        """Compute an utterance, whose output `ready` then yields; `held_bytes` is ignored."""
         self._complete.append((key, self.compute(features, ivectors)))
 
     def ready(self) -> Iterator[tuple[str, np.ndarray]]:
@@ -119,13 +119,13 @@ class LoopedComputer:
             yield self._complete.pop(0)
 
     def finish(self) -> None:
-        """Nothing to do: `accept` completes utterances."""
+        """Do nothing (UtteranceComputer's interface); `accept` computes complete utterances."""
 
     def close(self) -> None:
-        """Nothing: a looped computer has nothing to log."""
+        """Do nothing, because there is nothing to log (UtteranceComputer's interface)."""
 
     def warm_up(self) -> None:
-        """Compile and record everything now that the first stream would otherwise wait for."""
+        """Compute silence, to compile kernels and record steps before the first stream."""
         frames = self.context.left + self.context.right + _CHUNKS_TO_WARM_UP * self.chunk_frames
         silence = np.zeros((frames, self.network.input_dim), np.float32)
         for _ in range(_STREAMS_TO_WARM_UP):
@@ -140,13 +140,16 @@ class LoopedComputer:
         yield from stream.last_chunks()
 
     def begin(self) -> None:
-        """Forget the state of the last stream."""
+        """Reset the program's state for a new stream."""
         self._computer.reset()
 
     def next_chunk(
         self, buffer: np.ndarray, num_given: int, ivectors: Ivectors | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(frames left over, output rows) of the next chunk, after `num_given` output rows."""
+        """Compute the next chunk; returns the frames of `buffer` that are left and the output rows.
+
+        `num_given` is the number of output rows of the stream so far.
+        """
         size = self.chunk_frames + (0 if num_given else self.context.left + self.context.right)
         computer = self._computer
         device_rows = tensor.asarray(np.ascontiguousarray(buffer[:size]), like=self._like)
@@ -164,15 +167,15 @@ class LoopedComputer:
     def _run_chunks(
         self, count: int | None, features: np.ndarray, ivectors: Ivectors | None = None
     ) -> None:
-        """Compute the first `count` chunks of an utterance (None: all), without their outputs."""
+        """Compute the first `count` chunks of an utterance (None: all), discarding outputs."""
         for _ in islice(self._chunks(features, ivectors), count):
             pass
 
 
 class LoopedStream:
-    """One stream of features through a LoopedComputer, which serves one stream at a time.
+    """A stream of features through a LoopedComputer, which computes one stream at a time.
 
-    Frames before the first repeat the first frame; frames after the last repeat the last one.
+    Missing context before the stream repeats its first frame; after its end, the last frame.
     """
 
     def __init__(self, computer: LoopedComputer, ivectors: Ivectors | None = None) -> None:
@@ -185,14 +188,11 @@ class LoopedStream:
         self._num_frames = self._num_given = 0
 
     def accept(self, features: np.ndarray) -> np.ndarray:
-        """Take features (frames, dim); return the output rows that can be computed now.
-
-        NotFiniteError if an output is not finite.
-        """
+        """Add features (frames, dim) to the stream; returns the output rows that they complete."""
         return self._joined(self.chunks(features))
 
     def finish(self) -> np.ndarray:
-        """The output rows of the remaining frames; the next frame begins a new stream."""
+        """End the stream; returns its remaining output rows. The next frame begins a new stream."""
         rows = self._joined(self.last_chunks())
         self._restart()
         return rows
@@ -204,7 +204,7 @@ class LoopedStream:
         return rows
 
     def chunks(self, piece: np.ndarray) -> Iterator[np.ndarray]:
-        """Accept the frames `piece` and yield the output rows of each chunk that they complete."""
+        """Add the frames `piece` to the stream; yield the outputs of each chunk now complete."""
         computer, context = self._computer, self._computer.context
         if not len(piece):
             return
@@ -221,7 +221,7 @@ class LoopedStream:
             yield self._next_chunk(self._buffer)
 
     def last_chunks(self) -> Iterator[np.ndarray]:
-        """Yield the output rows of the remaining frames."""
+        """End the stream; yield the output rows of its remaining chunks."""
         computer, context = self._computer, self._computer.context
         num_outputs = -(-self._num_frames // computer.factor)
         while self._num_given < num_outputs:
@@ -237,9 +237,6 @@ class LoopedStream:
 
 
 def _newest_ivector(ivectors: Ivectors, frame: int, num_rows: int) -> np.ndarray:
-    """The newest i-vector that a stream has when it has read the frames before `frame`.
-
-    It is repeated: (num_rows, dim).
-    """
+    """The newest i-vector available before frame `frame`, repeated to shape (num_rows, dim)."""
     row = 0 if ivectors.period <= 0 else min(frame // ivectors.period, len(ivectors.rows) - 1)
     return np.repeat(ivectors.rows[row : row + 1], num_rows, axis=0)

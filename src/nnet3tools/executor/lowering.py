@@ -53,7 +53,7 @@ _LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
 
 
 def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
-    """Decorator that registers the lowering function of a command class."""
+    """Decorator that registers a function as the lowering function of the command class `cls`."""
 
     def register(function: Lowering[C]) -> Lowering[C]:
         _LOWERINGS[cls] = function
@@ -63,9 +63,9 @@ def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
 
 
 def lower_command(program: BoundProgram, c: int) -> Step | None:
-    """The step that runs command `c`; None if it has no work.
+    """The step that runs command number `c` of a program; None if the command has no work.
 
-    ProgramError if its class has work but no lowering function.
+    ProgramError if the command has work but its class has no lowering function.
     """
     command = program.computation.commands[c]
     if not command.HAS_WORK:
@@ -76,7 +76,10 @@ def lower_command(program: BoundProgram, c: int) -> Step | None:
 
 
 def lower_moves(program: BoundProgram) -> list[Step]:
-    """Steps that move matrices at the goto of a looped program, as if all moved at once."""
+    """Steps that copy matrices to other blocks at the goto of a looped program.
+
+    The result is the same as if all copies were made at once.
+    """
     pairs = [(program.block(m.source), program.block(m.dest)) for m in program.plan.moves]
     overwritten = {m.dest for m in program.plan.moves}
     copies: list[tuple[Array, Array]] = [(dest, source) for source, dest in pairs]
@@ -252,7 +255,10 @@ def _add_row_ranges(program: BoundProgram, c: int, command: AddRowRanges) -> Ste
 
 
 def _recoding(program: BoundProgram, c: int, submatrix: int) -> tuple[Array, Array] | None:
-    """The whole matrix before and after (de)compression; None if the plan ignores command `c`."""
+    """The whole matrix before and after command `c` (de)compresses it, as a pair of arrays.
+
+    None if the memory plan ignores this command.
+    """
     matrix = program.computation.matrix_of(submatrix)
     before, after = program.plan.before(c, matrix), program.plan.after(c, matrix)
     return None if before == after else (program.block(before), program.block(after))

@@ -18,10 +18,10 @@ _WORKSPACE = 32 << 20
 
 
 def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[str, int]:
-    """Purpose -> bytes that running or training the program needs on a GPU, largest first.
+    """The bytes of GPU memory that a program needs, by purpose, the largest first.
 
-    The bytes of natural gradient are estimated from its ranks, those of targets as one class for
-    each row. The few hundred megabytes of CUDA's code and context are not included.
+    The size of natural gradient follows from its ranks; for targets, one class per row is assumed.
+    The few hundred megabytes of CUDA's code and context are not included.
     """
     training = computation.need_model_derivative
     parameters = sum(c.num_bytes() for c in nnet.components)
@@ -40,7 +40,7 @@ def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[
 
 
 def need_text(need: dict[str, int]) -> str:
-    """One line: the total in megabytes, and the megabytes for each purpose."""
+    """The text for `need`, bytes by purpose: total megabytes, then megabytes for each purpose."""
     parts = ", ".join(f"{what} {size / 2**20:.1f}" for what, size in need.items() if size)
     return f"{sum(need.values()) / 2**20:.1f} MB ({parts})"
 

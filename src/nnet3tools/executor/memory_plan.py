@@ -32,7 +32,7 @@ from nnet3tools.tensor.offsets import assign_offsets
 
 @dataclass
 class Block:
-    """A part of the arena that holds one matrix at a time, and its lifetime in commands."""
+    """A part of the arena that holds one matrix at a time, from command `first` to `last`."""
 
     matrix: int
     """The matrix that decides its size."""
@@ -44,12 +44,12 @@ class Block:
     """Last command that touches the block."""
 
     def touch(self, first: int, last: int) -> None:
-        """Extend the block's lifetime to include commands `first` and `last`."""
+        """Extend the block's lifetime to include the commands with numbers `first` and `last`."""
         self.first, self.last = min(self.first, first), max(self.last, last)
 
 
 class Move(NamedTuple):
-    """A copy of a matrix at the goto of a loop, from block `source` to block `dest`."""
+    """A copy of a matrix from block `source` to block `dest`, made at the goto of a loop."""
 
     matrix: int
     source: int
@@ -58,7 +58,7 @@ class Move(NamedTuple):
 
 @dataclass
 class MemoryPlan:
-    """Blocks, their offsets in the arena (bytes), and which block holds a matrix at a command."""
+    """A program's blocks of memory with their offsets in bytes, and the block of each matrix."""
 
     blocks: list[Block]
     holdings: Holdings
@@ -77,12 +77,12 @@ class MemoryPlan:
         return block
 
     def before(self, command: int, matrix: int) -> int:
-        """Number of the block that holds a matrix just before a command."""
+        """Number of the block that holds a matrix before a command; ProgramError if none does."""
         return self.after(command - 1, matrix)
 
 
 def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
-    """Ranges [begin, end) of commands at which a program waits for inputs or gives outputs.
+    """Ranges [begin, end) of command numbers in which a program exchanges matrices with its user.
 
     A range begins and ends with AcceptInput or ProvideOutput. Between them may be commands without
     work: markers, labels and allocations. NoOperationPermanent counts as work; it is the only work
@@ -110,9 +110,9 @@ def _idle(command: Command) -> bool:
 def plan_memory(
     computation: Computation, accesses: AccessTable, compress_lossy: bool = False
 ) -> MemoryPlan:
-    """The memory plan of a program; `accesses` is Analysis.matrix_accesses.
+    """Plan the memory of a program; `accesses` is `Analysis.matrix_accesses`.
 
-    Without `compress_lossy`, CompressMatrix commands that lose precision are ignored.
+    Without `compress_lossy`, the plan ignores CompressMatrix commands that lose precision.
     """
     commands = computation.commands
     # Range 0 keeps signs only, which is all that the derivative reads.
@@ -148,7 +148,7 @@ def plan_memory(
 
 
 def _carry_over(computation: Computation, plan: MemoryPlan) -> None:
-    """For a looped program, add the moves at the goto, and extend blocks that outlive a round."""
+    """For a looped program, add the moves at the goto; extend blocks that later rounds need."""
     commands = computation.commands
     if not commands or not isinstance(goto := commands[-1], GotoLabel):
         return

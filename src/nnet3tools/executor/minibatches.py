@@ -30,7 +30,7 @@ CHUNKS_TOGETHER = 64
 
 @dataclass(eq=False)
 class Utterance:
-    """An utterance whose output is being computed: its features, and the output so far."""
+    """An utterance whose output is being computed: its features, and the output rows so far."""
 
     key: str
     features: Array
@@ -45,13 +45,13 @@ class Utterance:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of features and output, and of the memory that the caller holds meanwhile."""
+        """Bytes of features and output, plus `held_bytes`."""
         return int(self.features.nbytes + self.output.nbytes) + self.held_bytes
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of an utterance that a minibatch computes, and their place in the minibatch."""
+    """The rows of an utterance that a minibatch computes, and their rows in input and output."""
 
     utterance: Utterance
     rows: slice | np.ndarray
@@ -69,14 +69,14 @@ class Part:
 
     @property
     def input_end(self) -> int:
-        """The row of the program's input that follows this part's features."""
+        """The first row of the program's input after the features of this part."""
         rows = self.rows
         return self.first_input + (rows.stop - rows.start if isinstance(rows, slice) else len(rows))
 
 
 @dataclass(frozen=True)
 class Minibatch:
-    """One run of a program. Input rows that no part covers are zero."""
+    """One run of a program: its shape and parts. Input rows that no part covers are zero."""
 
     shape: ChunkShape
     parts: list[Part]
@@ -85,7 +85,7 @@ class Minibatch:
 
 
 class ChunkPlan(ABC):
-    """Decides which minibatches compute the outputs of utterances."""
+    """Interface of classes that decide which minibatches compute the outputs of utterances."""
 
     averages = False
     """Whether outputs are sums of weighted chunks; then they must be zero at first."""
@@ -94,23 +94,23 @@ class ChunkPlan(ABC):
 
     @abstractmethod
     def num_outputs(self, num_frames: int) -> int:
-        """Rows of the output of an utterance of `num_frames` frames."""
+        """The number of output rows of an utterance of `num_frames` frames."""
 
     @abstractmethod
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Take an utterance, set its `num_missing`, and yield the minibatches that are now full."""
+        """Add an utterance, set its `num_missing`, and yield the minibatches that are now full."""
 
     def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
-        """Minibatches, full or not, that compute the missing rows of an utterance's output."""
+        """Minibatches, full or not, that compute the missing output rows of an utterance."""
         return ()
 
     @abstractmethod
     def rest(self) -> Iterator[Minibatch]:
-        """Minibatches, full or not, that compute everything that has not been computed."""
+        """Yield minibatches, full or not, that compute everything that has not been computed."""
 
 
 class QueuedChunks(ChunkPlan):
-    """Cuts utterances into chunks, and joins chunks of equal shape to minibatches."""
+    """A ChunkPlan that cuts utterances into chunks; a minibatch has chunks of one shape."""
 
     _partial_factor = 0.5
     """Minibatches that are not full have this factor ** n times their size."""
@@ -125,7 +125,7 @@ class QueuedChunks(ChunkPlan):
 
     @abstractmethod
     def full_size(self, chunk: Chunk) -> int:
-        """Number of chunks in a full minibatch of this chunk's shape."""
+        """The number of chunks in a full minibatch of this chunk's shape."""
 
     def add(self, utterance: Utterance) -> Iterator[Minibatch]:
         """Queue the chunks of an utterance; yield the minibatches that are now full."""
@@ -141,19 +141,19 @@ class QueuedChunks(ChunkPlan):
                 yield self._minibatch(chunk.shape)
 
     def complete(self, utterance: Utterance) -> Iterator[Minibatch]:
-        """Yield a minibatch of each shape of which the utterance has a chunk in the queue."""
+        """Yield one minibatch for each shape of the utterance's waiting chunks."""
         for shape, queue in self._queues.items():
             if any(waiting is utterance for waiting, _ in queue):
                 yield self._minibatch(shape)
 
     def rest(self) -> Iterator[Minibatch]:
-        """Yield minibatches until all queues are empty."""
+        """Yield minibatches until no chunk waits."""
         for shape, queue in self._queues.items():
             while queue:
                 yield self._minibatch(shape)
 
     def _minibatch(self, shape: ChunkShape) -> Minibatch:
-        """Dequeue the oldest chunks of a shape, as the smallest minibatch that holds them."""
+        """Remove the oldest waiting chunks of a shape; returns the smallest minibatch for them."""
         queue = self._queues[shape]
         size = self.full_size(queue[0][1])
         while len(queue) < int(self._partial_factor * size):
@@ -163,7 +163,7 @@ class QueuedChunks(ChunkPlan):
 
 
 def _part(n: int, utterance: Utterance, chunk: Chunk) -> Part:
-    """The chunk as sequence n of a minibatch."""
+    """The part of a minibatch that computes `chunk` as sequence number `n`."""
     ivectors = utterance.ivectors
     return Part(
         utterance,
@@ -178,7 +178,7 @@ def _part(n: int, utterance: Utterance, chunk: Chunk) -> Part:
 
 
 class _OutputChunks(QueuedChunks):
-    """Chunks that give each row of an utterance's output once."""
+    """Base of chunk plans that compute each row of an utterance's output exactly once."""
 
     def __init__(
         self, options: SimpleComputationOptions, context: NnetContext, together: int
@@ -193,7 +193,7 @@ class _OutputChunks(QueuedChunks):
 
 
 class PaddedChunks(_OutputChunks):
-    """The chunks of nnet3-compute-batch: of one length as far as possible."""
+    """The chunk plan of nnet3-compute-batch: chunks have one length as far as possible."""
 
     def __init__(self, options: BatchComputationOptions, context: NnetContext) -> None:
         super().__init__(options, context, options.minibatch_size)
@@ -210,10 +210,10 @@ class PaddedChunks(_OutputChunks):
 
 
 class ExactChunks(_OutputChunks):
-    """The chunks of nnet3-compute: the last chunk of an utterance is shorter than the others.
+    """The chunk plan of nnet3-compute: an utterance's last chunk is as short as needed.
 
-    With `may_lengthen`, the last chunk gets the length of the others, and its further outputs are
-    not used. That is allowed if no output uses input after its right context (graph/time_reach.py).
+    With `may_lengthen`, the last chunk gets the length of the others, and its additional outputs
+    are not used. The caller must know that no output depends on input after its right context.
     """
 
     def __init__(

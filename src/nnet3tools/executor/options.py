@@ -9,7 +9,7 @@ from nnet3tools.options import option
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """Options of NnetComputer."""
+    """The options --computation.*, which say how NnetComputer runs a program."""
 
     debug: bool = option(
         False,

@@ -28,7 +28,7 @@ Capture = Callable[[Callable[[], Any], bool], Callable[[], Any]]
 
 
 class _HostEvents(NamedTuple):
-    """The actions that the host takes in a step between two decisions, and the second decision."""
+    """Actions of the host (work that only repeats) in a step, and the host's next decision."""
 
     actions: tuple[Action, ...]
     decision: Decision | None
@@ -36,7 +36,10 @@ class _HostEvents(NamedTuple):
 
 
 class RecordedStep:
-    """Steps (on a CPU one) with a recording for each sequence of outcomes of host decisions."""
+    """Steps that run together, with one recording of their calls for each sequence of outcomes.
+
+    An outcome is the result of a decision of the host. On a CPU the class holds one step.
+    """
 
     def __init__(
         self, steps: Steps, workspace: Workspace, persistent: PersistentObjects,
@@ -56,9 +59,9 @@ class RecordedStep:
         """Whether a run has come to its end."""
 
     def run(self) -> None:
-        """Take the host's known actions and decisions, then replay the recording for the outcomes.
+        """Repeat the host's actions and decisions, then replay the recording for the outcomes.
 
-        Without a recording, run the Python code of the steps.
+        If there is no recording for the outcomes, run the Python code of the steps.
         """
         outcomes: Outcomes = ()
         num_actions = 0
@@ -90,7 +93,7 @@ class RecordedStep:
         return Occasion.HOST_WORK if is_known else Occasion.NEW_OUTCOMES
 
     def prepare(self) -> None:
-        """On a CPU, turn each recording into a callable, if that has not been done."""
+        """On a CPU, make the callable of each recording that has none yet."""
         for outcomes, calls in self._recordings.items():
             if outcomes not in self._work:
                 steps = self._policy.replay_steps([(0, call) for call in calls])
@@ -100,15 +103,14 @@ class RecordedStep:
 
     @property
     def only_recording(self) -> Recording | None:
-        """The recording, if the host takes no actions or decisions in the step; otherwise None."""
+        """The recording, if the step has neither actions nor decisions of the host; else None."""
         events = self._events.get(())
         return None if events is None or events.actions else self._recordings.get(())
 
     def _run_python(self, outcomes: Outcomes, num_actions: int, rule: Rule) -> None:
-        """Run the Python code of the steps; record it if `rule` says so.
+        """Run the Python code of the steps; record their calls if `rule` says so.
 
-        Known `outcomes` of the first decisions, and the first `num_actions` actions, are not
-        computed again.
+        The decisions with known `outcomes` and the first `num_actions` actions are not repeated.
         """
         records = rule.state is RunState.RECORD
         replay_rule = self._policy.rule(Occasion.LATER, self._capture is not None)
@@ -136,7 +138,7 @@ class RecordedStep:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
 
     def _add_events(self, recorder: Recorder) -> Outcomes:
-        """Keep the recorder's actions and decisions for later runs; return the outcomes."""
+        """Store the recorder's actions and decisions for later runs; returns the outcomes."""
         outcomes = tuple(recorder.outcomes)
         for i, decision in enumerate((*recorder.decisions, None)):
             known = self._events.get(outcomes[:i])

@@ -34,7 +34,7 @@ _MAX_RANDOM = 3
 
 
 def device_capture() -> Capture:
-    """The function with which the GPU in use captures graphs."""
+    """The function that captures work as a CUDA graph on the present GPU."""
     from nnet3tools.tensor.cuda.fused_levels import capture
 
     return capture
@@ -51,16 +51,16 @@ class SideStreamStep:
 
 
 class Replayer:
-    """Runs sequences of steps live at first, then records and replays them.
+    """Runs sequences of steps live at first, then records their operator calls and replays them.
 
-    Each has a key. `capture` captures work as a graph of a GPU; None on a CPU. Replayers that never
-    run interleaved may share a workspace.
+    Each sequence has a key. `capture` makes a graph of work on a GPU; it is None on a CPU.
+    Replayers that never run interleaved may share a workspace.
     """
 
     def __init__(
         self, workspace: Workspace, capture: Capture | None = None, repeats: bool = False
     ) -> None:
-        """`repeats`: each key will probably run again, so that a CPU records first runs."""
+        """With `repeats`, keys will probably run again, so a CPU may record their first runs."""
         self._workspace, self._capture = workspace, capture
         may_record_first = repeats and capture is None and workspace.grows_in_place
         self._first = Occasion.FIRST_OF_MANY if may_record_first else Occasion.FIRST
@@ -68,9 +68,9 @@ class Replayer:
         self._sequences: dict[Hashable, _StepSequence] = {}
 
     def steps(self, key: Hashable, steps: Steps, begins_run: bool = True) -> Steps:
-        """The steps of this run, to be called in turn: live, recording or replaying, as is due.
+        """Return the steps to call in this run of `key`: live, recorded or replayed.
 
-        `begins_run` is false if recordings of `steps` refer to memory of the keys before it in the
+        `begins_run` is false if recordings of `steps` refer to memory of keys used before in the
         same run, such as those of a backward pass.
         """
         if self._settings != (settings := settings_version()):
@@ -96,13 +96,13 @@ class Replayer:
         return sequence.next_run()
 
     def run(self, key: Hashable, work: Step, begins_run: bool = True) -> None:
-        """Call, record or replay `work`. Runs of one key differ only in declared decisions."""
+        """Run `work` live, record it or replay it, depending on the earlier runs of `key`."""
         for _, step in self.steps(key, [(0, work)], begins_run):
             step()
 
 
 class _StepSequence:
-    """The steps of one key of a Replayer: runs them live at first, then records and replays."""
+    """The steps of a Replayer's key, which run live at first, then are recorded and replayed."""
 
     def __init__(
         self, steps: Steps, workspace: Workspace, capture: Capture | None, first: Occasion
@@ -120,17 +120,17 @@ class _StepSequence:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether recording has begun."""
+        """Whether recording of the steps has begun."""
         return self._recorded is not None
 
     @property
     def is_complete(self) -> bool:
-        """Whether every step has been recorded, and `flatten` has not been called yet."""
+        """Whether every step has been recorded and `flatten` has not been called."""
         recorded = None if self._flat is not None else self._recorded
         return recorded is not None and all(step.has_run for _, step in recorded)
 
     def next_run(self) -> Steps:
-        """The steps to call in the next run: they run live, record or replay, as is due."""
+        """The steps to call in the next run: they run live, are recorded, or are replayed."""
         if self._flat is not None:
             return self._flat
         if self._recorded is None:
@@ -145,7 +145,7 @@ class _StepSequence:
         return [(c, step.run) for c, step in self._recorded]
 
     def flatten(self) -> None:
-        """On a CPU, replace each step that has a single recording by the recorded calls."""
+        """On a CPU, replace each step that has only one recording by the calls of the recording."""
         assert self._recorded is not None
         policy = self._workspace.policy
         flat: list[tuple[int, Step]] = []
@@ -174,7 +174,7 @@ class _StepSequence:
                 self._occasion = Occasion.FIRST
 
     def _recorded_steps(self) -> Iterator[tuple[int, RecordedStep]]:
-        """(command, RecordedStep) for each step; on a GPU, neighbouring steps are joined."""
+        """Yield (command number, RecordedStep) pairs; on a GPU, neighbouring steps are joined."""
         on_gpu = self._capture is not None
         joined: list[tuple[int, Step]] = []
         num_random = 0

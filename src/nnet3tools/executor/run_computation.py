@@ -20,7 +20,7 @@ from nnet3tools.program.computation import Computation
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """Results of one run of a program: matrices on the host, in the program's order."""
+    """The results of one run of a program, as host matrices by node name."""
 
     outputs: dict[str, np.ndarray]
     input_derivs: dict[str, np.ndarray]
@@ -29,7 +29,7 @@ class ProgramResult:
 
 
 def check_fits(computation: Computation, nnet: Nnet, name: str) -> None:
-    """Raise DataError if the program does not fit the network; `name` is the program's file."""
+    """Raise DataError if a program does not fit a network; `name` is the file of the program."""
     try:
         check_computation(computation, nnet)
     except ProgramError as error:
@@ -45,7 +45,7 @@ def run_computation(
     *,
     like: Array | None = None,
 ) -> ProgramResult:
-    """Run forward on `inputs` and, given derivatives at the outputs, backward.
+    """Run a program forward on matrices by node name and, with `output_derivs`, backward.
 
     The model derivative starts from zero and is the plain gradient. DataError if a matrix is
     missing or not expected, or if `output_derivs` are given for a program without backward part.

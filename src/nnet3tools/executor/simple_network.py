@@ -18,10 +18,10 @@ _subtract = tensor.element("_1 -= _2")
 
 
 class SimpleNetwork:
-    """A network for computing utterances, with its dimensions, and its context in frames."""
+    """A network with the inputs "input" and perhaps "ivector", and the output "output"."""
 
     def __init__(self, nnet: Nnet) -> None:
-        """DataError for networks with inputs other than "input", "ivector", or without "output"."""
+        """Store a network; DataError if it has other inputs, or lacks "input" or "output"."""
         if not nnet.is_simple():
             raise DataError(
                 "the network must have an output node 'output', and input nodes 'input' and "
@@ -34,11 +34,11 @@ class SimpleNetwork:
 
     @cached_property
     def context(self) -> NnetContext:
-        """Frames of input that an output needs. UserError if the context cannot be found."""
+        """Frames of input left and right that an output needs; UserError if not determinable."""
         return compute_simple_nnet_context(self.nnet)
 
     def check_inputs(self, features: np.ndarray, ivectors: Ivectors | None) -> None:
-        """Raise DataError for a dimension that does not fit, or for a number that is not finite."""
+        """Raise DataError if a dimension differs from the network's, or a number is not finite."""
         if features.shape[1] != self.input_dim:
             raise DataError(
                 f"the network expects 'input' features with dimension {self.input_dim}, "
@@ -59,12 +59,15 @@ class SimpleNetwork:
 
 
 class OutputScaling:
-    """Turns outputs into scaled log-likelihoods: (output - log(priors)) * acoustic scale."""
+    """Converts outputs to scaled log-likelihoods: (output - log(priors)) * acoustic scale."""
 
     def __init__(
         self, priors: np.ndarray | None, scale: float, output_dim: int, like: Array | None
     ) -> None:
-        """`priors`: None or empty for no division. DataError if their number is wrong."""
+        """Store the scale and log(priors); with `priors` None or empty, nothing is subtracted.
+
+        `like` is any array of the device. DataError for a wrong number of priors, or a prior <= 0.
+        """
         self._log_priors: Array | None = None
         self._scale = scale
         if priors is not None and len(priors):
@@ -77,7 +80,7 @@ class OutputScaling:
             self._log_priors = tensor.asarray(np.log(priors.astype(np.float32)), like=like)
 
     def apply(self, output: Array) -> None:
-        """Scale outputs (rows, dim) in place."""
+        """Scale an output matrix of shape (rows, dim) in place."""
         if self._log_priors is not None:
             _subtract(output, self._log_priors)
         if self._scale != 1.0:

@@ -18,7 +18,7 @@ from nnet3tools.options import option
 
 @dataclass(frozen=True)
 class SimpleComputationOptions:
-    """Options of cutting utterances into chunks and of computing them."""
+    """Options for cutting utterances into chunks and for computing the chunks."""
 
     extra_left_context: int = option(
         0,
@@ -77,10 +77,10 @@ class SimpleComputationOptions:
             check_num_frames(name.replace("_", "-"), getattr(self, name))
 
     def outputs_per_chunk(self, modulus: int) -> int:
-        """Number of outputs of a chunk.
+        """The number of outputs of a chunk, from --frames-per-chunk.
 
-        As in Kaldi, --frames-per-chunk grows to a multiple of the subsampling factor and of the
-        network's modulus, which is logged.
+        As in Kaldi, --frames-per-chunk is rounded up to a multiple of the subsampling factor and of
+        the network's modulus. The change is logged.
         """
         self.check()
         factor = self.frame_subsampling_factor
@@ -101,7 +101,7 @@ class SimpleComputationOptions:
 
 @dataclass(frozen=True)
 class BatchComputationOptions(SimpleComputationOptions):
-    """Options of computing chunks of several utterances together (NnetBatchComputerOptions)."""
+    """Options for computing chunks of several utterances together (NnetBatchComputerOptions)."""
 
     minibatch_size: int = option(
         128, "Number of chunks per minibatch (see also edge-minibatch-size)"
@@ -142,13 +142,13 @@ _DECODING_SCALE = 0.1
 
 @dataclass(frozen=True)
 class DecodingOptions(SimpleComputationOptions):
-    """Options with the default acoustic scale of decoding programs, 0.1."""
+    """SimpleComputationOptions with the acoustic scale 0.1, the default of decoding programs."""
 
     acoustic_scale: float = option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")
 
 
 @dataclass(frozen=True)
 class BatchDecodingOptions(BatchComputationOptions):
-    """BatchComputationOptions with the default acoustic scale of decoding programs, 0.1."""
+    """BatchComputationOptions with the acoustic scale 0.1, the default of decoding programs."""
 
     acoustic_scale: float = option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")

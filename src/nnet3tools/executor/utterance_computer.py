@@ -52,9 +52,9 @@ class UtteranceComputer:
         *,
         like: Array | None = None,
     ) -> None:
-        """The network should be prepared for test; `like` is any array of the device to run on.
+        """Store a network prepared for test and a plan that cuts utterances into minibatches.
 
-        `options.acoustic_scale` and the priors, if any, scale the outputs.
+        `like` is any array of the device. `options.acoustic_scale` and `priors` scale the outputs.
         """
         self.network, self._plan, self._like = network, plan, like
         self._programs = ChunkPrograms(network.nnet, options, like)
@@ -67,7 +67,7 @@ class UtteranceComputer:
 
     @property
     def compiler(self) -> CachingOptimizingCompiler:
-        """The compiler, which keeps the compiled programs in a cache."""
+        """The compiler, whose cache holds the compiled programs."""
         return self._programs.compiler
 
     def accept(
@@ -77,10 +77,10 @@ class UtteranceComputer:
         ivectors: Ivectors | None = None,
         held_bytes: int = 0,
     ) -> None:
-        """Take an utterance of at least one frame, and compute the minibatches that it fills.
+        """Add an utterance of at least one frame, and compute the minibatches that become full.
 
-        `held_bytes` is the memory that the caller keeps for this utterance until it is ready.
-        DataError for inputs that do not fit the network.
+        `held_bytes` is the memory that the caller keeps for this utterance until its output is
+        ready. DataError for inputs that do not fit the network.
         """
         self.network.check_inputs(features, ivectors)
         make = tensor.zeros if self._plan.averages else tensor.empty
@@ -96,7 +96,10 @@ class UtteranceComputer:
             self._compute(self._plan.complete(self._waiting[0]))
 
     def ready(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(key, output) of complete utterances up to the first incomplete one, each given once."""
+        """Yield (key, output) of complete utterances in the order of `accept`, each only once.
+
+        An incomplete utterance holds back all later ones.
+        """
         while self._waiting and self._waiting[0].num_missing == 0:
             utterance = self._waiting.popleft()
             self._num_bytes -= utterance.num_bytes
@@ -105,18 +108,18 @@ class UtteranceComputer:
             yield utterance.key, tensor.to_host(utterance.output)
 
     def finish(self) -> None:
-        """Compute all waiting utterances, which `ready` then yields."""
+        """Compute all waiting utterances, so that `ready` can yield their outputs."""
         self._compute(self._plan.rest())
 
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
-        """The output (rows, dim) of one utterance. No accepted utterance may be waiting."""
+        """The output, shape (rows, dim), of one utterance; no other utterance may be waiting."""
         self.accept("", features, ivectors)
         self.finish()
         ((_, output),) = self.ready()
         return output
 
     def close(self, log_batches: bool = False) -> None:
-        """Log times if the options ask for it, and with `log_batches` the number of minibatches."""
+        """Log times if the options ask for them; with `log_batches`, the number of minibatches."""
         if log_batches:
             log.log(f"Did {self._num_parts} tasks in {self._num_minibatches} minibatches")
         self._programs.close()
@@ -144,7 +147,7 @@ class UtteranceComputer:
 
 
 def _run(computer: NnetComputer, minibatch: Minibatch) -> None:
-    """Fill in the inputs of a minibatch, zeros where there is no part, and run the program."""
+    """Fill a program's inputs from the parts of a minibatch, other rows with zeros, and run it."""
     computer.reset()
     inputs, parts = computer.input_buffer("input"), minibatch.parts
     ivectors = computer.input_buffer("ivector") if minibatch.shape.has_ivector else None
@@ -170,7 +173,7 @@ def computer_one_by_one(
     *,
     like: Array | None = None,
 ) -> UtteranceComputer:
-    """An UtteranceComputer that completes each utterance at once, chunk by chunk."""
+    """Make an UtteranceComputer that computes each accepted utterance at once, chunk by chunk."""
     options.check()
     network = SimpleNetwork(nnet)
     plan = ExactChunks(options, network.context, may_lengthen=False, together=1)
@@ -184,7 +187,7 @@ def computer_together(
     *,
     like: Array | None = None,
 ) -> UtteranceComputer:
-    """The fastest computer: frames of several utterances are computed together where possible.
+    """Make the fastest UtteranceComputer, which computes utterances together where possible.
 
     | network | plan |
     |---|---|
@@ -213,7 +216,10 @@ def computer_together(
 def xvector_computer(
     nnet: Nnet, options: SimpleComputationOptions, plan: ChunkPlan, *, like: Array | None = None
 ) -> UtteranceComputer:
-    """A computer of x-vectors, outputs of shape (1, dim), by a plan of xvector_plans.py."""
+    """Make a computer of x-vectors, which are outputs of shape (1, dim).
+
+    `plan` is a plan of xvector_plans.py.
+    """
     network = SimpleNetwork(nnet)
     if network.ivector_dim > 0:
         raise DataError("the network must have one input 'input' and an output 'output'")

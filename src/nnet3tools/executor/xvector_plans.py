@@ -16,7 +16,7 @@ from nnet3tools.io import log
 
 @dataclass(frozen=True)
 class XvectorOptions:
-    """Lengths, in frames, of the pieces whose x-vectors are averaged."""
+    """Lengths, in frames, of the pieces of an utterance whose x-vectors are averaged."""
 
     chunk_size: int = -1
     """-1: the whole utterance."""
@@ -33,7 +33,7 @@ class XvectorOptions:
 
 
 class _OneVector(QueuedChunks):
-    """Base of x-vector plans: an utterance's output is one row, a weighted mean over chunks."""
+    """Base of chunk plans for x-vectors: the output is one row, a weighted mean over all chunks."""
 
     averages = True
 
@@ -42,7 +42,7 @@ class _OneVector(QueuedChunks):
 
 
 class XvectorPieces(_OneVector):
-    """Consecutive pieces, computed one by one, weighted by their length (nnet3-xvector-compute)."""
+    """Plan of nnet3-xvector-compute: consecutive pieces of an utterance, weighted by length."""
 
     def __init__(self, options: XvectorOptions) -> None:
         super().__init__(1)
@@ -75,12 +75,12 @@ class XvectorPieces(_OneVector):
 
 
 class EvenChunks(_OneVector):
-    """Evenly spaced chunks of one size, in batches (Kaldi's nnet3-xvector-compute-batched)."""
+    """Plan of nnet3-xvector-compute-batched: evenly spaced chunks of one size, in minibatches."""
 
     _partial_factor = 0.0
 
     def __init__(self, context: NnetContext, chunk_size: int, batch_size: int, pad: bool) -> None:
-        """Raise OptionError if a chunk is not larger than the network's context."""
+        """OptionError if `chunk_size` (frames) is not larger than the network's context."""
         super().__init__(batch_size)
         log.log(f"Left/right context is {context.left}, {context.right}")
         self._context = context.left + context.right
@@ -92,7 +92,10 @@ class EvenChunks(_OneVector):
         self._chunk_size, self._batch_size, self._pad = chunk_size, batch_size, pad
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
-        """Cut an utterance into chunks of equal weight; none, and a warning, if it is too short."""
+        """Cut an utterance into chunks of equal weight.
+
+        If the utterance is too short, a warning is logged and the list is empty.
+        """
         num_frames = len(utterance.features)
         starts = chunk_starts(num_frames, self._chunk_size, self._context, self._pad).tolist()
         if not starts:
@@ -110,12 +113,13 @@ class EvenChunks(_OneVector):
 def chunk_starts(
     num_frames: int, chunk_size: int, context: int, pad: bool = True
 ) -> NDArray[np.int32]:
-    """First frames of the chunks of an utterance, which have `chunk_size` frames each.
+    """The first frames of an utterance's chunks, which have `chunk_size` frames each.
 
-    `context` of these frames are context only. There are either as many chunks as fit, with gaps
-    between them, or one more, with overlaps: the number whose mean has the smaller variance if
-    frames are independent. With M frames in one chunk and N in two, the variance is proportional to
-    (M + 4 N) / (M + 2 N)^2. An utterance shorter than a chunk has one chunk, or none without `pad`.
+    Of the frames of a chunk, `context` are only context. There are either as many chunks as fit,
+    with gaps between them, or one more, with overlaps: the number whose mean has the smaller
+    variance if frames are independent. With M frames in one chunk and N in two, the variance is
+    proportional to (M + 4 N) / (M + 2 N)^2. An utterance shorter than a chunk has one chunk, or
+    none without `pad`.
     """
     if num_frames <= chunk_size:
         return np.zeros(1 if pad or num_frames == chunk_size else 0, np.int32)
@@ -132,6 +136,6 @@ def chunk_starts(
 
 
 def _even_parts(total: int, count: int) -> NDArray[np.int32]:
-    """`count` integers with the sum `total` that differ by at most 1, the smaller ones first."""
+    """Divide `total` into `count` integers that differ by at most 1, the smaller ones first."""
     small, rest = divmod(total, count)
     return np.repeat(np.array([small, small + 1], np.int32), [count - rest, rest])
