@@ -14,7 +14,11 @@ REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 
 class Aggregate(Formula):
-    """The operator out = beta * out + alpha * reduce(formula of the inputs `_1`, `_2`, ...)."""
+    """Operator that computes out = beta * out + alpha * reduction of a formula along an axis.
+
+    The operands of a call are out, then the formula's inputs `_1`, `_2`, ... If axis is None, there
+    is no out, and a call returns a number.
+    """
 
     kind = "aggregate"
 
@@ -27,12 +31,12 @@ class Aggregate(Formula):
 
     @property
     def gives_number(self) -> bool:
-        """Whether calls return a float, or a Number while work is recorded."""
+        """Whether a call returns a number: a float, or a Number while work is recorded."""
         return self.axis is None
 
     @property
     def expr(self) -> Expr:
-        """The expression of the formula; formula text is parsed when it is first needed."""
+        """The formula as an expression tree; formula text is parsed at the first access."""
         if self._expr is None:
             self._expr = parse(self.formula) if isinstance(self.formula, str) else self.formula
         return self._expr
@@ -40,9 +44,9 @@ class Aggregate(Formula):
     def bind(
         self, *operands: Any, alpha: float = 1.0, beta: float = 0.0
     ) -> Callable[[], float | None]:
-        """A callable that reduces these operands: `(out, *ins)`, or `(*ins)` if axis is None.
+        """A callable without arguments that reduces the operands.
 
-        If axis is None, the callable returns a float.
+        The operands are out, then the inputs; without out if axis is None. Then it returns a float.
         """
         out, ins = (None, operands) if self.axis is None else (operands[0], operands[1:])
         first = next((a for a in operands if hasattr(a, "dtype")), None)
@@ -65,8 +69,9 @@ class Aggregate(Formula):
 
 
 def aggregate(formula: str | Expr, reduce: str = "sum", axis: int | None = 0) -> Aggregate:
-    """An operator that reduces: axis 0 gives (D,), axis 1 (N,) or (N, 1), axis None a float.
+    """An operator that reduces the values of `formula` along `axis` of its inputs `_1`, `_2`, ...
 
-    `reduce` is a name of REDUCTIONS.
+    `reduce` is a name of REDUCTIONS, such as "sum". For inputs (N, D), axis 0 gives an output (D,),
+    axis 1 gives (N,) or (N, 1), and axis None returns a float.
     """
     return Aggregate(formula, reduce, axis)

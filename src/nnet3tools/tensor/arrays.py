@@ -29,7 +29,7 @@ POISON = os.environ.get("NNET3TOOLS_POISON", "0") not in ("", "0")
 
 
 def poison(array: Array) -> Array:
-    """Set every byte of `array` to 255 if NNET3TOOLS_POISON is set; returns `array`."""
+    """Set every byte of `array` to 255 if NNET3TOOLS_POISON is set. Returns `array`."""
     if POISON and array.size:
         array.reshape(-1).view(np.uint8).fill(255)
     return array
@@ -55,15 +55,16 @@ def _address(array: Array) -> int:
 
 
 def aligned_bytes(num_bytes: int, alignment: int, like: Array | None = None) -> Array:
-    """At least `num_bytes` new bytes on the device of `like`, at a multiple of `alignment`."""
+    """A new uint8 array on `like`'s device, at a multiple of `alignment`; at least `num_bytes`."""
     raw = empty(num_bytes + alignment, like, np.uint8)
     return raw[-_address(raw) % alignment :]
 
 
 def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
-    """A new array with undefined contents, on the device and of the type of `like`.
+    """A new array with undefined contents, on the device and of the type of the array `like`.
 
-    Without `like` it is on the host, and without `dtype` as well it is float32.
+    `dtype` replaces the type of `like`. Without `like` the array is on the host; without both
+    arguments it is float32.
     """
     return poison(_make(_module(like).empty, shape, _dtype(like, dtype)))
 
@@ -79,13 +80,13 @@ def _padded_columns(columns: int, like: Array) -> int:
 
 
 def padded(shape: tuple[int, int], like: Array) -> Array:
-    """A new matrix of undefined values; on a GPU each row begins at a multiple of 4 elements."""
+    """A new undefined matrix; on a GPU each row begins at a multiple of 4 elements."""
     rows, columns = shape
     return empty((rows, _padded_columns(columns, like)), like)[:, :columns]
 
 
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
-    """A new array of zeros; see `empty`."""
+    """A new array of zeros on the device of `like`, of type `dtype`, or else of `like`'s type."""
     made = _make(_module(like).zeros, shape, _dtype(like, dtype))
     if recording.state.call_recorder is not None:
         OPERATORS["fill"](made, 0.0)  # by name: basics.py is built on this module
@@ -93,7 +94,10 @@ def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
 
 
 def _make(create: Any, shape: Shape, dtype: Any) -> Array:
-    """A new array. MemoryError also if the number of bytes exceeds the address space."""
+    """A new array made by `create(shape, dtype)`.
+
+    Raises MemoryError also if the number of bytes exceeds the address space.
+    """
     sizes = (shape,) if isinstance(shape, int) else shape
     if math.prod(map(int, sizes)) * dtype.itemsize >= 1 << 63:
         raise MemoryError(f"(an array of {' x '.join(map(str, sizes))})")
@@ -107,17 +111,17 @@ def _dtype(like: Array | None, dtype: Any) -> Any:
 
 
 def persistent_array(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
-    """A new undefined array that a recorded step gets again in each run.
+    """A new undefined array; a recorded step gets the same array in each of its runs.
 
-    It is for memos: a later step refers to it by address.
+    It is for memos, to which a later step refers by address. Arguments are those of `empty`.
     """
     return recording.persistent_object(lambda: empty(shape, like, dtype))
 
 
 def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
-    """A host array (or nested list) on the device of `like`, as `dtype` if that is given.
+    """A host array or nested list as an array on the device of `like`, of type `dtype` if given.
 
-    It is copied only if necessary.
+    The values are copied only if necessary. Without `like` the result is on the host.
     """
     module = _module(like)
     if like is not None and isinstance(host, np.ndarray):
@@ -126,7 +130,7 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
 
 
 def constant(host: np.ndarray, like: Array) -> Array:
-    """A copy on the device of `like`, uploaded once, of a host array that must not change."""
+    """A copy of `host` on the device of `like`, uploaded once; `host` must not change later."""
     if _module(like) is np:
         return host
     from nnet3tools.tensor.cuda.indexes import uploaded
@@ -136,15 +140,15 @@ def constant(host: np.ndarray, like: Array) -> Array:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """The array as a numpy.ndarray; a host array is returned itself."""
+    """A copy of a device array as a numpy.ndarray; an array on the host is returned itself."""
     recording.not_capturable()
     return array if device_of(array) == "numpy" else array.get()
 
 
 class _Pool:
-    """Free buffers of a device, in size classes that are powers of two.
+    """Unused memory buffers of a device, by size; sizes are rounded up to powers of two.
 
-    It keeps at most `max_kept` bytes of unused memory.
+    The pool keeps at most `max_kept` bytes of unused memory.
     """
 
     def __init__(self, max_kept: float) -> None:
@@ -172,10 +176,11 @@ _captured_pool = _Pool(math.inf)
 
 @contextmanager
 def captured_scratch(on_side_stream: bool = False) -> Iterator[None]:
-    """Let `scratch` take memory in the `with` block from a pool that drops nothing.
+    """In the `with` block, `scratch` takes memory from a pool that keeps all its memory for ever.
 
-    Captured graphs go on using that memory. Graphs of the main stream share it, because they run
-    one after the other and scratch arrays begin undefined. A graph of the side stream has its own.
+    CUDA graphs captured in the block go on using that memory. Graphs of the main stream share one
+    pool, because they run one after the other and expect undefined contents. Graphs of the side
+    stream have another pool.
     """
     global _pool
     before, _pool = _pool, _Pool(math.inf) if on_side_stream else _captured_pool
@@ -186,12 +191,12 @@ def captured_scratch(on_side_stream: bool = False) -> Iterator[None]:
 
 
 def forget_scratch() -> None:
-    """Free the host's unused scratch memory; recordings have their own."""
+    """Free the host's unused scratch memory, except the scratch memory of recordings."""
     _host_pool.forget()
 
 
 class _Scratch:
-    """Context manager of `scratch`. It is a class for speed: a minibatch enters hundreds."""
+    """Context manager returned by `scratch`; a class for speed, as a minibatch enters hundreds."""
 
     __slots__ = ("_buffer", "_dtype", "_like", "_num_bytes", "_pool", "_recorder", "_shape")
 
@@ -227,7 +232,7 @@ class _Scratch:
 
 
 def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextManager[Array]:
-    """Context manager that gives an undefined array from a pool and takes it back at the end.
+    """Context manager that yields an undefined array from a pool, and puts it back at the end.
 
     The array is on the device of `like`, and of its type unless `dtype` is given.
     """
@@ -237,7 +242,10 @@ def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextMana
 
 @contextmanager
 def padded_scratch(shape: tuple[int, int], like: Array) -> Iterator[Array]:
-    """As `scratch`, for a matrix; on a GPU each row begins at a multiple of four elements."""
+    """Yield an undefined matrix from the scratch pool; the matrix goes back to the pool at the end.
+
+    Device and type are those of `like`. On a GPU each row begins at a multiple of 4 elements.
+    """
     rows, columns = shape
     with scratch((rows, _padded_columns(columns, like)), like) as whole:
         yield whole[:, :columns]

@@ -18,13 +18,13 @@ def copy(out: Array, src: Array) -> None:
 
 @operator(types=_ALL)
 def fill(out: Array, value: float) -> None:
-    """Set every element of out to `value`."""
+    """Set every element of `out` to `value`."""
     out[...] = value
 
 
 @operator()
 def scale(out: Array, alpha: float) -> None:
-    """Multiply out by alpha, in place."""
+    """Multiply `out` by `alpha` in place."""
     out[...] = out * np.float64(alpha)
 
 
@@ -50,11 +50,11 @@ def prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> None:
-    """Set out to alpha * op(a) op(b) + beta * out; op transposes the last two axes if asked to.
+    """Set out to alpha * op(a) op(b) + beta * out; op transposes the last two axes with trans_*.
 
     Shapes: out (N, D), a (N, K) or (K, N), b (K, D) or (D, K). With beta = 0, `out` is not read.
-    Operands with three axes are stacks of matrices, multiplied one by one (a stack of one
-    broadcasts). out must not overlap a or b.
+    Arrays with three axes are stacks of matrices: product i is that of matrix i of each stack (a
+    stack of one broadcasts). `out` must not overlap a or b.
     """
     left = np.swapaxes(a, -1, -2) if trans_a else a
     right = np.swapaxes(b, -1, -2) if trans_b else b

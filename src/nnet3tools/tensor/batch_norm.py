@@ -33,10 +33,11 @@ _derivative = element(
 def batch_norm(
     out: Array, stats: Array, x: Array, epsilon: float, target_rms: float
 ) -> Iterator[Call]:
-    """Normalize the columns of x (N, D) into out (N, D), which may be x.
+    """Normalize the columns of x to mean 0 and root mean square `target_rms`; out and x are (N, D).
 
-    It sets stats (3, D) to the columns' means, mean squares and scales. Variances are exact also
-    where a mean is much larger than the deviation from it.
+    out may be x. stats (3, D) is set to the columns' means, mean squares and scales. Variances are
+    exact even if a column's mean is much larger than its deviation. `epsilon` is added to
+    variances.
     """
     yield Call.of(_begin, stats[0], x[0] if len(x) else 0.0)
     yield Call.of(_normalize, out, *stats, x, float(epsilon), float(target_rms))
@@ -46,9 +47,9 @@ def batch_norm(
 def batch_norm_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, scale: Array, target_rms: float
 ) -> Iterator[Call]:
-    """Set in_deriv to the derivative by x; `scale` (D,) is stats[2] of `batch_norm`.
+    """Set in_deriv (N, D) to the derivative of the objective by the input of `batch_norm`.
 
-    `out_value` and `out_deriv` are the output of `batch_norm` and the derivative by it. in_deriv
-    may be either of the two.
+    `out_value` is the output of `batch_norm`, `out_deriv` the derivative by this output, `scale`
+    (D,) the row stats[2]. in_deriv may be out_value or out_deriv.
     """
     yield Call.of(_derivative, in_deriv, out_value, out_deriv, scale, float(target_rms))

@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """An operator with its operands, as it stands in a recording."""
+    """An operator with its operands and options: one entry of a recording."""
 
     name: str
     operands: Sequence[Any] = ()
@@ -31,7 +31,7 @@ class Call:
 
     @classmethod
     def of(cls, operator: Any, *operands: Any, **options: Any) -> Call:
-        """A call of an operator that returns no number."""
+        """A Call of an operator that returns no number."""
         return cls(operator.name, operands, options, operator)
 
     def bind(self) -> Callable[[], Any]:
@@ -51,7 +51,7 @@ Recording = tuple[Call, ...]
 
 
 def in_turn(works: Iterable[Callable[[], Any]]) -> Callable[[], Any]:
-    """A callable that calls all `works` in order; a single one is returned itself."""
+    """A callable that calls all `works` in order; if there is only one, that callable itself."""
     all_works = tuple(works)
     if len(all_works) == 1:
         return all_works[0]
@@ -66,10 +66,11 @@ def in_turn(works: Iterable[Callable[[], Any]]) -> Callable[[], Any]:
 def operator_of_formulas(
     writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
 ) -> Callable[[Callable[P, Iterable[Call]]], Operator[P, None]]:
-    """Decorator that declares an operator of all devices by a function that yields its calls.
+    """Decorator that declares an operator for all devices, from a function that yields Calls.
 
-    The calls are of formulas and of other operators, and are made in order. A device may register
-    another implementation that was measured to be faster.
+    The Calls are of formulas and other operators, and are made in order. `writes` names the
+    operands that the operator writes, `types` the element types that it accepts. A device may
+    register a faster implementation.
     """
 
     def declare(calls: Callable[P, Iterable[Call]]) -> Operator[P, None]:
@@ -86,7 +87,7 @@ def operator_of_formulas(
 
 
 def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
-    """A callable that runs the operator on operands; Numbers on the host are read at each run."""
+    """A callable that runs the operator on the operands; it reads host Numbers at each run."""
     values = (*operands, *options.values())
     if not operator.takes_numbers and any(is_number(v) for v in values):
         return partial(_call_with_numbers, operator, operands, options)

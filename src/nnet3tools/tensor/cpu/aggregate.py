@@ -31,7 +31,10 @@ def aggregate_jobs(
     expr: Expr, reduce: str, axis: int, out: np.ndarray, ins: Sequence[Any],
     alpha: Any, beta: float,
 ) -> list[Job] | None:  # fmt: skip
-    """Jobs for out = beta * out + alpha * the reduction of `expr`; None if NumPy has to do it."""
+    """Jobs (kernels with arguments) for out = beta * out + alpha * (`expr` reduced along `axis`).
+
+    `reduce` is the reduction's name, `ins` the inputs of `expr`. None if NumPy has to compute it.
+    """
     if reduce not in _NAMES or out.dtype.kind != "f" or not can_walk([out, *ins, alpha]):
         return None
     if any(isinstance(a, np.ndarray) and overlap(out, a) for a in ins):
@@ -47,7 +50,7 @@ def aggregate_jobs(
 
 
 def _factors(alpha: Any, divisor: float) -> list[Any]:
-    """Numbers whose product is alpha / divisor, as operands of a kernel: one or two."""
+    """One or two numbers, to be operands of a kernel, whose product is alpha / divisor."""
     if isinstance(alpha, (int, float)):
         return [float(alpha) / divisor]
     return [alpha, 1.0 / divisor]
@@ -85,7 +88,7 @@ def _plan(
 def number_jobs(
     expr: Expr, reduce: str, out: np.ndarray, operands: Sequence[Any], alpha: Any
 ) -> list[Job] | None:
-    """Jobs for out[0] = alpha * the reduction of all elements; None if NumPy has to do it."""
+    """Jobs for out[0] = alpha * (`expr` reduced over all elements); None if NumPy has to do it."""
     if reduce not in _NAMES or not can_walk([*operands, alpha]):
         return None
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
@@ -125,10 +128,11 @@ def _innermost_plan(
     expr: Expr, reduce: str, operands: Sequence[Any], num_ins: int, has_beta: bool,
     sizes: Sequence[int], strides: Sequence[Sequence[int]], added: int, chunk: int = 0,
 ) -> Plan | bool:  # fmt: skip
-    """The Plan of a reduction along the innermost axis; False if NumPy has to do it.
+    """The Plan for reducing `expr` along the innermost axis; False if NumPy has to do it.
 
-    `added` is the number of elements that are added up in float32. With `chunk` the operands are
-    vectors, which are reduced in chunks of so many elements.
+    `added` is the number of elements that are summed in float32 before the sum goes to float64. If
+    `chunk` is not 0, operands are vectors that are reduced in chunks of `chunk` elements. `strides`
+    has one sequence for each array of `operands`.
     """
     if not _differs(expr, operands, strides, -1):
         return False
@@ -146,7 +150,10 @@ _kernel = functools.lru_cache(maxsize=512)(row_kernel)
 def _differs(
     expr: Expr, operands: Sequence[Any], strides: Sequence[Sequence[int]], axis: int
 ) -> bool:
-    """Whether the value of `expr`, over the arrays operands[1:], may differ along an axis."""
+    """Whether the value of `expr` may differ along an axis, given the operands' strides.
+
+    Placeholder _n of `expr` stands for operands[n]; operands[0] is the output.
+    """
     walked = iter(strides)
     steps = [next(walked)[axis] if isinstance(o, np.ndarray) else 0 for o in operands]
     return any(steps[n] for n in expr.placeholders())
@@ -156,9 +163,10 @@ def _differs(
 def _assignments(
     expr: Expr, name: str, types: tuple[Type, ...], num_ins: int, has_beta: bool
 ) -> Assignments:
-    """The assignment out = beta * out + factors * reduction `name` of `expr`.
+    """The assignment out = beta * out + factors * R(expr), R the row or column reduction `name`.
 
-    Its operands are out, the inputs, beta and the factors.
+    The operands are out, the `num_ins` inputs, beta, then one or two factors. Without `has_beta`
+    out is not read.
     """
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in range(1, num_ins + 1)}
     value = expr.substitute(moved)

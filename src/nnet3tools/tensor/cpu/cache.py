@@ -50,7 +50,7 @@ def _wanted() -> Path | None:
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether only this user and root can have written a file or folder."""
+    """Whether no user except this one and root can have written a file or folder."""
     try:
         real = path.resolve(strict=True)
         found = os.lstat(path)
@@ -70,7 +70,7 @@ def _only_ours(found: os.stat_result, is_parent: bool) -> bool:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder that only this user can read, removed after the `with` block."""
+    """Yield a new folder that only this user can read; it is removed after the `with` block."""
     import shutil  # with tempfile 10 ms of a start that compiles nothing
     import tempfile
 
@@ -82,7 +82,7 @@ def private_folder() -> Iterator[Path]:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a library in the cache is complete: its file ends with the digest of the rest."""
+    """Whether a library file is complete: it ends with the digest of all bytes before."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -91,9 +91,9 @@ def is_whole(path: Path) -> bool:
 
 
 def publish(made: Path, folder: Path, name: str) -> Path | None:
-    """Copy the library `made` to `name` in the cache folder, atomically; None if that fails.
+    """Copy the library `made` to `folder`/`name` atomically; the copy's path, or None on failure.
 
-    A digest for `is_whole` follows the end of the library, which loaders do not read.
+    A digest for `is_whole` is appended; loaders of libraries ignore it.
     """
     target, temporary = folder / name, folder / f"{name}.{os.getpid()}.new"
     try:

@@ -23,7 +23,10 @@ _PRODUCT = parse("_1 * _2")
 
 
 def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Work]]:
-    """Yield (command, callable) for (command, call): neighbouring calls with kernels become one."""
+    """Yield (command number, callable) for recorded (command number, call), in order.
+
+    Neighbouring calls that have compiled kernels become one callable.
+    """
     for has_jobs, group in groupby(calls, lambda pair: jobs_of(pair[1]) is not None):
         if has_jobs:
             commands, members = zip(*group, strict=True)
@@ -38,7 +41,7 @@ def _bound_in_turn(calls: Sequence[Call]) -> Work:
 
 
 def jobs_of(call: Call) -> Sequence[Job] | None:
-    """Jobs of compiled kernels that do the work of a call; None if NumPy has to do it."""
+    """The jobs (compiled kernels with arguments) that make a call; None if NumPy has to make it."""
     if call not in _jobs:
         _jobs[call] = None if call.operator is None else _find_jobs(call)
     return _jobs[call]

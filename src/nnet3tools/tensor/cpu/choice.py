@@ -21,7 +21,7 @@ _chosen: CpuKernels | None = None
 
 
 def choose(kind: str) -> None:
-    """Choose this process's CPU kernels by a value of --cpu-kernels; OptionError if unknown."""
+    """Set this process's CPU kernels to a value of --cpu-kernels; OptionError if it is unknown."""
     global _chosen
     try:
         _chosen = CpuKernels(kind)
@@ -31,7 +31,7 @@ def choose(kind: str) -> None:
 
 
 def chosen() -> CpuKernels:
-    """The kind set by `choose`, else by NNET3TOOLS_CPU_KERNELS, else compiled kernels."""
+    """The CPU kernels set by `choose`, else by NNET3TOOLS_CPU_KERNELS, else compiled kernels."""
     if _chosen is None:
         choose(os.environ.get(_VARIABLE) or CpuKernels.NATIVE.value)
     assert _chosen is not None

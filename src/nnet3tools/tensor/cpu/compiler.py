@@ -48,7 +48,7 @@ def keeps_source() -> bool:
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler: its command, and what identifies its version."""
+    """A C compiler: the command that runs it, and the identity of its version for digests."""
 
     command: tuple[str, ...]
     """The program and its first arguments."""
@@ -57,7 +57,7 @@ class Compiler:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The compiler's options, without the names of files."""
+        """The compiler's command-line options, without file names."""
         machine = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
         debug = ("-g",) if keeps_source() else ()
         return (*_FLAGS, *self._own_flags(), machine, *debug)
@@ -69,7 +69,10 @@ class Compiler:
         return _GCC_FLAGS if is_gcc else _CLANG_FLAGS
 
     def build(self, source: Path, library: Path) -> bool:
-        """Compile a file to a shared library; False and a warning if it fails or takes too long."""
+        """Compile the C file `source` to a shared library; returns whether that succeeded.
+
+        If compiling fails or takes too long, a warning is logged.
+        """
         name = " ".join(self.command)
         command = [*self.command, *self.flags, "-o", str(library), str(source), "-lm"]
         try:
@@ -93,14 +96,17 @@ class Compiler:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without variables that add search paths; messages in English."""
+    """This process's environment variables for the compiler, with English messages.
+
+    Variables that add search paths are left out.
+    """
     unwanted = ("GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH")
     kept = {name: value for name, value in os.environ.items() if name not in unwanted}
     return {**kept, "LC_ALL": "C"}
 
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
-    """End the compiler process and all processes that it has started."""
+    """Kill a compiler process and all processes that it has started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -116,7 +122,7 @@ def _failed(name: str, reason: str) -> bool:
 
 @functools.cache
 def find_compiler() -> Compiler | None:
-    """The first C compiler on PATH, or ziglang's; None, and one log line, if there is none."""
+    """The first C compiler on PATH, else ziglang's; None, with a log line, if there is neither."""
     if os.name != "posix":
         return None
     for name in _NAMES:
@@ -135,7 +141,7 @@ def find_compiler() -> Compiler | None:
 
 
 def _identity(path: str) -> str:
-    """The real path, size and time of the file that `path` leads to; empty if there is none."""
+    """Text that identifies a program file: real path, size and time; empty if there is no file."""
     real = os.path.realpath(path)
     try:
         found = os.stat(real)
@@ -154,7 +160,7 @@ def num_processors() -> int:
 
 @functools.cache
 def cpu_features() -> str:
-    """A digest of the features of machine and processor that compiled code depends on."""
+    """A digest of the machine's and processor's features on which compiled code depends."""
     facts = [sys.platform, platform.machine(), sys.byteorder]
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

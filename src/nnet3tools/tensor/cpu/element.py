@@ -34,9 +34,11 @@ _DTYPES = frozenset(np.dtype(t.value) for t in C.types if not t.is_weak)
 
 
 class Plan:
-    """A compiled kernel with everything of its arguments that operands of one layout share.
+    """A compiled kernel with the arguments that are common to all operands of one layout.
 
-    `first` are arguments before those of the walk, `steps` the size of the outermost loop.
+    Arguments are the numbers `first`, then the operands' addresses, strides and values as `walk`
+    orders them. `steps` is the size of the outermost loop, `work` the approximate number of
+    elements.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Plan:
         return [*self._first, *[float(a) if isinstance(a, np.floating) else a for a in given]]
 
     def job(self, operands: Sequence[Any]) -> Job:
-        """The job of this kernel for operands that have the plan's layout."""
+        """The job of this kernel for these operands, which must have the plan's layout."""
         given = self._arguments(operands)
         return Job(self._kernel, given, self._steps, self._work, self._words)
 
@@ -63,7 +65,7 @@ _plans: dict[tuple[Any, ...], Plan | bool] = {}
 
 
 def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | bool:
-    """The plan that is remembered for `key`, or else made by `make`. False: NumPy does the work."""
+    """The cached plan for `key`, or else the result of `make()`. False: NumPy does the work."""
     if (plan := _plans.get(key)) is None:
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()
@@ -72,14 +74,14 @@ def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | boo
 
 
 def layout(operand: Any) -> Any:
-    """The properties of an operand on which a Plan depends: all except addresses and floats."""
+    """A hashable key for a kernel operand: all its properties except addresses and float values."""
     if isinstance(operand, np.ndarray):
         return operand.dtype, operand.shape, operand.strides
     return operand if isinstance(operand, (int, np.integer, np.bool_)) else type(operand)
 
 
 def can_walk(operands: Sequence[Any]) -> bool:
-    """Whether kernels can take the operands: types are known, strides are whole elements."""
+    """Whether compiled kernels accept the operands: known types, strides of whole elements."""
     for operand in operands:
         if isinstance(operand, np.ndarray):
             if operand.dtype not in _DTYPES or any(s % operand.itemsize for s in operand.strides):
@@ -91,7 +93,7 @@ def can_walk(operands: Sequence[Any]) -> bool:
 
 
 def element_jobs(assignments: Assignments, operands: Sequence[Any]) -> list[Job] | None:
-    """Jobs that compute the assignments for these operands; None if NumPy has to do it."""
+    """Jobs (kernels with arguments) that compute the assignments; None if NumPy has to do it."""
     key = assignments, *map(layout, operands)
     plan = plan_of(key, lambda: _plan(assignments, operands))
     if plan is False or not _targets_are_separate(operands, assignments.targets):
@@ -145,7 +147,11 @@ def column_plan(
     assignments: Assignments, operands: Sequence[Any], sizes: Sequence[int],
     strides: Sequence[Sequence[int]], rows: int,
 ) -> Plan:  # fmt: skip
-    """The Plan of a column-reducing formula; `rows` rows are added up in the values' own type."""
+    """The kernel and arguments for a formula that reduces columns (axis -1) over rows (axis -2).
+
+    `rows` is the number of rows that are summed in the values' own type before the sum goes to
+    float64. `sizes` are those of the axes; `strides` has one sequence for each array.
+    """
     single = -2 if sizes[-2] == 1 else 0
     walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
@@ -166,7 +172,11 @@ _column_kernel = functools.lru_cache(maxsize=256)(column_kernel)
 
 
 def _targets_are_separate(operands: Sequence[Any], targets: Sequence[int]) -> bool:
-    """Whether each target shares no memory with an operand, or exactly the same elements."""
+    """Whether no assigned operand partially overlaps another operand.
+
+    `targets` are the assigned operands' numbers, from 1. An operand with exactly a target's
+    elements is allowed.
+    """
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
     for n in targets:
         target = operands[n - 1]

@@ -42,7 +42,7 @@ _LOOK_BACK = 6
 
 
 def fused(jobs: Sequence[Job]) -> list[Job]:
-    """Fewer jobs that do the same work as `jobs` and pass over memory less often."""
+    """The jobs with elementwise formulas joined where possible; results are the same."""
     done: list[Job] = []
     for job in jobs:
         if not _join_with_earlier(done, job):
@@ -51,7 +51,7 @@ def fused(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _join_with_earlier(done: list[Job], job: Job) -> bool:
-    """Try to join a job with an earlier one in `done`; returns whether it was joined."""
+    """Join `job` with an earlier job of the list `done` if possible; returns whether it was."""
     if job.formula is None:
         return False
     between: list[Formula] = []
@@ -72,15 +72,15 @@ def _join_with_earlier(done: list[Job], job: Job) -> bool:
 
 
 def _are_independent(a: Formula, b: Formula) -> bool:
-    """Whether the order of two formulas does not matter."""
+    """Whether two formulas give the same results in either order."""
     return not _clash(a, b, "same") and not _clash(b, a, "same")
 
 
 def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
-    """Whether a target of `writer` shares memory with an operand of `other` so that order matters.
+    """Whether a target of `writer` overlaps an operand of `other` so that their order matters.
 
-    That is so for partial overlap and for the `kinds` of overlap (see `overlap`). A number that is
-    looked up once counts as a partial overlap.
+    Order matters if two arrays overlap partially, or in one of the `kinds` that `overlap` returns.
+    A Number that `other` reads counts as a partial overlap.
     """
     for n in writer.assignments.targets:
         target = writer.operands[n - 1]
@@ -100,7 +100,7 @@ def _full_shape(formula: Formula) -> tuple[int, ...]:
 
 
 def _joined(a: Formula, b: Formula) -> Job | None:
-    """One job that does formula a, then b, of the same full shape; None if that is impossible."""
+    """One job that computes formula a, then b, of the same full shape; None if impossible."""
     if max(len(a.operands), len(b.operands)) > _MOST_OPERANDS or _clash(a, b) or _clash(b, a):
         return None
     operands: list[Any] = []
@@ -113,7 +113,7 @@ def _joined(a: Formula, b: Formula) -> Job | None:
 
 
 def _places(given: Sequence[Any], operands: list[Any]) -> tuple[int, ...]:
-    """The 1-based position in `operands` of each of `given`; missing operands are appended."""
+    """The positions in `operands`, from 1, of all `given`; missing operands are appended to it."""
     places = []
     for operand in given:
         place = next((i for i, other in enumerate(operands, 1) if _are_same(operand, other)), 0)
@@ -134,9 +134,9 @@ def _both(
     a: Assignments, a_places: tuple[int, ...], a_types: tuple[Type, ...],
     b: Assignments, b_places: tuple[int, ...],
 ) -> Assignments:  # fmt: skip
-    """Assignments a, then b, as one; b reads a's targets as rounded to the types `a_types`.
+    """One list of assignments that does a, then b; b reads a's targets rounded to types `a_types`.
 
-    `a_places` and `b_places` are the numbers of the operands of a and b in the common list.
+    `a_places` and `b_places` are the numbers that operands of a and b have in the common list.
     """
     first, second = _renumbered(a, a_places), _renumbered(b, b_places)
     stored: dict[Expr, Expr] = {

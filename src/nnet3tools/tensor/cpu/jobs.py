@@ -17,9 +17,9 @@ Work = Callable[[], object]
 
 
 class CompiledJobs:
-    """Callable that does jobs in order, fused where possible, in one call of the C runtime.
+    """Callable that runs jobs in order, fused where possible, in one call of the C runtime.
 
-    Their kernels are compiled at the first run, with all others that have been asked for by then.
+    The first run compiles the kernels, together with all other kernels asked for by then.
     """
 
     def __init__(self, jobs: Sequence[Job], bind_fallback: Callable[[], Work]) -> None:
@@ -41,7 +41,7 @@ class CompiledJobs:
 
 
 def run_compiling(job: Job) -> bool:
-    """Run a job now, compiling its kernel if necessary; False if that fails."""
+    """Run a job now, compiling its kernel if necessary; returns whether that succeeded."""
     library.want([job.kernel])
     name = job.kernel.name
     if (addresses := library.addresses([name])) is None:
@@ -51,7 +51,7 @@ def run_compiling(job: Job) -> bool:
 
 
 def run_if_made(job: Job) -> bool:
-    """Run a job if its kernel is loaded. If not, ask for the kernel and return False."""
+    """Run a job if its kernel is loaded; returns whether it ran. If not, ask for the kernel."""
     name = job.kernel.name
     if (found := library.made(name)) is None:
         library.want([job.kernel])
@@ -61,14 +61,14 @@ def run_if_made(job: Job) -> bool:
 
 
 def run_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> None:
-    """Run jobs in order, now; `addresses` maps kernel names to addresses."""
+    """Run jobs in order, now; `addresses` maps kernel names to addresses of compiled functions."""
     _bound(jobs, addresses)()
 
 
 def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
     """A callable that runs jobs in order and keeps their arrays alive.
 
-    `addresses` has the address of each kernel by name.
+    `addresses` maps kernel names to addresses of compiled functions.
     """
     if not jobs:
         return do_nothing

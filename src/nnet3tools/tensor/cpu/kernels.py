@@ -20,7 +20,10 @@ from nnet3tools.tensor.registry import Operator, load_module
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function `NAME(const word *w, i64 begin, i64 end)`: some steps of its outermost loop."""
+    """A C function `NAME(const word *w, i64 begin, i64 end)`.
+
+    `w` are its arguments; it does steps `begin` to `end` of its outermost loop.
+    """
 
     body: str
 
@@ -39,7 +42,8 @@ class Kernel:
 class FileKernel(Kernel):
     """A kernel that is written in a .c file; `body` is the text of the file.
 
-    Its arguments are the fields of the struct that it takes: pointers, i64 or f64, 8 bytes each.
+    Its arguments are the fields of the struct that it takes. Each field is a pointer, i64 or f64, 8
+    bytes long.
     """
 
     function: str
@@ -48,7 +52,7 @@ class FileKernel(Kernel):
 
     @property
     def name(self) -> str:
-        """The function's name in the .c file."""
+        """The name of the kernel's function in the .c file."""
         return self.function
 
     @property
@@ -57,7 +61,10 @@ class FileKernel(Kernel):
         return self.body
 
     def job(self, steps: int, work: int, **arguments: Any) -> Job:
-        """A job of this kernel. `arguments` are by name of the struct's fields; None is NULL."""
+        """A job of this kernel: `arguments` are the values of the struct's fields; None is NULL.
+
+        `steps` is the size of the outermost loop, `work` the approximate number of elements.
+        """
         if arguments.keys() != self.fields.keys():
             wrong = sorted(arguments.keys() ^ self.fields.keys())
             raise ProgramError(f"kernel {self.name}: missing or unknown arguments {wrong}")
@@ -79,10 +86,10 @@ _KERNEL = re.compile(
 
 @functools.cache
 def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]:
-    """Function name -> kernel of a .c file; `element_type` is the type T that functions work on.
+    """The kernels of a .c file by function name; `element_type` is the C type for T in the file.
 
     A kernel is `void NAME(const STRUCT *arguments, i64 begin, i64 end)`. In a file for several
-    types NAME and STRUCT stand in TYPED(), which adds the type to them.
+    types NAME and STRUCT are written as TYPED(NAME), which adds the type to the name.
     """
     text = path.read_text(encoding="utf-8")
     structs = {name: fields_of_struct(body) for body, name in _STRUCT.findall(text)}
@@ -97,7 +104,7 @@ def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]
 
 
 def fields_of_struct(body: str) -> dict[str, str]:
-    """Name -> kind ("*", "i64", "f64") of fields of a struct, declared `TYPE NAME, *NAME, ...;`."""
+    """The fields of a C struct, name -> kind ("*", "i64" or "f64"), read from its body."""
     found = {}
     for declaration in _COMMENT.sub("", body).split(";"):
         first, *others = declaration.strip().split(",")
@@ -112,10 +119,10 @@ _job_makers: dict[str, JobMaker] = {}
 
 
 def makes_jobs(name: str) -> Callable[[JobMaker], JobMaker]:
-    """Decorator of the function that turns calls of operator `name` into jobs of compiled kernels.
+    """Decorator that registers a function which turns calls of operator `name` into compiled jobs.
 
-    The function returns None where NumPy has to do it. It stands in `cpu.py` of the operator's
-    folder.
+    The function takes the call's operands and returns None if NumPy has to make the call. It is in
+    `cpu.py` of the operator's folder.
     """
 
     def register(function: JobMaker) -> JobMaker:
@@ -140,9 +147,9 @@ class Formula:
 
 
 class Job:
-    """A kernel bound to arguments: arrays (by address), floats, and integers: sizes and strides.
+    """A compiled kernel with its arguments: array addresses, floats, and integers (sizes, strides).
 
-    `steps` is the size of the outermost loop, `work` the approximate number of all elements.
+    `steps` is the size of the outermost loop, `work` the approximate number of elements.
     """
 
     __slots__ = ("alive", "formula", "in_order", "kernel", "steps", "words", "work")
@@ -151,7 +158,7 @@ class Job:
         self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int,
         template: Words | None = None,
     ) -> None:  # fmt: skip
-        """`template` is made of arguments that differ in arrays and floats only."""
+        """`template`: words of arguments that differ from these in arrays and floats only."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""
@@ -162,7 +169,7 @@ class Job:
 
 
 class Words:
-    """The 8-byte words of a kernel's arguments, as a template for other arrays and floats."""
+    """A kernel's arguments as 8-byte words; a template for calls with other arrays and floats."""
 
     def __init__(self, arguments: Sequence[Any]) -> None:
         self._arrays = [i for i, a in enumerate(arguments) if isinstance(a, np.ndarray)]
@@ -173,7 +180,7 @@ class Words:
                 self._words[i] = argument
 
     def filled(self, arguments: Sequence[Any]) -> np.ndarray:
-        """The words of arguments that differ from the template's in arrays and floats only."""
+        """The words with other arrays and floats; all integers must be those of the template."""
         words = self._words.copy()
         for i in self._arrays:
             words[i] = address(arguments[i])

@@ -32,11 +32,11 @@ class KnownKernels:
         self._failed = False
 
     def begin_run(self) -> None:
-        """Begin a run: kernels that are asked for during it are known from the next run on."""
+        """Begin a run: kernels asked for during earlier runs are known from now on."""
         self._run += 1
 
     def add(self, calls: Iterable[Call]) -> None:
-        """Make the kernels of recorded calls known from now on."""
+        """Add the kernels of recorded calls to the known kernels."""
         for call in calls:
             for job in jobs_of(call) or ():
                 self._asked[job.kernel.name] = 0
@@ -44,31 +44,25 @@ class KnownKernels:
 
     @staticmethod
     def serves(operator: Any) -> bool:
-        """Whether known kernels may run live calls of an operator.
-
-        They may if NumPy would take many calls to do the same.
-        """
+        """Whether known kernels may make live calls of an operator: if NumPy needs many calls."""
         return operator.is_formulas or operator.name in _MANY_CALLS
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Call an operator by known kernels.
+        """Call an operator by known compiled kernels; returns whether that was possible.
 
-        Returns False, without calling it, if its kernels are not known or it returns a number.
+        False, without a call, if its kernels are not known or the operator returns a number.
         """
         if operator.gives_number or not self.serves(operator):
             return False
         return self.run_call(Call(operator.name, operands, options, operator))
 
     def run_call(self, call: Call) -> bool:
-        """Make a call of an operator that `serves` accepts; False if its kernels are not known."""
+        """Make a call by known kernels if there are such; returns whether it was made."""
         jobs = jobs_of(call)
         return jobs is not None and self.do(jobs)
 
     def do(self, jobs: Sequence[Job]) -> bool:
-        """Run all jobs.
-
-        Returns False, without running any, if a kernel is not known or cannot be compiled.
-        """
+        """Run all jobs; returns whether they ran: none runs unless all kernels are available."""
         if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
             return False
         run_jobs(jobs, self._addresses)

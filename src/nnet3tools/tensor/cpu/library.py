@@ -36,7 +36,7 @@ from nnet3tools.tensor.cpu.kernels import Kernel
 
 
 class Library:
-    """The compiled kernels of this process, and those that are to be compiled."""
+    """The compiled kernels of this process, and the kernels that are yet to be compiled."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, int] = {}
@@ -55,7 +55,7 @@ class Library:
                     self._wanted[kernel.name] = kernel
 
     def addresses(self, names: Sequence[str]) -> list[int] | None:
-        """The addresses of kernels, compiled now if necessary; None if that fails."""
+        """The addresses of the named kernels, compiled now if necessary; None if that fails."""
         with self._lock:
             if self._wanted and any(name in self._wanted for name in names):
                 self._make(list(self._wanted.values()))
@@ -64,7 +64,7 @@ class Library:
         return None if None in found else [a for a in found if a is not None]
 
     def made(self, name: str) -> int | None:
-        """The address of the kernel `name`; None if it is not loaded."""
+        """The address of the compiled kernel `name`; None if it is not loaded."""
         return self._addresses.get(name)
 
     def _make(self, kernels: Sequence[Kernel]) -> None:
@@ -80,7 +80,7 @@ class Library:
             self._store_addresses(part, loaded)
 
     def _store_addresses(self, kernels: Sequence[Kernel], loaded: ctypes.CDLL) -> None:
-        """Look up the kernels in the new library `loaded`, and store their addresses by name."""
+        """Store the addresses of `kernels`, which the newly loaded library `loaded` contains."""
         self._loaded.append(loaded)
         for kernel in kernels:
             function = getattr(loaded, kernel.name)
@@ -110,7 +110,7 @@ _LARGE = 16_000
 
 
 def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
-    """Divide kernels among source files: two of similar cost if they are large, else one."""
+    """Kernels divided among source files: two of similar cost if they are large, else one."""
     if sum(len(kernel.body) for kernel in kernels) < _LARGE or num_processors() < 2:
         return [list(kernels)]
     parts: list[list[Kernel]] = [[], []]
@@ -123,7 +123,7 @@ def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
 
 
 def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]:
-    """The library of each part; each is compiled in a thread of its own."""
+    """The loaded library of each part, or None on failure; a thread compiles each part."""
     made: list[ctypes.CDLL | None] = [None] * len(parts)
 
     def load(i: int) -> None:
@@ -143,7 +143,7 @@ def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]
 def load_library(source: str, what: str) -> ctypes.CDLL | None:
     """The library of a C source, from the cache or compiled now; None if that fails.
 
-    Log lines (`--verbose=2`) name its contents as `what`.
+    Log lines (`--verbose=2`) use the text `what` for the library's contents.
     """
     compiler = find_compiler()
     return None if compiler is None else _load(compiler, source, what)
@@ -152,7 +152,10 @@ def load_library(source: str, what: str) -> ctypes.CDLL | None:
 def load_files(
     folder: Path, names: Iterable[str], what: str, declarations: str = ""
 ) -> ctypes.CDLL | None:
-    """The library of `growing.h`, `declarations` and C files of a folder, as `load_library`."""
+    """The library of the C files `names`, from the cache or compiled now; None if that fails.
+
+    The source is `growing.h`, then `declarations`, then the files. Log lines call it `what`.
+    """
     files = ((folder / name).read_text(encoding="utf-8") for name in names)
     return load_library("\n".join([_text("growing.h"), declarations, *files]), what)
 

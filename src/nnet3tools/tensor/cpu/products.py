@@ -26,7 +26,11 @@ def product(
     out: Any, a: Any, b: Any, trans_a: bool = False, trans_b: bool = False,
     alpha: Any = 1.0, beta: Any = 0.0,
 ) -> list[Job] | None:  # fmt: skip
-    """The job of a matrix product; None for stacks, and if BLAS cannot multiply halves of it."""
+    """The job for out = alpha * op(a) op(b) + beta * out by BLAS; two threads do a large product.
+
+    op transposes if trans_* is set. None for stacks of matrices, and if BLAS cannot multiply halves
+    of an operand.
+    """
     if not out.ndim == a.ndim == b.ndim == 2 or not out.dtype == a.dtype == b.dtype:
         return None
     if not isinstance(beta, (int, float)):
