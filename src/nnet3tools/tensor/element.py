@@ -31,7 +31,7 @@ class Formula:
         """Module of an array's class -> binder."""
 
     def _binder(self, array: Any, *formula: Any) -> Callable[..., Any]:
-        """The function that binds operands on the device of an array, made of `formula`."""
+        """The function that binds operands on the device of `array`; it is made for `formula`."""
         device = device_of(array)
         if not load_device(device) or (self.kind, device) not in FORMULA_BACKENDS:
             raise UnsupportedOperator(self.kind, str(array.dtype), device)

@@ -35,7 +35,7 @@ class Flag:
 
 
 class Flags:
-    """The flags of one recorded step; every recording uses the first ones, as many as it needs."""
+    """The flags of one recorded step. Each recording of the step uses the first ones it needs."""
 
     def __init__(self) -> None:
         self._flags: list[Flag] = []
@@ -44,7 +44,7 @@ class Flags:
         self._sent: list[float] = []
 
     def get(self, number: int, like: Any) -> Flag:
-        """The flag with this number, made on the device of the array `like` if it is new."""
+        """The flag number `number`; a new one is made on the device of the array `like`."""
         while len(self._flags) <= number:
             with unrecorded():
                 word = zeros(_WORD, like, np.float64)
@@ -55,7 +55,7 @@ class Flags:
         return self._flags[number]
 
     def send(self) -> None:
-        """Set the flags on the device, as far as they differ from those sent before."""
+        """Copy to the device all flags whose values have changed since the last call."""
         for i, word in enumerate(self._words):
             flags = self._flags[i * _WORD : (i + 1) * _WORD]
             bits = sum(2.0**n for n, flag in enumerate(flags) if flag.is_set)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RunState(enum.Enum):
-    """How a step runs: its Python code, with or without recording it, or a recording."""
+    """Whether a step runs its Python code, runs and records it, or replays a recording."""
 
     LIVE = "live"
     """Its Python code runs, and nothing is recorded."""
@@ -45,7 +45,10 @@ class Engine(enum.Enum):
 
 
 class Platform(enum.Enum):
-    """A column of TABLE: the device and, on a CPU, the kernels and the history of the arena."""
+    """The device of a step and, on a CPU, the kernels and the history of the arena.
+
+    It is a column of TABLE.
+    """
 
     NUMPY = "CPU, NumPy"
     NEW_ARENA = "CPU, kernels, new arena"
@@ -67,7 +70,7 @@ class Occasion(enum.Enum):
 
 
 class Rule(NamedTuple):
-    """A cell of TABLE: how a step runs, and what computes its operators."""
+    """How a step runs, and which kind of code computes its operators: a cell of TABLE."""
 
     state: RunState
     engine: Engine
@@ -144,9 +147,9 @@ class KernelPolicy:
     def replay_steps(
         self, calls: Sequence[tuple[int, Call]]
     ) -> list[tuple[int, Callable[[], object]]]:
-        """(command, work) for recorded calls on a CPU, given with their commands.
+        """(command number, callable) for recorded (command number, call) on a CPU, in order.
 
-        Neighbouring calls that have compiled kernels become one step.
+        Neighbouring calls that have compiled kernels become one callable.
         """
         if self.rule(Occasion.LATER).engine is not Engine.COMPILED:
             return [(c, call.bind()) for c, call in calls]

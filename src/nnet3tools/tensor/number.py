@@ -85,7 +85,7 @@ class Number:
         return self._with(operator.truediv, other)
 
     def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
-        """`function` of both numbers: a float on the host if nothing is recorded, else a Number."""
+        """`function(self, other)`: a Number while work is recorded or if on a GPU, else a float."""
         in_memory = recording.state.call_recorder is not None or not self.is_host_number
         if in_memory and isinstance(other, (Number, *_PLAIN)):
             return self.mapped(_FORMULAS[function], other)
@@ -171,7 +171,7 @@ class Tally(Number):
         self._host_value: float | None = float(value)
 
     def _update_host_value(self, function: Callable[[float, float], float], value: Any) -> None:
-        """Set the host's copy to function(copy, value), now and at each replay."""
+        """Set the host's copy of the value to function(copy, value), now and at each replay."""
 
         def update() -> None:
             before = self._host_value

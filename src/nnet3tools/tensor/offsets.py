@@ -59,7 +59,7 @@ _NO_GAP = np.iinfo(np.int64).max
 
 
 def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
-    """Start of the smallest gap of at least `size` between occupied ranges sorted by begin."""
+    """The start of the smallest gap of at least `size` bytes between ranges sorted by begin."""
     if not len(begins):
         return 0
     reached = np.maximum.accumulate(ends)

@@ -42,7 +42,7 @@ _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2,
 
 
 class _Plan:
-    """A reduction kernel for operands of given types, shapes and strides, with its grid."""
+    """A CUDA kernel that reduces operands of given types, shapes and strides, with its grid."""
 
     def __init__(
         self, expr: Expr, reduce: str, operands: Sequence[Any], axes: Sequence[int],
@@ -91,7 +91,7 @@ class _Plan:
     def bind(
         self, operands: Sequence[Any], out: Any, factor: float, beta: float
     ) -> Callable[[], None]:
-        """The launch of this reduction on operands, with out = beta * out + factor * the result."""
+        """A callable that launches the kernel: out = beta * out + factor * (reduced operands)."""
         chunked = self.chunks > 1
         size = self._state_bytes * self.chunks * self.kept if chunked else 1
         partial = self._device.empty((size,), np.uint8)

@@ -111,9 +111,9 @@ class Cublas:
         b: int, ldb: int, trans_b: bool, stride_b: int,
         c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
-        """A callable that computes a row-major matrix product; arguments as those of Device.gemm.
+        """A callable that computes C = alpha op(A) op(B) + beta C, for arguments as in Device.gemm.
 
-        Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)', which cuBLAS computes.
+        Matrices are row-major. cuBLAS computes the column-major product C' = op(B)' op(A)'.
         """
         on_device = not isinstance(alpha, float)
         factors = self._factors(dtype, alpha, beta)
@@ -149,7 +149,7 @@ class Cublas:
         return run_with_device_factors if on_device else run
 
     def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
-        """(pointer to alpha, pointer to beta), both on the host or both on the device."""
+        """The pointers (to alpha, to beta), which are both on the host or both on the device."""
         if isinstance(alpha, float):
             scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
             return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))

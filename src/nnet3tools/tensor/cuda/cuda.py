@@ -141,7 +141,7 @@ class CudaDevice:
         return copied
 
     def record(self) -> Any:
-        """An event after all work so far, without a time stamp, which is cheaper."""
+        """An event that is reached when all work given to the main stream so far is done."""
         return self.stream.record(cupy.cuda.Event(disable_timing=True))
 
     def wait(self, event: Any) -> None:
@@ -153,7 +153,10 @@ class CudaDevice:
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
     def memory(self) -> tuple[int, int]:
-        """Free and total bytes; unused bytes of CuPy's pool are free, its limit bounds both."""
+        """(free bytes, total bytes) of the device; unused memory of CuPy's pool counts as free.
+
+        The limit of CuPy's pool bounds both.
+        """
         free, total = cupy.cuda.runtime.memGetInfo()
         free += cupy.get_default_memory_pool().free_bytes()
         if self._limit.limit:
@@ -243,7 +246,7 @@ class CudaDevice:
                 self.stream.wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
 
     def _malloc(self, kept: list[Any], num_bytes: int) -> Any:
-        """Allocate from the graphs' pool and add the memory to `kept`.
+        """Allocate memory from the pool of CUDA graphs and append it to the list `kept`.
 
         If the pool cannot grow, unused memory of the default pool is freed first.
         """
@@ -262,7 +265,7 @@ class CudaDevice:
 
 
 def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The result of `call(...)`; MemoryError in place of CUDA's errors for lack of memory."""
+    """The result of `call(...)`; raises MemoryError instead of CUDA's errors for lack of memory."""
     try:
         return call(*args, **options)
     except _CUDA_ERRORS as error:

@@ -57,9 +57,11 @@ class Device(Protocol):
         b: int, ldb: int, trans_b: bool, stride_b: int,
         c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
-        """The bound product of row-major matrices, given by addresses and row strides in elements.
+        """A callable for C = alpha op(A) op(B) + beta C of row-major matrices in device memory.
 
-        alpha is a float, or a device array of one element of the matrices' type.
+        op(A) is rows x inner, op(B) inner x cols. a, b, c are addresses; lda, ldb, ldc row strides,
+        and stride_* the distances of the `batch` matrices, in elements. alpha is a float, or a
+        device array of one element of the matrices' type.
         """
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -72,7 +74,7 @@ class Device(Protocol):
         """Page-locked host memory, uint8, for `copy_from_pinned`. Any thread may call this."""
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Event) -> Event:
-        """Start a copy (uint8, contiguous) on the second stream after an event.
+        """Start copying uint8 bytes on the second stream after the event `after`.
 
         Returns the event of the finished copy. The source must not change before that event.
         """
@@ -90,7 +92,7 @@ class Device(Protocol):
         """Free bytes and total bytes of device memory."""
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """Do independent steps. In a captured graph they may run in any order, or concurrently."""
+        """Do independent steps; in a captured graph they may run in any order, or concurrently."""
 
     def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
         """Record `work` instead of doing it, and return a callable that does it in one launch.
@@ -104,7 +106,7 @@ _current: list[Device] = []
 
 
 def get_device() -> Device:
-    """The device in use: that of the innermost `use_device` block, otherwise the CUDA device."""
+    """The device in use: that of the innermost `use_device` block, else the CUDA device."""
     if not _current:
         cuda = importlib.import_module("nnet3tools.tensor.cuda.cuda")
         _current.append(cuda.CudaDevice())

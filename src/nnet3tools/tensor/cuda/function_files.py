@@ -147,9 +147,10 @@ def _source(
     name: str, body: str, space: tuple[str, ...], arrays: tuple[tuple[str, np.dtype, int], ...],
     numbers: tuple[tuple[str, np.dtype], ...], threads: int,
 ) -> Source:  # fmt: skip
-    """The kernel of a function's body over a space of these indexes.
+    """The CUDA kernel (source, name) that runs a function's body for each point of `space`.
 
-    `threads`: 0 for a thread for each point, else a block; beyond THREADS the kernel's bound.
+    `threads` is the number of threads for a point; 0: one thread. `arrays` and `numbers` give
+    parameters' names and types, `arrays` also numbers of axes.
     """
     parameters, views = [f"long long n_{i}" for i in space], list[str]()
     for array, dtype, axes in arrays:
@@ -182,7 +183,7 @@ def _source(
 
 @functools.cache
 def cuda_functions(module: str) -> dict[str, CudaFunction]:
-    """The functions, by name, of the kernel.cuh beside the Python file `module`."""
+    """Function name -> CudaFunction, for kernel.cuh beside the Python file `module`."""
     path = Path(module).with_name("kernel.cuh")
     found = {}
     for name, parameters, body in _FUNCTION.findall(path.read_text(encoding="utf-8")):

@@ -50,13 +50,13 @@ class _Part:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Numbers of blocks along x and y, the same for all steps."""
+        """The numbers of blocks along x and y, the same for all steps of the part."""
         x, y, _ = self.steps[0].grid
         return x, y
 
     @property
     def loops(self) -> bool:
-        """Whether fewer blocks than `grid` says could do the same work, by looping."""
+        """Whether fewer blocks than `grid` can do the same work, because all steps loop."""
         return all(step.loops for step in self.steps)
 
     def can_add(self, launch: Launch) -> bool:
@@ -83,10 +83,10 @@ def _meet_by_points(before: Launch, after: Launch) -> bool:
 
 
 class FusedLevel:
-    """Launches that one kernel does: parts concurrently, and closing steps after groups of parts.
+    """Launches that one CUDA kernel does: parts run concurrently, closing steps after their parts.
 
-    The last block of a group, which runs when all parts of the group are done, does the group's
-    closing steps.
+    Parts are divided into groups. The last block of a group, when all parts of the group are done,
+    does the group's closing steps.
     """
 
     def __init__(self) -> None:
@@ -101,9 +101,9 @@ class FusedLevel:
         """`loops` of the level's large launches; None: it has none."""
 
     def add(self, i: int, launch: Launch, waits_for: Iterable[int]) -> bool:
-        """Add launch `i` if possible; returns whether.
+        """Add the launch with number `i` to the level, if possible; returns whether it was added.
 
-        `waits_for`: launches of the level, by number.
+        `waits_for` are the numbers of launches of this level on which the launch depends.
         """
         needed = list(waits_for)
         function = as_function(launch.source)
@@ -153,7 +153,10 @@ class FusedLevel:
         return True
 
     def _closes(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Add a launch as a closing step if one block can do it; joins the groups it waits for."""
+        """Add launch `i` as a closing step, if one block can do it; returns whether it was added.
+
+        The groups of the launches `needed`, on which it depends, are joined.
+        """
         if launch.grid != (1, 1, 1) and not (launch.loops and launch.size <= _SMALL):
             return False
         groups = sorted({self._group_of[n] for n in needed})

@@ -26,7 +26,10 @@ Node = Launch | LibraryCall
 
 
 def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-    """A launcher of a CUDA graph of what `work` launches, in fused levels; see Device.capture."""
+    """A callable that launches a CUDA graph with the launches of `work`, in fused levels.
+
+    See Device.capture for `on_side_stream`.
+    """
     device = get_device()
     _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow
     if on_side_stream and any(isinstance(node, LibraryCall) for node in launches_of(work)):
@@ -52,7 +55,7 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
 def _steps(
     work: Callable[[], None], device: Device, prepare: bool = False
 ) -> list[Callable[[], Any]]:
-    """The callables that do the work in fused levels; with `prepare`, only load their kernels."""
+    """Callables that do the launches of `work` in fused levels; `prepare` only loads kernels."""
     table, steps = Table(), list[Callable[[], Any]]()
     levels = schedule(launches_of(work))
     if prepare:
@@ -70,7 +73,11 @@ def _steps(
 
 
 def schedule(nodes: list[Node]) -> list[FusedLevel | list[Node]]:
-    """The order in which nodes run: fused levels, and lists of nodes that cannot be fused."""
+    """The launches and library calls in the order in which they run.
+
+    Launches are grouped in fused levels. A list has calls that cannot be fused and may run
+    concurrently.
+    """
     waits_for = dependencies(nodes)
     followers: list[list[int]] = [[] for _ in nodes]
     for i, earlier in enumerate(waits_for):
@@ -98,7 +105,12 @@ def _next_level(
     nodes: list[Node], ready: set[int], waits_for: list[set[int]], followers: list[list[int]],
     num_missing: list[int], fusible: list[bool],
 ) -> tuple[FusedLevel, list[int]]:  # fmt: skip
-    """(a fused level of ready launches and of launches that can follow in it, their numbers)."""
+    """(the next fused level, the numbers of its launches).
+
+    It has ready launches, and launches that can follow them in the same kernel. By node:
+    `waits_for` are earlier nodes, `followers` later ones, `num_missing` counts earlier nodes that
+    have not run, `fusible` says whether a level may contain it.
+    """
     level, done = FusedLevel(), dict[int, None]()
     num_done = dict[int, int]()
     candidates = sorted(ready)

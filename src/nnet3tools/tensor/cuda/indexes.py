@@ -25,12 +25,12 @@ _lists: list[list[Array]] = []
 
 
 def sent(host: Any, dtype: Any = np.int32) -> Array:
-    """A new device copy of a host array. No other code uses it or keeps it alive."""
+    """A new device copy of a host array; the copy is not cached."""
     return get_device().upload(np.ascontiguousarray(host, dtype))
 
 
 def uploaded(host: Any, dtype: Any = np.int32) -> Array:
-    """The cached device copy of an index array; a device array of the type comes back itself."""
+    """The cached device copy of an index array; a device array of this type is returned itself."""
     copy = _found_or_made(host, dtype)
     for kept in _lists:
         kept.append(copy)
@@ -39,9 +39,9 @@ def uploaded(host: Any, dtype: Any = np.int32) -> Array:
 
 @contextlib.contextmanager
 def kept_copies() -> Iterator[list[Array]]:
-    """A list that receives all copies that `uploaded` returns in the `with` block.
+    """Yield a list to which all copies that `uploaded` returns in the `with` block are added.
 
-    A captured graph knows them by address only, so it must be kept with the list.
+    A captured graph knows copies by address only, so it must be kept with the list.
     """
     kept: list[Array] = []
     _lists.append(kept)
@@ -81,7 +81,7 @@ def forget() -> None:
 
 
 def check_rows(indexes: Any, limit: int, count: int | None = None, lowest: int = -1) -> None:
-    """ProgramError unless host indexes are in [lowest, limit), and `count` of them if given."""
+    """Raise ProgramError unless all indexes are in [lowest, limit), and `count` many if given."""
     if count is not None and len(indexes) != count:
         raise ProgramError(f"{len(indexes)} row indexes for {count} rows")
     if isinstance(indexes, np.ndarray) and indexes.size and not hasattr(indexes, "get"):

@@ -76,7 +76,7 @@ class Launch:
 
 
 class LibraryCall:
-    """Work of a library, such as a matrix product, that stands between kernel launches."""
+    """A call of a library, such as a matrix product, in a sequence of kernel launches."""
 
     __slots__ = ("name", "reads", "run", "writes")
 
@@ -98,7 +98,7 @@ class LibraryCall:
 
 
 def only_if(flag: Array, is_set: bool, work: Callable[[], Any]) -> Any:
-    """Call `work` if `is_set`; launches that are collected look at `flag` when the graph runs."""
+    """Call `work` if `is_set`; its launches in a captured graph look at `flag` at each replay."""
     if state.collected is None:
         return work() if is_set else None
     before, state.flag = state.flag, flag
@@ -109,7 +109,7 @@ def only_if(flag: Array, is_set: bool, work: Callable[[], Any]) -> Any:
 
 
 def launches_of(work: Callable[[], Any]) -> list[Launch | LibraryCall]:
-    """All that `work()` launches, in order, collected by calling it; nothing reaches the device."""
+    """The launches and library calls that `work()` makes, in order; none reaches the device."""
     before, state.collected = state.collected, []
     try:
         work()
@@ -123,7 +123,7 @@ _TICKETS = 1 << 14
 
 
 class _Tickets:
-    """Memory of zeros on a device; kernels leave zeros behind, so freed memory is used again."""
+    """Memory of zeros on a device for counters. Kernels leave zeros there, so it can be reused."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}

@@ -81,7 +81,7 @@ def as_function(source: str) -> Function | None:
 
 
 def _bytes_of(declared: str) -> int:
-    """An upper bound of the bytes of declared variables; 1 << 30 if sizes are no numbers."""
+    """An upper bound of the bytes of declared variables; 1 << 30 if a size is not a number."""
     total = 0
     for variable in declared.split(", "):
         sizes = re.findall(r"\[([^\]]*)\]", variable)
@@ -92,7 +92,7 @@ def _bytes_of(declared: str) -> int:
 
 
 def as_word(value: Any) -> int:
-    """A kernel's argument (a NumPy scalar) as the integer that has the same 8 bytes."""
+    """A kernel argument (a NumPy scalar) as an integer with the same 8 bytes."""
     if value.dtype == np.float64:
         return int(value.view(np.int64))
     if value.dtype == np.float32:
@@ -113,7 +113,7 @@ def in_registers(source: str) -> str:
 
 
 def level_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
-    """Source and name of a kernel that runs these functions; `closes`: there are closing steps."""
+    """(source, name) of a kernel that runs these functions; `closes`: there are closing steps."""
     cases = "".join(f"    case {i}: {f.name}(nn, a); break;\n" for i, f in enumerate(functions))
     text = "".join(f.text for f in functions) + _DO.replace("CASES", cases)
     body = _BODY.replace("CLOSING", _CLOSING if closes else "")

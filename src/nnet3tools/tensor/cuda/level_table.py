@@ -16,26 +16,26 @@ _BLOCKS_A_PROCESSOR = 8
 
 
 class Table:
-    """The words that all kernels of a graph look up, in one device array."""
+    """The 8-byte words that the kernels of a captured graph look up, in one device array."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
         self._array: Array = None
 
     def upload(self, device: Device) -> None:
-        """Copy the words so far to the device."""
+        """Copy all words to a new device array."""
         if self.words:
             self._array = device.upload(np.array(self.words, np.int64))
 
     def address(self, word: int) -> np.uint64:
-        """The device address of the word with this number."""
+        """The device address of the word at position `word`."""
         return np.uint64(pointer(self._array) + 8 * word)
 
 
 def smaller_grids(
     grids: Sequence[tuple[int, int]], loops: Sequence[bool], processors: int
 ) -> list[tuple[int, int]]:
-    """The grids (x, y) of a level's parts; if there are too many blocks, parts that loop get fewer.
+    """The grids (x, y) of a level's parts, with fewer blocks for parts that loop if there are many.
 
     Each block spends some microseconds with the table before it does any work.
     """
@@ -49,7 +49,7 @@ def smaller_grids(
 
 
 def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
-    """A grid with about `kept` times the blocks: reduces y, and x only if y = 1 is too many."""
+    """A grid with about `kept` times the blocks; x is reduced only if y = 1 does not suffice."""
     if kept >= 1.0:
         return grid
     x, y = grid
@@ -65,7 +65,7 @@ def is_for_a_warp(step: Launch) -> bool:
 
 
 def closing_turns(steps: Sequence[Launch]) -> list[list[Launch]]:
-    """Closing steps as lists, to be done in this order: steps follow all steps that they wait for.
+    """Closing steps in lists that run one after the other; dependent steps are in later lists.
 
     The steps of one list run concurrently, each by a warp; a single step may need a whole block.
     """

@@ -23,7 +23,7 @@ def arguments(values: Sequence[Any]) -> list[Any]:
 
 
 def span(array: Any) -> tuple[int, int, int, int]:
-    """The addresses of the first byte and of one past the last byte; pitch and width in bytes.
+    """(address of the first byte, address past the last byte, pitch, width in bytes) of an array.
 
     Pitch and width are 0 unless the array is a block of columns of a matrix.
     """
@@ -44,7 +44,7 @@ def span(array: Any) -> tuple[int, int, int, int]:
 
 
 def overlap(target: Any, other: Any) -> str:
-    """How two arrays share memory: "" (not), "same" (the same elements), "partial" (or perhaps)."""
+    """How arrays share memory: "" (not), "same" (all elements), "partial" (partly, or perhaps)."""
     low_a, high_a, pitch_a, width_a = span(target)
     low_b, high_b, pitch_b, width_b = span(other)
     if high_a <= low_b or high_b <= low_a or 0 in target.shape or 0 in other.shape:
@@ -59,7 +59,7 @@ def overlap(target: Any, other: Any) -> str:
 
 
 def last_axis(array: Any, axis: int) -> Any:
-    """The array with four axes, the given one last."""
+    """The array extended to four axes, with `axis` as the last one."""
     if array.ndim > 4:
         raise ProgramError(f"an operator along an axis of an array of {array.ndim} axes")
     axis %= array.ndim

@@ -15,7 +15,7 @@ def use_none() -> None:
 
 
 def reserve(proportion: float) -> None:
-    """Make CuPy's pool allocate this proportion of the device's memory; UserError if not free.
+    """Let CuPy's pool allocate a proportion of the device's memory; UserError if that is not free.
 
     The pool keeps blocks by stream: the device's main stream must be the current one.
     """
@@ -34,10 +34,10 @@ def reserve(proportion: float) -> None:
 
 
 class SharedLimit:
-    """Applies CUPY_GPU_MEMORY_LIMIT to the sum of several pools; CuPy applies it to each pool.
+    """One limit, CUPY_GPU_MEMORY_LIMIT, for the sum of several memory pools of CuPy.
 
-    Each pool may grow into what the others leave of the limit. Only one grows at a time, and
-    `share` is called before another does.
+    Each pool may grow into the rest of the limit. Only one grows at a time, and `share` must be
+    called before another pool grows.
     """
 
     def __init__(self, *pools: Any) -> None:
@@ -54,5 +54,5 @@ class SharedLimit:
             pool.set_limit(size=max(1, self.limit - sum(held) + own))
 
     def free_bytes(self) -> int:
-        """Bytes of the common limit that are left, with unused memory that the pools keep."""
+        """Bytes that are left of the common limit, plus unused memory that the pools keep."""
         return self.limit - sum(int(pool.used_bytes()) for pool in self._pools)

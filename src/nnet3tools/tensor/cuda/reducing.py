@@ -91,7 +91,7 @@ def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
 def _checked(
     assignments: Assignments, operands: Sequence[Any]
 ) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """(arrays among the operands, full shape, targets); ProgramError if a target does not fit."""
+    """(arrays among the operands, full shape, assigned arrays); ProgramError for a wrong shape."""
     arrays = [o for o in operands if is_array(o)]
     full = broadcast_shape([a.shape for a in arrays])
     targets = [operands[n - 1] for n in assignments.targets]
@@ -104,9 +104,9 @@ def _checked(
 def _walk(
     operands: Sequence[Any], arrays: Sequence[Any], full: tuple[int, ...], reduced: int
 ) -> tuple[Walk, list[int], list[list[int]]]:
-    """(walk, sizes, strides) of operands, outer axes merged.
+    """(walk, sizes of axes, strides of each array) of operands, with outer axes merged.
 
-    `reduced` is the axis to reduce: -1, -2.
+    `reduced` is the axis to reduce, -1 or -2; it is not merged.
     """
     sizes, strides = merged_strides(arrays, full, kept_axes=1)
     if 0 in sizes:  # strides of arrays without elements may be 0

@@ -49,7 +49,7 @@ class Dialect:
     stored_half: str = ""
 
     def literal(self, value: float, held: str) -> str:
-        """Source text of an exact constant; `held` is its type as spelled in the dialect."""
+        """Source text of an exact constant of the type `held`, which is spelled in the dialect."""
         single = self.types[Type.FLOAT32]
         if held not in (single, self.types[Type.FLOAT64]):
             return self.integer.format(held, int(value))
@@ -91,7 +91,7 @@ class Body:
         self._names: dict[Instruction, str] = {}
 
     def assigned(self, assignments: Assignments) -> list[tuple[int, Instruction]]:
-        """(operand, value) for each assignment; the values are lowered."""
+        """(operand number, lowered value) for each assignment."""
         return [(t.number - 1, self.lower(value)) for t, value in assignments.items]
 
     def name(self, v: Instruction) -> str:
@@ -137,7 +137,7 @@ class Body:
     def needed(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = ()
     ) -> list[Instruction]:
-        """The values to compute for `roots`, in order, if the values `known` are there already."""
+        """The values that must be computed for `roots`, in order; `known` values exist already."""
         needed = {v for v in roots if v not in known}
         for v in reversed(self.instructions):
             if v in needed:
@@ -145,7 +145,7 @@ class Body:
         return [v for v in self.instructions if v in needed]
 
     def arrays_of(self, values: Sequence[Instruction]) -> list[int]:
-        """The operand numbers of those values that are array operands."""
+        """The operand numbers of those `values` that are array operands."""
         return [v.number for v in values if self.is_loaded(v)]
 
     # -- operands in memory

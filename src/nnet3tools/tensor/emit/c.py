@@ -27,7 +27,7 @@ _CALLS = CALLS | {
 
 
 def _rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """A formula in place of function `name`, if this is slow in C's library; else None."""
+    """A function that makes a faster formula for function `name`; None if C's library is fast."""
     single = compute is Type.FLOAT32 and name in ("erf", "logaddexp")
     return rewrite(name, compute) if single else None
 
@@ -57,9 +57,9 @@ def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> 
 
 
 def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> list[str]:
-    """C lines of nested loops over the first `axes` axes; the first goes from `begin` to `end`.
+    """C lines of nested loops over the first `axes` axes around the lines `inner`.
 
-    Within are the lines `inner`, which use rows of the operands `arrays`.
+    The outermost loop goes from `begin` to `end`. `inner` uses rows of the operands `arrays`.
     """
     lines = [body.row(i, [f"i{axis}" for axis in range(axes)]) for i in arrays]
     lines += inner

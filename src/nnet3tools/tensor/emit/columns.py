@@ -16,7 +16,7 @@ from nnet3tools.tensor.formulas.stages import passes, varying
 
 
 class ColumnPasses:
-    """The passes over a matrix's rows that a formula with column reductions takes, and values."""
+    """The passes over a matrix's rows that compute a formula with column reductions."""
 
     def __init__(self, assignments: Assignments, walk: Walk, dialect: Dialect) -> None:
         self.walk, self.body = walk, Body(walk, dialect)
@@ -57,11 +57,11 @@ class ColumnPasses:
         return [v for number in range(self.last) for v in self.reductions(number)]
 
     def stored(self, number: int) -> list[tuple[int, Instruction]]:
-        """(target, value) for each operand of which pass `number` stores every row."""
+        """(target's operand number, value) for each operand whose rows pass `number` stores."""
         return self._stored if number == (0 if self._stores_first else self.last) else []
 
     def column_values(self, number: int) -> tuple[Instruction, ...]:
-        """Values of whole columns that are computed just before pass `number`."""
+        """Values with one number per column, computed just before pass `number`."""
         return self._passes[number].columns
 
     def kept(self, number: int) -> list[Instruction]:
@@ -81,7 +81,7 @@ class ColumnPasses:
         ]  # fmt: skip
 
     def known(self, number: int) -> list[Instruction]:
-        """Values of columns that are in memory when pass `number` reads rows."""
+        """The per-column values that are in memory when pass `number` reads rows."""
         made = [v for n in range(number + 1) for v in self.kept(n)]
         return made + [v for n in range(number) for v in self.reductions(n)]
 
@@ -98,9 +98,9 @@ class ColumnPasses:
         self, values: Sequence[Instruction], roots: Sequence[Instruction],
         known: Sequence[Instruction], place: Callable[[Instruction], str],
     ) -> list[str]:  # fmt: skip
-        """The lines that load the `known` values which `values` and `roots` use directly.
+        """Source lines that load the `known` values which `values` and `roots` use directly.
 
-        `place` gives the text of a known value's place in memory.
+        `place(v)` is the source text of the memory that holds a known value.
         """
         body, below = self.body, {i for v in values for i in v.inputs} | set(roots)
         return [

@@ -109,7 +109,10 @@ def _by_fours(
     walk: Walk, lines: Sequence[str], vectors: Sequence[int], read: Sequence[int],
     targets: Sequence[int],
 ) -> list[str]:  # fmt: skip
-    """CUDA lines that do four elements of a row; `vectors` are loaded or stored as vectors."""
+    """CUDA lines that compute four elements of a row; operands `vectors` are moved as vectors.
+
+    `lines` compute one element; `read` and `targets` are the operands to load and to store.
+    """
     before, after = list[str](), list[str]()
     for i in vectors:
         wide, part = VECTOR_TYPES[walk.types[i]], CUDA.types[walk.types[i]]

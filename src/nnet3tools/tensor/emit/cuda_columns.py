@@ -85,7 +85,7 @@ class _Columns:
         ]
 
     def _known(self, number: int) -> list[str]:
-        """CUDA lines that load the values from earlier passes that rows of pass `number` need."""
+        """CUDA lines that load results of earlier passes which rows of pass `number` need."""
         plan = self._plan
         roots, values = plan.row_roots(number), plan.row_values(number)
         return plan.lookups(values, roots, plan.known(number), self._place)

@@ -82,7 +82,7 @@ _OUTPUT = {
 
 
 def _place(walk: Walk, i: int, num_kept: int) -> str:
-    """C++ text of operand i's element at the present coordinates of the reduced axes."""
+    """C++ text of operand i's element at the current coordinates of all axes."""
     accesses = list(enumerate(walk.accesses[i]))[num_kept:]
     terms = [
         f"r{axis}" if access is Access.CONTIGUOUS else f"r{axis} * s{i}_{axis}"
@@ -93,7 +93,7 @@ def _place(walk: Walk, i: int, num_kept: int) -> str:
 
 
 def _share(axis: str) -> list[str]:
-    """CUDA lines that begin a thread's loop over its share of [begin, end), by place on `axis`."""
+    """CUDA lines that begin the loop over a thread's share of [begin, end), along `axis`."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     return [
         "#pragma unroll 4",  # loads that do not wait for each other
@@ -102,9 +102,9 @@ def _share(axis: str) -> list[str]:
 
 
 def _carried(axes: range, step: str) -> list[str]:
-    """CUDA lines that advance the coordinates of the reduced axes by `step`.
+    """CUDA lines that advance the coordinates of the reduced axes by `step` elements.
 
-    They divide only where a step is longer than an axis: dividing takes longer than load and add.
+    They divide only where a step is longer than an axis, because dividing is slow.
     """
     lines = [f"r{axes[-1]} += {step};"]
     for axis in reversed(axes[1:]):

@@ -15,7 +15,7 @@ from nnet3tools.tensor.strides import broadcast_strides, is_array, merge_axes
 
 
 class Access(enum.Enum):
-    """How a kernel finds an operand's elements along an axis, or that it is a plain number."""
+    """How a kernel finds an operand's elements along an axis; or that the operand is a number."""
 
     REPEATED = "every index has the same element"
     CONTIGUOUS = "neighbours in memory"
@@ -29,7 +29,7 @@ _NUMBERS = (Access.NUMBER, Access.NUMBER_IN_MEMORY)
 
 @dataclass(frozen=True)
 class Walk:
-    """How a kernel finds its operands' elements: for each, a kind of access along each axis."""
+    """How a kernel finds its operands' elements: a kind of access for each operand and axis."""
 
     types: tuple[Type, ...]
     accesses: tuple[tuple[Access, ...], ...]
@@ -67,10 +67,11 @@ def walk_of(
     types: Sequence[Type], operands: Sequence[Any], strides: Sequence[Sequence[int]], exact: int,
     single: int = 0,
 ) -> Walk:  # fmt: skip
-    """The Walk over operands whose arrays have these strides, in elements.
+    """The kinds of access of operands whose arrays have these strides, in elements, by axis.
 
-    Only the innermost `exact` axes tell strides 0 and 1 from others: fewer kernels are compiled.
-    `single` is an axis of size 1 (-1 or -2, 0: none) along which all arrays count as varying.
+    Only on the innermost `exact` axes are strides 0 and 1 special, so that fewer kernels are
+    compiled. `single` is an axis of size 1 (-1 or -2; 0: none) along which all arrays count as
+    varying.
     """
     axes = len(strides[0])
     walked = iter(strides)
@@ -97,7 +98,7 @@ def _access(stride: int, innermost: bool) -> Access:
 def merged_strides(
     arrays: Sequence[Any], full: tuple[int, ...], kept_axes: int = 0
 ) -> tuple[list[int], list[list[int]]]:
-    """(sizes, strides) for walking arrays broadcast to the shape `full`, with the fewest axes.
+    """(sizes of axes, strides of each array) for arrays broadcast to `full`, with the fewest axes.
 
     The last `kept_axes` axes are not merged with others.
     """

@@ -99,7 +99,7 @@ class Expr:
         return made[self]
 
     def rebuild(self, arguments: Sequence[Expr]) -> Expr:
-        """A node of the same kind over other arguments."""
+        """A node of the same kind with other arguments."""
         return self
 
     def __repr__(self) -> str:
@@ -274,7 +274,7 @@ class Cast(Expr):
 
 
 def as_expr(value: Operand) -> Expr:
-    """An Expr returned unchanged, or a number as a Constant."""
+    """The Expr `value` itself, or a Constant for a number."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, (bool, int, float)):

@@ -57,7 +57,7 @@ def _add(
 
 
 def _flat(*arguments: Expr) -> Partials:
-    """Partial derivatives that are all 0, for a function that is piecewise constant."""
+    """Partial derivatives, one 0 for each argument, of a piecewise constant function."""
     return [_ZERO] * (len(arguments) - 1)
 
 

@@ -171,7 +171,7 @@ V = TypeVar("V")
 
 
 def used(values: Sequence[V], roots: Sequence[V], known: Collection[V] = ()) -> list[V]:
-    """The roots and the `values` that they need, directly or through others, in order.
+    """The `roots` and all of `values` on which they depend, in order.
 
     Each value has `inputs`. Inputs of `known` values are not needed.
     """
