@@ -30,7 +30,7 @@ _RUNS_TO_WARM_UP = 3
 
 @dataclass(eq=False)
 class _Work:
-    """The chunks of one stream that wait for computation, and then their outputs."""
+    """Work of one stream: chunks that wait for computation, and their outputs once computed."""
 
     chunks: np.ndarray
     """Shape (chunks, frames with context, dim)."""
@@ -39,16 +39,16 @@ class _Work:
 
 
 class BatchedNetwork:
-    """Computes chunks of streams for callers in several threads, as many together as are waiting.
+    """Computes chunks of streams for several threads, in minibatches of all chunks that wait.
 
-    Of the options, the subsampling factor, frames per chunk, acoustic scale and those of
+    Of the options, the subsampling factor, frames per chunk, acoustic scale and the options of
     optimization and computation apply.
     """
 
     def __init__(
         self, nnet: Nnet, options: SimpleComputationOptions, priors: np.ndarray | None = None
     ) -> None:
-        """The network should be prepared for test, and `is_local_in_time`."""
+        """`nnet` must be prepared for test and local in time (`is_local_in_time`)."""
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk)
         self.network = SimpleNetwork(nnet)
@@ -68,7 +68,7 @@ class BatchedNetwork:
         self.num_minibatches = self.num_chunks = 0
 
     def compute(self, chunks: np.ndarray) -> np.ndarray:
-        """The outputs (chunks, rows, dim) of chunks (chunks, frames with context, dim).
+        """The network outputs (chunks, rows, dim) of `chunks` (chunks, frames with context, dim).
 
         The first thread that gets the lock also computes the chunks of all threads that wait for
         the lock. NotFiniteError if an output of these chunks is not finite.
@@ -83,7 +83,7 @@ class BatchedNetwork:
         return work.outputs
 
     def warm_up(self) -> None:
-        """Compile and record the programs now that the first streams would otherwise wait for."""
+        """Compile and record all programs in advance, so that the first streams need not wait."""
         for size in _MINIBATCH_SIZES:
             silence = np.zeros((size, self.shape.num_inputs, self.network.input_dim), np.float32)
             for _ in range(_RUNS_TO_WARM_UP):
@@ -100,7 +100,7 @@ class BatchedNetwork:
             work.outputs = outputs
 
     def _run(self, chunks: np.ndarray) -> np.ndarray:
-        """The outputs of the chunks of one minibatch."""
+        """The outputs (chunks, rows, dim) of chunks that fit in one minibatch."""
         count = len(chunks)
         size = next(size for size in _MINIBATCH_SIZES if size >= count)
         computer = self._programs.computer(self.shape._replace(num_sequences=size))
@@ -117,9 +117,9 @@ class BatchedNetwork:
 
 
 class BatchedStream:
-    """The network's outputs for one stream of features. One thread at a time may use it.
+    """Computes the network outputs of one stream of features. One thread at a time may use it.
 
-    Frames before the first repeat the first frame; frames after the last repeat the last one.
+    The first frame is repeated as left context, and the last one as right context.
     """
 
     def __init__(self, network: BatchedNetwork) -> None:
@@ -142,7 +142,9 @@ class BatchedStream:
         return self._next_outputs(max(0, complete // self._network.chunk_frames + 1))
 
     def finish(self) -> np.ndarray:
-        """The output rows of the remaining frames; the next frame begins a new stream."""
+        """The output rows (rows, dim) of the remaining frames; the next frame begins a new
+        stream.
+        """
         missing = -(-self._num_frames // self._network.factor) - self._num_outputs
         shape = self._network.shape
         num_chunks = -(-missing // shape.num_outputs)
@@ -154,7 +156,7 @@ class BatchedStream:
         return rows
 
     def _next_outputs(self, num_chunks: int) -> np.ndarray:
-        """The output rows of the next chunks, whose frames must be there."""
+        """The output rows of the next `num_chunks` chunks, whose input frames must have arrived."""
         if num_chunks == 0:
             return np.empty((0, self._network.network.output_dim), np.float32)
         step, size = self._network.chunk_frames, self._network.shape.num_inputs

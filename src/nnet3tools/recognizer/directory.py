@@ -15,7 +15,7 @@ NO_CMVN = "--norm-means=false --norm-vars=false"
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What decoding must know about a trained model besides final.mdl and the graph."""
+    """Properties of a trained model that decoding needs, apart from final.mdl and the graph."""
 
     frame_subsampling_factor: int
     features: Path | None = None
@@ -30,7 +30,7 @@ class ModelFacts:
 
 
 def directory_files(facts: ModelFacts) -> dict[str, str | Path]:
-    """The files of a model directory that `facts` determine: text, or the file to copy, by name."""
+    """Files of a model directory by name: for each its text, or the Path of a file to copy."""
     files: dict[str, str | Path] = {
         parts.SUBSAMPLING.name: str(facts.frame_subsampling_factor),  # as Kaldi, without newline
     }
@@ -48,7 +48,7 @@ def directory_files(facts: ModelFacts) -> dict[str, str | Path]:
 
 
 def write_directory(folder: str | Path, facts: ModelFacts) -> None:
-    """Write the files of a model directory that `facts` determine, all but model and graph.
+    """Write the files of a model directory that `facts` determine; model and graph are not written.
 
     Files of online normalization are removed if the features are not normalized online.
     """

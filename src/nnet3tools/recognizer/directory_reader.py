@@ -1,4 +1,4 @@
-"""Reading of a model directory: which of its files there are, and what they say."""
+"""Reading of a model directory: finds its files and parses their contents."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ The second argument is the name of the words in errors.
 
 
 class ModelDirectory:
-    """The files of a model directory and their values; None for a file that is missing."""
+    """Paths and parsed values of a model directory's files; None for a file that is missing."""
 
     def __init__(
         self, folder: str, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
     ) -> None:
-        """Look for the files; those that are missing are noted in `missing`.
+        """Find and parse the files; messages about files that are missing go to the list `missing`.
 
         `graph` is an FST or a folder with HCLG.fst, in place of the directory's. `options` are
         those of the directory's option files and of the user. DataError for a folder that does not
@@ -70,14 +70,14 @@ class ModelDirectory:
         self.silence = find(parts.SILENCE)
 
     def check(self) -> None:
-        """DataError, which names the first one, if files that decoding needs are missing."""
+        """Raise DataError about the first missing file if files that decoding needs are missing."""
         if self.missing:
             more = len(self.missing) - 1
             hint = f" ({more} more: nnet3-recognizer-info {self.path})" if more else ""
             raise DataError(self.missing[0] + hint)
 
     def _refuse_unsupported(self) -> None:
-        """DataError, which names the cause, for features that cannot be computed here."""
+        """Raise DataError if the model needs unsupported features, such as PLP."""
         files = self._files
         kinds = {
             "PLP features (--feature-type=plp)": files.feature_type == "plp" or files.plp_config,
@@ -91,7 +91,7 @@ class ModelDirectory:
     # -- finding files
 
     def _places(self, part: Part) -> list[Path]:
-        """The paths at which a file may be; files of graph/ are beside a graph that is given."""
+        """The possible paths of a file; a graph given by the user determines those in graph/."""
         if part.name.startswith("graph/"):
             return [self._graph.parent / part.name.removeprefix("graph/")]
         return [self.path / place for place in part.places]
@@ -100,9 +100,9 @@ class ModelDirectory:
         return next((path for path in self._places(part) if path.is_file()), None)
 
     def _need(self, part: Part, attribute: str = "") -> Path | None:
-        """The file that the option `attribute` names, or that of the directory.
+        """The path of a file: the one that the option `attribute` names, else the directory's.
 
-        A missing file is noted.
+        If the file is missing, the result is None, and a message is added to `missing`.
         """
         if attribute and getattr(self._files, attribute):
             return self._named(attribute)
@@ -115,7 +115,7 @@ class ModelDirectory:
         return part.absent(self._places(part)[-1 if self._is_vosk else 0], self.path)
 
     def _named(self, attribute: str) -> Path | None:
-        """The file that an option names; a missing one is noted.
+        """The path that an option gives; if there is no such file, None and a message in `missing`.
 
         Kaldi's online.conf has absolute paths. If the directory has been moved, the file of the
         same name in the directory is used.
@@ -133,12 +133,12 @@ class ModelDirectory:
         return inside
 
     def _inside(self, name: str) -> Path | None:
-        """The file in the directory or its conf/ that is called as the file `name`."""
+        """The file in the directory or its conf/ with the base name of the path `name`, or None."""
         places = (self.path / Path(name).name, self.path / "conf" / Path(name).name)
         return next((path for path in places if path.is_file()), None)
 
     def _recipes(self) -> list[Path]:
-        """The folders of Kaldi's recipes whose exp/ has the directory."""
+        """The folders of the recipes whose exp/ contains the model directory."""
         return [path.parent for path in self.path.absolute().parents if path.name == "exp"]
 
     # -- what the files say
@@ -148,7 +148,7 @@ class ModelDirectory:
         return number_in(path) if path else 0
 
     def _read_features(self) -> tuple[Path | None, MfccOptions | FbankOptions | None]:
-        """The file of the features' options, and its contents."""
+        """(the file with the features' options, the options); (None, None) if it is missing."""
         wanted, paths = self._files.feature_type, self._feature_files()
         if wanted:
             paths = {kind: path for kind, path in paths.items() if kind == wanted}
@@ -171,7 +171,9 @@ class ModelDirectory:
         return path, self._read_options([f"--config={path}"], str(path), options_type)
 
     def _feature_files(self) -> dict[str, Path | None]:
-        """The files of the features' options by kind; None for one that an option names in vain."""
+        """Option files by kind, "mfcc" or "fbank"; None if the file that an option names is
+        missing.
+        """
         named = {"mfcc": self._files.mfcc_config, "fbank": self._files.fbank_config}
         if any(named.values()):
             return {kind: self._named(f"{kind}_config") for kind, name in named.items() if name}
@@ -186,13 +188,16 @@ class ModelDirectory:
         return {"fbank" if near[0].name.startswith("fbank") else "mfcc": near[0]}
 
     def _recipe_configs(self) -> list[Path]:
-        """Files such as conf/mfcc_hires.conf of Kaldi's recipe whose exp/ has the directory."""
+        """Option files such as conf/mfcc_hires.conf in the recipe that contains the directory."""
         found = [path for root in self._recipes() for path in root.glob("conf/*.conf")]
         wanted = [path for path in found if path.name.startswith(("mfcc", "fbank"))]
         return sorted(wanted, key=lambda path: ("hires" not in path.name, path.name))
 
     def _read_normalization(self) -> Normalization | None:
-        """The normalization, by --cmvn or, if that is auto, by the directory's files."""
+        """The normalization selected by --cmvn or, if it is "auto", by the directory's files.
+
+        None if a file that it needs is missing.
+        """
         opts, marker = self._find(parts.CMVN_OPTS), self._find(parts.ONLINE_CMVN)
         has_stats = bool(self._files.global_cmvn_stats) or bool(self._find(parts.GLOBAL_STATS))
         kind = self.options.cmvn
@@ -213,7 +218,7 @@ class ModelDirectory:
         return Normalization("utterance" if options.norm_means else "none", options)
 
     def _online(self, opts: Path | None) -> Normalization | None:
-        """Online normalization, with the options in --cmvn-config or in `opts`, as cmvn_opts."""
+        """Online normalization with options from the file of --cmvn-config, else from `opts`."""
         options = OnlineCmvnOptions()
         if self._files.cmvn_config and (path := self._named("cmvn_config")):
             options = self._checked([f"--config={path}"], path, OnlineCmvnOptions)
@@ -223,7 +228,7 @@ class ModelDirectory:
         return None if stats is None else Normalization("online", options, stats)
 
     def _cmvn_options(self, path: Path, kind: type) -> Any:
-        """The options in a file such as cmvn_opts.
+        """Options of the class `kind`, read from a file such as cmvn_opts.
 
         A --config=FILE may be in the directory, or relative to the folder of Kaldi's recipe.
         """
@@ -236,16 +241,19 @@ class ModelDirectory:
         return self._checked(words, path, kind)
 
     def _checked(self, words: Sequence[str], path: Path, kind: type) -> Any:
-        """The options of normalization in `words`; DataError, naming `path`, for wrong ones."""
+        """Options of the class `kind` parsed from `words`; DataError, naming `path`, for wrong
+        ones.
+        """
         with naming(str(path)):
             options = self._read_options(words, str(path), kind)
             options.check()
         return options
 
     def _find_graph(self) -> Path | None:
-        """The decoding graph; a missing one is noted, and one of other phones than the model's.
+        """The path of the decoding graph; None if it is missing, with a message in `missing`.
 
-        Phones are compared as by check_phones_compatible.sh.
+        A graph whose phones differ from the model's (check_phones_compatible.sh) also gives a
+        message.
         """
         own, graphs = self.path / "phones.txt", self._graph.with_name("phones.txt")
         if not own.is_file():
@@ -266,7 +274,7 @@ class ModelDirectory:
 
 
 def number_in(path: Path) -> int:
-    """The number in a file such as frame_subsampling_factor; DataError for anything else."""
+    """The number in a file such as frame_subsampling_factor; DataError for any other contents."""
     lines = read_text_lines(str(path))
     if len(lines) != 1 or not lines[0].strip().isdecimal() or int(lines[0]) < 1:
         raise DataError(f"{path}: expected a number greater than 0")

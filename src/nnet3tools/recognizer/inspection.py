@@ -1,4 +1,4 @@
-"""What a model directory has and lacks, as lines of text."""
+"""Report on a model directory, as lines of text: the files it has and the files it lacks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nnet3tools.recognizer.options import RecognizerOptions
 def inspect_directory(
     folder: str, graph: str | None, options: RecognizerOptions, read_options: ReadOptions
 ) -> tuple[list[str], list[str]]:
-    """Lines about the files of a model directory, and the reasons why it cannot decode, if any.
+    """(lines that describe the files of a model directory, reasons why it cannot decode).
 
-    The reasons are those of `load_recognizer`. DataError for a folder that does not exist.
+    The reasons are the errors of `load_recognizer`. DataError for a folder that does not exist.
     """
     directory = ModelDirectory(folder, graph, options, read_options)
     problems = directory.missing
@@ -56,7 +56,7 @@ def _lines(d: ModelDirectory) -> list[str]:
 
 
 def _about(path: Path | None, describe: Callable[[Path], str]) -> str:
-    """A file and what `describe` says of it; the error if it is malformed."""
+    """A line with a path and the text of `describe(path)`, or with the error if it is malformed."""
     if path is None:
         return "missing"
     try:
@@ -97,7 +97,7 @@ def _normalization_text(d: ModelDirectory) -> str:
 
 
 def _graph_text(path: Path) -> str:
-    """The size of a graph, and which of the files is missing that say of what model it is."""
+    """The size of a graph, and which files needed to check it against the model are missing."""
     absent = [x for x in ("num_pdfs", "phones.txt") if not path.with_name(x).is_file()]
     unchecked = f", not checked against the model: {' and '.join(absent)} missing" if absent else ""
     return f"{path.stat().st_size} bytes{unchecked}"

@@ -1,4 +1,4 @@
-"""Results as text: lines of words, CTM, JSON of our own, and the JSON of Vosk."""
+"""Results as text: lines of words, CTM, JSON in this package's form, and JSON as Vosk writes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nnet3tools.recognizer.results import Alternative, Partial, Result, Word
 
 
 def result_text(key: str, result: Result, form: str, real_time_factor: float | None = None) -> str:
-    """The result of utterance `key` as text, ctm, json or vosk, as complete lines."""
+    """A result as complete lines of text; `form` is "text", "ctm", "json" or "vosk"."""
     if form == "text":
         return " ".join([key, *(word.text for word in result.words)]) + "\n"
     if form == "ctm":
@@ -40,7 +40,7 @@ def result_text(key: str, result: Result, form: str, real_time_factor: float | N
 
 
 def partial_text(key: str, partial: Partial, form: str) -> str:
-    """A partial result as a line of JSON; nothing for text and CTM."""
+    """A partial result as a line of JSON; an empty string if `form` is "text" or "ctm"."""
     if form == "vosk":
         return json_line(vosk_partial(partial))
     return json_line({"utterance": key, "partial": partial.text}) if form == "json" else ""
@@ -64,7 +64,7 @@ def _own_word(word: Word) -> dict[str, Any]:
 
 
 def vosk_result(result: Result, with_words: bool) -> dict[str, Any]:
-    """Vosk's Result and FinalResult; `with_words` as by SetWords.
+    """The JSON object of Vosk's Result and FinalResult; `with_words` as in Vosk's SetWords.
 
     A result with alternatives has only these, as after SetMaxAlternatives. Their "confidence" is
     the log-likelihood of the path.
@@ -78,12 +78,12 @@ def vosk_result(result: Result, with_words: bool) -> dict[str, Any]:
 
 
 def vosk_partial(partial: Partial) -> dict[str, Any]:
-    """Vosk's PartialResult."""
+    """The JSON object of Vosk's PartialResult."""
     return {"partial": partial.text}
 
 
 def vosk_empty(alternatives: bool) -> dict[str, Any]:
-    """Vosk's result for an utterance without sound; `alternatives` as by SetMaxAlternatives."""
+    """Vosk's JSON object for an utterance without sound; `alternatives` if these are requested."""
     return {"alternatives": [{"text": "", "confidence": 1.0}]} if alternatives else {"text": ""}
 
 

@@ -1,4 +1,4 @@
-"""Sound that arrives on a pipe: raw samples, or a wave file, whose header says so."""
+"""Sound that arrives on a pipe, as raw samples or as a wave file (recognized by its header)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class LiveSound:
 
 
 def live_sound(reader: Reader, rate: float, sample_format: str) -> LiveSound:
-    """The sound on a pipe, whose pieces come as soon as they are there.
+    """The sound on a pipe; its pieces can be read as soon as they arrive.
 
-    `rate` and `sample_format` are those of raw samples. A wave file has its own. DataError if there
-    is no sound, or sound of another kind.
+    `rate` and `sample_format` describe raw samples; a wave file describes itself. DataError if
+    there is no sound, or if its format is not supported.
     """
     if reader.peek_byte() < 0:
         raise DataError(f"{reader.name}: expected sound, found none")
@@ -61,7 +61,7 @@ def _raw_pieces(reader: Reader, sample_format: str) -> Iterator[bytes]:
 
 
 def _first_channel(reader: Reader, info: WaveInfo) -> Iterator[np.ndarray]:
-    """The samples, int16, of a wave file's first channel."""
+    """Yield arrays (samples,) of int16: the first channel of a wave file."""
     block = 2 * info.num_channels
     wanted = None if info.num_samples < 0 else info.num_samples * block
     rest, count = b"", 0
@@ -79,7 +79,7 @@ def _first_channel(reader: Reader, info: WaveInfo) -> Iterator[np.ndarray]:
 
 
 def _pieces(reader: Reader, size: int | None) -> Iterator[bytes]:
-    """Yield the next `size` bytes (None: all) in pieces; a wait for input does no work."""
+    """Yield the next `size` bytes (None: all) in pieces, as they arrive."""
     left = size
     while left != 0 and reader.peek_byte() >= 0:
         piece = reader.buffered(_PIECE if left is None else min(left, _PIECE))

@@ -34,15 +34,15 @@ _FRAMES_PER_CHUNK, _STREAM_FRAMES_PER_CHUNK = 150, 21
 def load_recognizer(
     options: RecognizerOptions, model_dir: str, graph: str | None, read_options: ReadOptions
 ) -> Recognizer:
-    """The recognizer of a model directory and a graph (None: the directory's).
+    """The recognizer of a model directory and a graph (None: the graph of the directory).
 
-    DataError for a file that is missing, malformed, or does not fit the others.
+    DataError for a file that is missing, malformed, or does not fit the other files.
     """
     return recognizer_of(ModelDirectory(model_dir, graph, options, read_options))
 
 
 def recognizer_of(d: ModelDirectory) -> Recognizer:
-    """The recognizer of a model directory; DataError as by `load_recognizer`."""
+    """Load the recognizer of a model directory; raises the errors of `load_recognizer`."""
     d.check()
     assert d.model is not None
     assert d.graph is not None
@@ -87,9 +87,9 @@ def recognizer_of(d: ModelDirectory) -> Recognizer:
 
 
 def _acoustic_scale(d: ModelDirectory, model: TransitionModel) -> float:
-    """The scale of a directory's acoustic log-likelihoods: 1.0 for chain models if none is given.
+    """The scale of acoustic log-likelihoods; 1.0 if none is given and the model is a chain model.
 
-    DataError for another model without a scale.
+    DataError if none is given for another model.
     """
     if (scale := d.options.acoustic_scale) is not None:
         return scale
@@ -104,7 +104,7 @@ def _acoustic_scale(d: ModelDirectory, model: TransitionModel) -> float:
 def _allowing(
     features: MfccOptions | FbankOptions, options: RecognizerOptions
 ) -> MfccOptions | FbankOptions:
-    """The options of features with the permissions to resample that a user has given."""
+    """`features` with the user's permissions to change the sampling rate (`options`) added."""
     frame = features.frame
     frame = replace(
         frame,
@@ -115,7 +115,7 @@ def _allowing(
 
 
 def _check_normalization(d: ModelDirectory) -> None:
-    """DataError if streams are to be recognized, but features are normalized by utterance."""
+    """Raise DataError if streams are wanted, but the features are normalized by utterance."""
     assert d.normalization is not None
     if d.normalization.kind == "utterance" and d.options.stream:
         needed = GLOBAL_STATS.absent(d.path / GLOBAL_STATS.name, d.path).removeprefix("expected ")
@@ -129,7 +129,7 @@ def _check_normalization(d: ModelDirectory) -> None:
 def _load_graph(
     path: Path, words: SymbolTable, model: TransitionModel, scale: float
 ) -> DecodingGraph:
-    """The decoding graph, with its costs multiplied by `scale`, the language model's.
+    """The decoding graph, with all costs multiplied by the language model's scale `scale`.
 
     DataError if it was made for a model with other pdfs, or for other words.
     """
@@ -150,7 +150,7 @@ def _load_graph(
 
 
 def _endpoint(options: EndpointOptions, silence: Path | None) -> EndpointOptions:
-    """The options, with the silence phones of a file such as silence.csl if they name none."""
+    """Endpoint options; if they name no silence phones, these come from the file `silence`."""
     if options.silence_phones or silence is None:
         return options
     phones = ":".join(map(str, sorted(_read_silence_phones(silence))))
@@ -158,10 +158,7 @@ def _endpoint(options: EndpointOptions, silence: Path | None) -> EndpointOptions
 
 
 def _load_lexicon(lexicon: Path | None, silence: Path | None) -> Lexicon | None:
-    """The lexicon in align_lexicon.int and silence.csl; None if there is no such file.
-
-    A line of align_lexicon.int has a word, the word again, and its phones.
-    """
+    """The lexicon read from align_lexicon.int and silence.csl; None if a path is None."""
     if lexicon is None or silence is None:
         log.warning("without align_lexicon.int and silence.csl the times of words are approximate")
         return None
@@ -175,7 +172,7 @@ def _load_lexicon(lexicon: Path | None, silence: Path | None) -> Lexicon | None:
 
 
 def _read_silence_phones(path: Path) -> frozenset[int]:
-    """The phones in a file with one line such as 1:2:3; DataError if it is malformed."""
+    """The silence phones in a file with one line such as 1:2:3; DataError if it is malformed."""
     lines = read_text_lines(str(path))
     fields = lines[0].strip().split(":") if len(lines) == 1 else []
     if not fields or not all(field.isdecimal() for field in fields):

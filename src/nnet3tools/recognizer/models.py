@@ -1,4 +1,4 @@
-"""Reading of models for computing utterances: networks are prepared for test."""
+"""Reading of models for computing outputs of utterances: the networks are prepared for test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | No
 
 
 def prepare_for_outputs(nnet: Nnet, is_acoustic: bool) -> None:
-    """Prepare a network that was read from a file for test; `is_acoustic`: from a .mdl file."""
+    """Prepare a network, just read, for test; `is_acoustic`: it was read from a .mdl file."""
     if is_acoustic:
         draw_before_statistics(nnet)
     prepare_for_test(nnet)

@@ -19,9 +19,9 @@ from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 
 @dataclass
 class AcousticNetwork:
-    """A network prepared for test, with its priors; computers are made when they are needed.
+    """A network prepared for test, with its priors; it makes computers for utterances and streams.
 
-    `options` are those for whole utterances; chunks of streams have `stream_frames` frames.
+    `options` are for whole utterances; a stream is computed in chunks of `stream_frames` frames.
     """
 
     nnet: Nnet
@@ -36,7 +36,7 @@ class AcousticNetwork:
 
     @cached_property
     def utterance_computer(self) -> UtteranceComputer:
-        """The computer of whole utterances."""
+        """The computer of whole utterances, made at the first call."""
         return computer_together(self.nnet, self.options, self.priors)
 
     @property
@@ -50,16 +50,16 @@ class AcousticNetwork:
         return computer
 
     def batch_streams(self) -> None:
-        """Compute chunks of several streams as one minibatch from now on, if the network allows it.
+        """Let streams made from now on share minibatches, if the network is local in time.
 
-        Streams of a network with recurrences keep a looped computation each.
+        Each stream of a network with recurrences keeps a looped computation instead.
         """
         if is_local_in_time(self.nnet):
             self.batches = BatchedNetwork(self.nnet, self._stream_options, self.priors)
             self.batches.warm_up()
 
     def new_stream(self) -> LoopedStream | BatchedStream:
-        """A computer for one more live stream.
+        """A new computer for one live stream.
 
         The first looped one compiles the program, some 0.7 s for a TDNN-F; it is used again once
         its stream is deleted. UserError for a network that cannot be computed in a loop.

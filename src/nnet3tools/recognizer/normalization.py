@@ -1,4 +1,4 @@
-"""Normalization of features as the files of a model directory say."""
+"""Normalization of features, as the files of a model directory specify."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nnet3tools.options import colon_list
 
 @dataclass(frozen=True)
 class Normalization:
-    """How features are normalized; `kind` is "none", "utterance" or "online".
+    """Mean and variance normalization of features; `kind` is "none", "utterance" or "online".
 
     "utterance" is apply-cmvn with the statistics of each utterance, "online" is apply-cmvn-online.
     """
@@ -33,7 +33,7 @@ class Normalization:
     """For "online": these statistics, (2, dimension + 1), once they are `loaded`."""
 
     def loaded(self, dim: int) -> Normalization:
-        """The normalization with its statistics read.
+        """A copy of this normalization with its statistics read from their file.
 
         DataError unless they are statistics of features of dimension `dim`.
         """
@@ -48,7 +48,7 @@ class Normalization:
         return replace(self, overall=overall)
 
     def whole(self, features: np.ndarray) -> np.ndarray:
-        """The normalized frames of an utterance."""
+        """The normalized features (frames, dim) of a whole utterance."""
         if self.kind == "none":
             return features
         if isinstance(self.options, OnlineCmvnOptions):
@@ -58,10 +58,7 @@ class Normalization:
         return apply_cmvn(stats, features, self.options.norm_vars)
 
     def stream(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function that normalizes the frames of a stream, piece after piece.
-
-        DataError for the kind "utterance", which needs the whole utterance.
-        """
+        """A function that normalizes the successive pieces (frames, dim) of one stream."""
         if self.kind == "none":
             return lambda frames: frames
         if isinstance(self.options, OnlineCmvnOptions):

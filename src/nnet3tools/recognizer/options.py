@@ -12,7 +12,7 @@ from nnet3tools.options import option, option_group
 
 @dataclass(frozen=True)
 class _SearchOptions(LatticeDecoderOptions):
-    """Search options for lattices that only give confidences: narrow beams, to save time."""
+    """Search options for lattices that only serve to compute confidences: narrow, fast beams."""
 
     beam: float = option(15.0, "Decoding beam.  Larger->slower, more accurate.")
     max_active: int = option(7000, "Decoder max active states.  Larger->slower; more accurate")
@@ -24,9 +24,9 @@ class _SearchOptions(LatticeDecoderOptions):
 
 @dataclass(frozen=True)
 class FeatureFiles:
-    """Options that name files in place of those of the model directory, as in Kaldi's online.conf.
+    """Options that replace files of the model directory by other files, as in Kaldi's online.conf.
 
-    With an empty name the directory's file is used.
+    If an option is empty, the directory's file is used.
     """
 
     feature_type: str = option("", "mfcc or fbank; needed if the directory has files of both")
@@ -49,7 +49,7 @@ class FeatureFiles:
 
 @dataclass(frozen=True)
 class RecognizerOptions:
-    """Options of a recognizer: features, network, search and form of results."""
+    """Options of a recognizer: features, network, search and the form of results."""
 
     stream: bool = option(False, "If true, decode sound as it comes, as a stream")
     piece_seconds: float = option(0.25, "With --stream=true: the length of pieces of sound files")

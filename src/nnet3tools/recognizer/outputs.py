@@ -1,4 +1,4 @@
-"""Network outputs of utterances in their order, and the right computer for output tables."""
+"""Network outputs of utterances in input order; choice of the computer for output tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def outputs_in_order(
     pauses: Callable[[], bool] = lambda: False,
     flush: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, np.ndarray, T]]:
-    """(key, output, companion) of utterances given as (key, features, i-vectors, companion).
+    """Yield (key, output, companion) for utterances given as (key, features, i-vectors, companion).
 
     A companion, such as a graph, is an object that the caller needs together with the output;
     `bytes_of` is its memory. If `pauses()`, the input has paused: all utterances are completed and,
@@ -60,7 +60,7 @@ def computer_for_tables(
     *,
     like: Array | None = None,
 ) -> UtteranceComputer:
-    """The UtteranceComputer for outputs that go to tables, with batches if possible.
+    """A computer for utterances whose outputs go to tables; it forms batches if possible.
 
     If a table is flushed after each object, as `ark,f:-`, its reader may wait for each output
     before it sends the next utterance: then utterances are computed one by one.
@@ -72,7 +72,7 @@ def computer_for_tables(
 
 
 def _is_flushed(wspecifier: str) -> bool:
-    """Whether a table is flushed after each object; False for a specifier that cannot be used."""
+    """Whether a wspecifier asks to flush the table after each object; False if it is malformed."""
     from nnet3tools.io.specifiers import parse_wspecifier
 
     with contextlib.suppress(OptionError):  # TableWriter reports it

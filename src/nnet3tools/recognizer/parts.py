@@ -1,4 +1,4 @@
-"""The files of a model directory: where each is, what it is for, how a missing one is made."""
+"""Description of the files of a model directory: places, purposes, how to make missing files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Part:
-    """A file of a model directory, as the documentation and the messages of refusals show it."""
+    """One file of a model directory: its places and the texts for documentation and messages."""
 
     places: tuple[str, ...]
     """Paths below the directory, in the order in which they are tried."""
@@ -20,11 +20,11 @@ class Part:
 
     @property
     def name(self) -> str:
-        """The path below the directory that is tried first."""
+        """The file's path relative to the model directory, where it is looked for first."""
         return self.places[0]
 
     def absent(self, path: Path, folder: Path) -> str:
-        """The message for a directory `folder` that lacks this file, which belongs at `path`."""
+        """The message that this file is missing at `path` in the model directory `folder`."""
         hint = f", or give {self.option}" if self.option else ""
         return f"expected {path}: {self.remedy.format(folder=folder)}{hint}"
 
@@ -112,7 +112,7 @@ ONLINE_CONF = "conf/online.conf"
 
 
 def option_files(folder: str) -> tuple[Path, ...]:
-    """The files of a model directory with options of nnet3-decode; later ones override earlier."""
+    """The files in `folder` with options of nnet3-decode; later files take precedence."""
     online, *model = (Path(folder) / x for x in (ONLINE_CONF, *MODEL_CONF.places))
     found = [path for path in model if path.is_file()][:1]
     return (online, *found) if online.is_file() else tuple(found)

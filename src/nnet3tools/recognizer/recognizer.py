@@ -27,9 +27,9 @@ from nnet3tools.recognizer.stream import Stream
 
 @dataclass(eq=False, repr=False)
 class Recognizer:
-    """All models that recognition needs, and how decoded utterances become results.
+    """Turns sound into words with the models of a model directory and a decoding graph.
 
-    Streams and searches that it makes may run in several threads.
+    Its streams and searches may run in several threads.
     """
 
     features: SoundFeatures
@@ -84,7 +84,7 @@ class Recognizer:
         return Stream(self, rate, endpoint, nbest, sample_format, name)
 
     def prepare_for_many_streams(self) -> None:
-        """Compile all that the first streams would wait for; compute chunks of streams together.
+        """Compile all programs for streams now; compute chunks of several streams as one minibatch.
 
         DataError if the recognizer cannot be used for streams.
         """
@@ -98,7 +98,7 @@ class Recognizer:
     # -- results
 
     def result_of(self, decoded: Decoded, start: float = 0.0, nbest: int = 0) -> Result:
-        """The result for a decoded utterance, which begins `start` seconds after the sound."""
+        """The result for a decoded utterance that begins `start` seconds into the sound."""
         lattice = decoded.lattice
         assert isinstance(lattice, CompactLattice)
         lattice = lattice.scaled(acoustic_scale=self.decoding.acoustic_scale)
@@ -112,14 +112,14 @@ class Recognizer:
         return Result(words, tuple(alternatives), start, end)
 
     def words_of(self, path: BestPath, start: float) -> tuple[Word, ...]:
-        """The words of a path, which begins `start` seconds after the sound; confidences are 1."""
+        """The words of a path that begins `start` seconds into the sound, with confidences of 1."""
         words = path.transcript.tolist()
         spans = word_spans(path, self.transitions, self.lexicon)
         spoken = [SpokenWord(word, *span, 1.0) for word, span in zip(words, spans, strict=True)]
         return tuple(self._word(word, start) for word in spoken)
 
     def word_text(self, word: int) -> str:
-        """The text of a word; DataError if it is not in the symbol table."""
+        """The text of a word, given its number; DataError if it is not in the symbol table."""
         text = self.words.symbols.get(word)
         if text is None:
             raise DataError(f"word {word} is not in {self.words.name}")

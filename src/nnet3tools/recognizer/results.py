@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Word:
-    """A recognized word; times are in seconds from the start of the sound or stream."""
+    """A recognized word; `start` and `end` are in seconds from the start of the sound or stream."""
 
     text: str
     start: float
@@ -17,13 +17,13 @@ class Word:
 
 
 class _Words:
-    """Base of results that consist of words."""
+    """Base class of results that consist of words."""
 
     words: tuple[Word, ...]
 
     @property
     def text(self) -> str:
-        """The words with a space between them."""
+        """The words as one string, separated by spaces."""
         return " ".join(word.text for word in self.words)
 
 
@@ -31,7 +31,7 @@ class _Words:
 class Alternative(_Words):
     """One of the n best word sequences; `loglike` is its log-likelihood in the lattice.
 
-    The confidence of its words is 1.
+    The confidence of its words is set to 1.
     """
 
     words: tuple[Word, ...]
@@ -40,7 +40,7 @@ class Alternative(_Words):
 
 @dataclass(frozen=True)
 class Result(_Words):
-    """The result for an utterance, which begins at `start` and ends at `end` (seconds).
+    """The result for an utterance from `start` to `end` (seconds from the start of the sound).
 
     `alternatives` are the best word sequences, the best first, if they were requested.
     """
@@ -53,7 +53,7 @@ class Result(_Words):
 
 @dataclass(frozen=True)
 class Partial:
-    """The words of an utterance so far: those of the best path."""
+    """The words of an unfinished utterance, from the best path so far."""
 
     text: str = ""
     """The words with a space between them."""

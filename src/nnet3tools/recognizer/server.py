@@ -50,7 +50,7 @@ class Server:
     """Serves a recognizer to WebSocket clients until it is stopped."""
 
     def __init__(self, recognizer: Recognizer, options: ServerOptions) -> None:
-        """DataError for TLS files that cannot be used."""
+        """Prepare the server without listening; DataError for TLS files that cannot be used."""
         self._recognizer, self._options = recognizer, options
         self._tls = _tls_context(options) if options.tls_certificate else None
         self._pool = ThreadPoolExecutor(options.num_threads, "stream")
@@ -173,7 +173,7 @@ class Server:
 
 
 def serve(recognizer: Recognizer, options: ServerOptions) -> None:
-    """Serve until SIGTERM or SIGINT. DataError if the server cannot start."""
+    """Run the server until SIGTERM or SIGINT; DataError if it cannot start."""
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -202,7 +202,7 @@ def _tls_context(options: ServerOptions) -> ssl.SSLContext:
 
 
 def _failure_logger() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """A function that logs what asyncio could not give to a task, each kind once a minute.
+    """An exception handler for asyncio's event loop that logs each kind of error once a minute.
 
     An example is the lack of file descriptors, which asyncio meets a hundred times in a second.
     """
@@ -218,7 +218,7 @@ def _failure_logger() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], N
 
 
 def _logger() -> logging.Logger:
-    """A logger for websockets, whose errors become WARNING lines."""
+    """The logger for the websockets library; its errors are logged as WARNING lines."""
     logger = logging.getLogger("nnet3tools.server")
     logger.propagate = False
     logger.setLevel(logging.WARNING)
@@ -228,7 +228,7 @@ def _logger() -> logging.Logger:
 
 class _OneLineHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Log the message, the client and the exception in one line."""
+        """Log the message, the client's address and the exception in one line."""
         socket = getattr(record, "websocket", None)
         where = f"{client_name(socket)}: " if socket is not None else ""
         error = record.exc_info[1] if record.exc_info else None

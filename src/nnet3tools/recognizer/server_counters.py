@@ -12,7 +12,7 @@ def _counter(text: str, kind: str = "counter") -> Any:
 
 @dataclass
 class Counters:
-    """What the server has done since it started; changed by the thread of the event loop only."""
+    """Counts of the server's work since its start; only the event loop's thread changes them."""
 
     streams: int = _counter("Connections that are open now", "gauge")
     connections_total: int = _counter("WebSocket connections accepted, refused ones included")
@@ -27,7 +27,7 @@ class Counters:
     network_minibatches_total: int = _counter("Minibatches in which it computed them")
 
     def text(self) -> str:
-        """The counters in Prometheus's text format."""
+        """The counters as text in Prometheus's exposition format."""
         lines = []
         for item in fields(self):
             name, kind = f"nnet3_{item.name}", item.metadata["kind"]

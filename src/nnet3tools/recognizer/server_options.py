@@ -10,7 +10,7 @@ from nnet3tools.options import option
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where the server listens, and its limits."""
+    """Options of the server: the address to listen at, and limits."""
 
     host: str = option("127.0.0.1", "Address to listen on; 0.0.0.0 is every IPv4 address")
     port: int = option(2700, "Port to listen on (0: any free port, which a LOG line names)")

@@ -17,7 +17,7 @@ _MAX_TEXT = 1 << 16
 
 
 class Command(Enum):
-    """A request for the final result: at the end of the sound, or between two recordings."""
+    """A client's request for the final result: EOF ends the sound, RESET begins a new recording."""
 
     EOF = "eof"
     RESET = "reset"
@@ -25,7 +25,7 @@ class Command(Enum):
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """The settings of a stream."""
+    """A client's settings for its stream."""
 
     sample_rate: float
     words: bool = True
@@ -59,7 +59,7 @@ def parse_text(text: str, config: StreamConfig) -> StreamConfig | Command:
 
 
 def _changed(config: StreamConfig, settings: dict[str, Any]) -> StreamConfig:
-    """The configuration with the values of `settings`; unknown names are ignored."""
+    """A copy of `config` with the values of `settings`; settings with unknown names are ignored."""
     if "model" in settings:
         raise DataError("config: this server has one model, which clients cannot change")
     if settings.get("phrase_list"):
@@ -84,7 +84,7 @@ def _changed(config: StreamConfig, settings: dict[str, Any]) -> StreamConfig:
 
 
 def _number(name: str, value: object) -> float:
-    """A finite number, given as a number or, as vosk-server allows, as text."""
+    """Convert a setting to a finite float; it is a number or, as in vosk-server, its text."""
     try:
         if isinstance(value, int | float | str) and not isinstance(value, bool):
             number = float(value)

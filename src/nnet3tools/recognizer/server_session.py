@@ -1,4 +1,4 @@
-"""One client of the server: sound and commands in, results out, in vosk-server's protocol."""
+"""One client of the server: receives sound and commands, sends results (vosk-server's protocol)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_REASON = 120
 
 
 class Disconnection(Exception):
-    """The reason for which the server ends a connection."""
+    """Raised to end a connection; carries the reason and a WebSocket close code."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ async def disconnect(socket: ServerConnection, reason: Disconnection) -> None:
 
 
 class Session:
-    """Recognizes the sound of one client. One message is worked on at a time.
+    """Recognizes the sound of one client; its messages are processed one after the other.
 
     Meanwhile at most a few further frames are read, so that a client that sends faster than its
     sound is recognized has to wait.
@@ -85,7 +85,7 @@ class Session:
         await self._socket.close(GOING_AWAY, "the server stops")
 
     def stop(self) -> None:
-        """Let `run` end: it works on the messages that have arrived and sends the last result."""
+        """Make `run` process the messages that have arrived, send the last result, and return."""
         self._is_stopping = True
         if self._timer is not None:
             self._timer.reschedule(asyncio.get_running_loop().time())
@@ -111,7 +111,7 @@ class Session:
         return message
 
     def _parsed(self, text: str) -> Command | None:
-        """The command of a text message; None if it changed the configuration."""
+        """The command in a text message; None if the message changed the configuration instead."""
         try:
             found = parse_text(text, self._config)
             if isinstance(found, Command):
@@ -160,7 +160,9 @@ class Session:
     # -- in a thread of the pool
 
     def _accept(self, data: bytes) -> tuple[str, int]:
-        """Take sound; the result if the utterance has ended, else the partial result."""
+        """Process sound; return the JSON answer and its number of words (-1 for a partial
+        result).
+        """
         if self._stream is None:
             config = self._config
             self._stream = self._recognizer.stream(
@@ -175,7 +177,7 @@ class Session:
         return self._shown(results)
 
     def _final(self) -> tuple[str, int]:
-        """The result of the sound that has no result yet; further sound is a new utterance."""
+        """End the utterance; return its result (JSON) and its number of words."""
         self._utterance_seconds = 0.0
         return self._shown([Result() if self._stream is None else self._stream.final()])
 
@@ -183,7 +185,7 @@ class Session:
         return len(data) / 2 / self._config.sample_rate
 
     def _shown(self, results: list[Result]) -> tuple[str, int]:
-        """The answer with the utterances that one message has ended: one, if messages are short."""
+        """The answer (JSON) that joins the results of utterances, and its number of words."""
         result = joined(results)
         if self._config.max_alternatives and not result.words and not result.alternatives:
             return _json(vosk_empty(alternatives=True)), 0
@@ -195,7 +197,10 @@ def _json(answer: dict[str, Any]) -> str:
 
 
 def joined(results: list[Result]) -> Result:
-    """Consecutive utterances as one; several have one alternative, made of the best ones."""
+    """Join the results of consecutive utterances into one result.
+
+    If there are several, the only alternative consists of the best alternative of each.
+    """
     if len(results) == 1:
         return results[0]
     best = [result.alternatives[0] for result in results if result.alternatives]

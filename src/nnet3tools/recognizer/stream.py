@@ -48,11 +48,11 @@ class Stream:
         sample_format: str = "int16",
         name: str = "stream",
     ) -> None:
-        """Use `Recognizer.stream`, which supplies the endpoint rules.
+        """Use `Recognizer.stream`, which supplies the endpoint rules, instead of this constructor.
 
         Without `endpoint`, utterances end only by `result` and `final`. `nbest` is the number of
-        alternatives in results. `name` is used in warnings. DataError for a sampling rate that the
-        features cannot be computed of.
+        alternatives in results. `name` is used in warnings. DataError for a sampling rate from
+        which the features cannot be computed.
         """
         self._recognizer, self._rate = recognizer, sample_rate
         self._network = recognizer.network.new_stream()
@@ -68,7 +68,7 @@ class Stream:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a stream of sound, with new features, normalization and network state."""
+        """Reset features, normalization, network state and search for a new part of the stream."""
         self._features = self._recognizer.features.stream(self._rate)
         self._normalized = self._recognizer.normalization.stream()
         self._rest = b""
@@ -82,17 +82,17 @@ class Stream:
     # -- sound in, results out
 
     def accept(self, samples: np.ndarray | bytes) -> bool:
-        """Take sound; return whether a finished utterance waits for `result`.
+        """Process sound; return whether a finished utterance waits for `result`.
 
-        Bytes are samples in the stream's format; a sample may be cut. An array (samples,) of floats
-        has values from -1 to 1, one of int16 the range of 16-bit samples. After `final` a new part
-        of the stream begins, whose times go on.
+        Bytes are samples in the stream's format; they may end within a sample. A float array
+        (samples,) has values from -1 to 1, an int16 array the range of 16-bit samples. After
+        `final` a new part of the stream begins; its times continue those of the previous part.
         """
         self._search_rows(self._network.accept(self._frames_of(samples)))
         return bool(self._finished)
 
     def partial(self, with_words: bool = False) -> Partial:
-        """The present utterance so far; `with_words` adds the words' times."""
+        """The partial result of the present utterance; `with_words` adds the times of its words."""
         if not self._search.num_frames:
             return Partial()
         path, _ = path_so_far(self._search)
@@ -110,7 +110,7 @@ class Stream:
         return len(self._finished)
 
     def result(self) -> Result:
-        """The result of the first utterance that waits; if none waits, end the present one."""
+        """The result of the first finished utterance; if there is none, end the present one."""
         if not self._finished:
             self._end_utterance()
         return self._finished.popleft()
@@ -118,7 +118,7 @@ class Stream:
     def final(self) -> Result:
         """End the input; return the result of the last utterance.
 
-        Utterances that wait for `result` are not included: take them first.
+        Results of earlier finished utterances are not included: call `result` for them first.
         """
         features = self._normalized(self._features.finish())
         rows = [self._network.accept(features), self._network.finish()]
@@ -129,7 +129,7 @@ class Stream:
         return self._finished.pop()
 
     def _frames_of(self, samples: np.ndarray | bytes) -> np.ndarray:
-        """Normalized features, (frames, dim), that further sound completes; see `accept`.
+        """Normalized features (frames, dim) of the frames that `samples` complete.
 
         DataError for samples that are not finite or of an unknown type.
         """
@@ -143,9 +143,10 @@ class Stream:
         return self._normalized(self._features.accept(samples))
 
     def _search_rows(self, loglikes: np.ndarray, is_last: bool = False) -> None:
-        """Search outputs of the network, and end utterances where a rule holds.
+        """Decode network outputs (rows, pdfs), and end the utterance where an endpoint rule holds.
 
-        With `is_last` no end of an utterance is looked for: the end of the input ends it.
+        With `is_last`, endpoint rules are not applied, because the end of the input ends the
+        utterance.
         """
         begin = 0
         while begin < len(loglikes):
@@ -161,11 +162,11 @@ class Stream:
 
     @property
     def _start(self) -> float:
-        """The time at which the present utterance begins."""
+        """The start of the present utterance in seconds from the start of the stream."""
         return self._offset + self._first_output * self._recognizer.output_seconds
 
     def _has_ended(self) -> bool:
-        """Whether the present utterance ends here; one without paths ends at once."""
+        """Whether an endpoint rule ends the present utterance here, or no path is left."""
         if self._endpoint is None:
             return False
         if not self._search.is_alive:
@@ -178,7 +179,9 @@ class Stream:
         return self._endpoint.is_end(length, silent * seconds, relative_cost)
 
     def _end_utterance(self) -> None:
-        """Append the result of the present utterance to those finished, and begin another."""
+        """Append the result of the present utterance to the finished ones; begin a new
+        utterance.
+        """
         self._num_utterances += 1
         start = self._start
         end = self._offset + self._num_outputs * self._recognizer.output_seconds
@@ -193,13 +196,13 @@ class Stream:
 
 
 def trailing_silence(phones: NDArray[np.int32], silence: frozenset[int]) -> int:
-    """The number of frames at the end whose phones are silence, given the phone of each frame."""
+    """The number of frames of silence at the end, given the phone of each frame, (frames,)."""
     is_silence = silence.__contains__
     return sum(1 for _ in takewhile(is_silence, reversed(phones.tolist())))
 
 
 def in_16_bits(samples: np.ndarray) -> NDArray[np.float32]:
-    """Samples (samples,) of int16, or of floats from -1 to 1, in the range of 16-bit integers."""
+    """Samples (samples,), int16 or floats from -1 to 1, converted to the range of int16."""
     if samples.ndim != 1 or not (samples.dtype == np.int16 or samples.dtype.kind == "f"):
         raise DataError(
             "expected samples of one channel as int16 or floats, found an array of shape "

@@ -1,4 +1,4 @@
-"""Inputs of programs that compute utterances: tables of features and i-vectors, and counts."""
+"""Inputs of programs that compute outputs of utterances: features, i-vectors, and counts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class IvectorOptions:
 
 @dataclass(frozen=True)
 class InputOptions(IvectorOptions):
-    """Options of nnet3-compute and nnet3-compute-batch about model, i-vectors and outputs."""
+    """Options of nnet3-compute and nnet3-compute-batch for model, i-vectors and outputs."""
 
     apply_exp: bool = option(False, "If true, apply exp function to output")
     use_priors: bool = option(
@@ -59,12 +59,12 @@ class InputOptions(IvectorOptions):
 
 
 class NothingDoneError(Exception):
-    """Raised if no utterance could be computed, so that no output tables are created."""
+    """Raised if no utterance could be computed, so that output tables are not created."""
 
 
 @dataclass
 class UtteranceCounts:
-    """The numbers of utterances done and failed, and the time of the start."""
+    """Counts utterances that succeeded and failed, and holds the time of the start."""
 
     done: int = 0
     failed: int = 0
@@ -77,16 +77,16 @@ class UtteranceCounts:
             raise NothingDoneError
 
     def restart(self) -> None:
-        """Set the time of the start to now."""
+        """Set the start time, from which `seconds` counts, to now."""
         self.began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """The seconds since the start."""
+        """The seconds since the start time."""
         return time.perf_counter() - self.began
 
     def report(self) -> int:
-        """Log times and counts as Kaldi does; returns the program's exit status."""
+        """Log the elapsed time and the counts as Kaldi does; returns the program's exit status."""
         seconds = self.seconds
         factor = 100.0 * seconds / self.frames if self.frames else 0.0
         log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
@@ -100,13 +100,13 @@ seldom take longer from one utterance to the next."""
 
 
 class InputPauses:
-    """Tells whether an input table has paused; then waiting utterances should be computed now."""
+    """Detects that an input table has paused, so that waiting utterances should be computed now."""
 
     def __init__(self) -> None:
         self._tables: list[SequentialTableReader] = []
 
     def watch(self, table: SequentialTableReader) -> None:
-        """Add a table to those whose pauses count."""
+        """Add a table whose pauses are to be detected."""
         self._tables.append(table)
 
     def __call__(self) -> bool:
@@ -119,7 +119,7 @@ def utterances(
     counts: UtteranceCounts,
     pauses: InputPauses | None = None,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
-    """(key, features, i-vectors) of each utterance whose inputs are complete.
+    """Yield (key, features, i-vectors) of each utterance whose inputs are complete.
 
     Other utterances are counted as failed, with a warning. `pauses` watches the table of features.
     EmptyError if there are no utterances.
@@ -139,7 +139,7 @@ def complete_utterances(
     options: IvectorOptions,
     counts: UtteranceCounts,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
-    """(key, features, i-vectors) of the utterances of `source` with finite, complete inputs.
+    """Yield (key, features, i-vectors) of the utterances of `source` with finite, complete inputs.
 
     Other utterances are counted as failed, with a warning. EmptyError, which names the source
     `name`, if there are no utterances.
@@ -180,7 +180,7 @@ def complete_utterances(
 def _ivector_source(
     options: IvectorOptions, stack: contextlib.ExitStack
 ) -> Callable[[str], Ivectors | None] | None:
-    """A function from a key to its i-vectors (None if they are missing); None without options."""
+    """A function from a key to its i-vectors (None if missing); None if no table is given."""
     from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader

@@ -1,4 +1,4 @@
-"""Recognition of whole utterances, whose network outputs are computed together."""
+"""Recognition of whole utterances, with network outputs computed in batches of utterances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnet3tools.recognizer.results import Result
 
 @dataclass(frozen=True)
 class Utterance:
-    """An accepted utterance and the seconds spent on it so far."""
+    """An utterance given to UtteranceQueue, and the seconds of work spent on it so far."""
 
     key: str
     outputs: np.ndarray
@@ -41,7 +41,7 @@ class UtteranceQueue:
         """Seconds of sound accepted so far."""
 
     def accept(self, key: str, samples: np.ndarray, rate: int) -> None:
-        """Add an utterance of one channel; DataError for sound that cannot be used."""
+        """Add an utterance: samples (samples,) at `rate` Hz; DataError for unusable sound."""
         began = time.perf_counter()
         features = self._recognizer.features.compute(samples, rate)
         if not len(features):
@@ -63,7 +63,7 @@ class UtteranceQueue:
         self._computing += time.perf_counter() - began
 
     def ready(self) -> Iterator[Utterance]:
-        """Iterate over the accepted utterances that can be recognized now, in order.
+        """Iterate, in order, over the accepted utterances whose network outputs are computed.
 
         Call `recognize` for each before taking the next.
         """
@@ -73,8 +73,8 @@ class UtteranceQueue:
             yield replace(utterance, outputs=outputs, seconds=utterance.seconds + shared)
 
     def recognize(self, utterance: Utterance, nbest: int = 0) -> tuple[Result, float] | None:
-        """(the result of an utterance, its real-time factor); None, after a warning, if no path
-        is found.
+        """(result, real-time factor) of an utterance; None, after a warning, if no path is
+        found.
         """
         began = time.perf_counter()
         decoded = self._recognizer.decoding.decode(self._search, utterance.key, utterance.outputs)
