@@ -59,7 +59,7 @@ def apply_cmvn(
 ) -> Features:
     """The features minus the mean and, with `norm_vars`, divided by the standard deviation.
 
-    With `reverse`, the opposite operation. DataError for statistics that do not fit.
+    `reverse` undoes the normalization. DataError for statistics that do not fit the features.
     """
     dim = stats.shape[1] - 1
     if len(stats) not in (1, 2) or features.shape[1] != dim:
@@ -96,11 +96,11 @@ def floor_variance(variance: NDArray[np.float64]) -> NDArray[np.float64]:
 def windows(
     num_frames: int, length: int, shortest: int | None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Begins and ends of each frame's window [begin, end).
+    """The begin and the end of each frame's window [begin, end), as two arrays (frames,).
 
-    If `shortest` is None, the frame is at the centre of `length` frames; windows are moved inwards
-    at the ends. Otherwise a window has the frame and `length` frames before it, but at least
-    `shortest` frames at the start.
+    If `shortest` is None, the frame is at the centre of `length` frames; at both ends of the
+    features, windows are moved inside. Otherwise a window has the frame and `length` frames before
+    it, and at the start at least `shortest` frames.
     """
     t = np.arange(num_frames)
     if shortest is None:
@@ -119,11 +119,7 @@ def normalize_by_windows(
     norm_vars: bool,
     max_warnings: int,
 ) -> NDArray[np.float32]:
-    """The features minus the mean and, with `norm_vars`, divided by the deviation of windows.
-
-    Frame i has the window `begins[i]` to `ends[i]` - 1. Variances near zero are floored, with at
-    most `max_warnings` warnings (-1: no limit).
-    """
+    """The features minus their window's mean and, with `norm_vars`, divided by its deviation."""
     wide, counts = features.astype(np.float64), (ends - begins)[:, None]
     mean = _window_sums(wide, begins, ends) / counts
     centred = wide - mean

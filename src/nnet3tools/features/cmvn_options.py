@@ -10,7 +10,7 @@ from nnet3tools.options import option
 
 @dataclass(frozen=True)
 class CmvnOptions:
-    """The options of apply-cmvn that a model directory's cmvn_opts may have."""
+    """Options of apply-cmvn that a model directory stores in its file cmvn_opts."""
 
     norm_vars: bool = option(False, "If true, normalize variances.")
     norm_means: bool = option(

@@ -30,9 +30,9 @@ def subsample(features: Features, n: int, offset: int = 0) -> Features:
 
 
 def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Features | None:
-    """The matrices in `parts` side by side, cut to the number of rows of the shortest.
+    """The matrices in `parts` joined side by side, cut to the number of rows of the shortest.
 
-    None, after a warning, if the lengths differ by more than `tolerance` frames or one is 0.
+    None, after a warning, if lengths differ by more than `tolerance` frames, or a matrix is empty.
     """
     lengths = [len(part) for part in parts]
     shortest, longest = min(lengths), max(lengths)
@@ -48,7 +48,7 @@ def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Feature
 
 
 def shift(features: Features, num_frames: int) -> Features:
-    """The features moved later by `num_frames`; the first or last frame fills the gap."""
+    """Delay the features by `num_frames` (negative: advance); the end frames fill the gap."""
     size = len(features)
     return features[np.clip(np.arange(size) - num_frames, 0, size - 1)]
 
@@ -91,9 +91,9 @@ def transform(features: Features, matrix: Features) -> Features | None:
 def voiced_frames(
     log_energy: Features, threshold: float, mean_scale: float, context: int, proportion: float
 ) -> Features:
-    """For each frame 1 if it is speech, else 0; shape (frames,), float32 (ComputeVadEnergy).
+    """Float32 vector (frames,): 1 for each frame that is speech, else 0 (ComputeVadEnergy).
 
-    A frame is speech if at least this proportion of the frames up to `context` before and after it
+    A frame is speech if at least `proportion` of the frames up to `context` before and after it
     have a log energy above `threshold` plus `mean_scale` times the mean log energy.
     """
     limit = np.float32(threshold)

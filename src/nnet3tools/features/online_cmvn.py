@@ -21,11 +21,11 @@ def online_cmvn(
     skipped: list[int],
     first: int = 0,
 ) -> Features:
-    """Frames from `first` on, (frames, D), normalized by the window that ends with the frame.
+    """Frames from number `first` on, each normalized over a window of past frames; (frames, D).
 
-    Statistics, (2, D + 1) each, stand for the frames that a window lacks: first those of the
-    speaker's earlier utterances (None if there are none), then `overall`, those of all data.
-    DataError if the statistics do not fit.
+    The window ends with the frame. Statistics, (2, D + 1) each, replace frames that it lacks: first
+    `speaker` (the speaker's earlier utterances, if any), then `overall` (all data). DataError if
+    the statistics do not fit the features.
     """
     check_overall(overall, features.shape[1])
     if not options.norm_means:
@@ -36,10 +36,10 @@ def online_cmvn(
 
 
 class OnlineCmvnStream:
-    """Normalizes frames that come in pieces as `online_cmvn` does the whole, bit for bit."""
+    """Normalizes frames that arrive in pieces; results equal those of `online_cmvn` bit for bit."""
 
     def __init__(self, overall: Stats, options: OnlineCmvnOptions, skipped: list[int]) -> None:
-        """See `online_cmvn`; DataError if the statistics cannot be used."""
+        """Store statistics `overall` (2, D + 1) of all data, and the columns to leave unchanged."""
         check_overall(overall, overall.shape[1] - 1)
         self._overall, self._options, self._skipped = overall, options, skipped
         self._sums = np.zeros((2 * options.cmn_window + 1, *overall.shape))
@@ -47,7 +47,7 @@ class OnlineCmvnStream:
         self._count = 1
 
     def accept(self, features: Features) -> Features:
-        """The next frames, (frames, D), normalized."""
+        """Normalize the next frames of the stream, shape (frames, D)."""
         if not self._options.norm_means or not len(features):
             return features
         check_overall(self._overall, features.shape[1])
@@ -59,7 +59,7 @@ class OnlineCmvnStream:
         return self._options.cmn_window
 
     def _next(self, features: Features) -> Features:
-        """The next frames, at most a window, normalized."""
+        """Normalize the next frames of the stream, at most as many as a window has."""
         if self._count + len(features) > len(self._sums):
             kept = self._sums[self._count - self._window - 1 : self._count].copy()
             self._sums[: len(kept)], self._count = kept, len(kept)
@@ -71,7 +71,7 @@ class OnlineCmvnStream:
 
 
 def check_overall(overall: Stats, dim: int) -> None:
-    """DataError unless `overall` are statistics of features of this dimension."""
+    """DataError unless `overall` is a matrix of CMVN statistics for features of dimension `dim`."""
     if overall.shape != (2, dim + 1):
         raise DataError(
             f"features of dimension {dim} and global statistics of "
@@ -89,7 +89,7 @@ def _normalized(
     options: OnlineCmvnOptions,
     skipped: list[int],
 ) -> Features:
-    """The features normalized by the statistics of their windows, which are completed in place."""
+    """Normalize features by `stats` of each frame's window, to which missing frames are added."""
     if speaker is not None:
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
     _fill(stats, overall, options.cmn_window, options.global_frames)
@@ -106,10 +106,7 @@ def _normalized(
 
 
 def _sums(features: Features, before: NDArray[np.float64], with_squares: bool) -> Stats:
-    """CMVN statistics, `before` and after each frame, (frames + 1, 2, D + 1).
-
-    Without `with_squares` the sums of squares are 0.
-    """
+    """CMVN statistics summed up to each frame, starting from `before`; (frames + 1, 2, D + 1)."""
     size, dim = features.shape
     new = np.zeros((size + 1, 2, dim + 1))
     new[0], new[1:, 0, :-1], new[1:, 0, -1] = before, features, 1.0
@@ -119,13 +116,16 @@ def _sums(features: Features, before: NDArray[np.float64], with_squares: bool) -
 
 
 def _window_stats(sums: Stats, window: int, first: int) -> Stats:
-    """The CMVN statistics over the window of each frame from `first` on, (frames, 2, D + 1)."""
+    """CMVN statistics of the window of each frame from number `first` on, (frames, 2, D + 1).
+
+    `sums` is the result of `_sums`.
+    """
     ends = np.arange(first + 1, len(sums))
     return sums[first + 1 :] - sums[np.maximum(ends - window, 0)]
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
-    """Add `other` to `stats`, in place, scaled to the frames (up to `most`) a window lacks."""
+    """Add `other`, scaled to the frames (at most `most`) that a window lacks, to `stats`."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
         stats += (lacking / other[0, -1])[:, None, None] * other

@@ -14,7 +14,7 @@ COPY_LENGTHS = (-1, 0, -2, 1)
 
 
 def at_size(samples: NDArray[np.int16], size: int) -> NDArray[np.int16]:
-    """The sound played in `size` samples: its spectrum is cut off or padded with zeros."""
+    """Resample sound to `size` samples by cutting off its spectrum or padding it with zeros."""
     spectrum = np.fft.rfft(samples.astype(np.float64))
     wanted = np.zeros(size // 2 + 1, complex)
     shared = min(len(spectrum), len(wanted))
@@ -36,7 +36,7 @@ def allowed_lengths(shortest: int, longest: int, factor: int = 3) -> list[int]:
 
 
 def lengths_of_copies(num_frames: int, lengths: Sequence[int], num_copies: int) -> list[int]:
-    """The allowed lengths of an utterance's copies: those around its own number of frames."""
+    """The allowed lengths next to `num_frames`, one for each copy of an utterance."""
     after = int(np.searchsorted(lengths, num_frames, side="right"))
     numbers = [after + place for place in COPY_LENGTHS[:num_copies]]
     return [lengths[min(max(number, 0), len(lengths) - 1)] for number in numbers]

@@ -28,7 +28,7 @@ def resample(samples: NDArray[np.float32], rate: int, new_rate: int) -> NDArray[
 
 
 class Resampler:
-    """Resamples a signal that comes in pieces; see `resample`."""
+    """Resamples a signal that arrives in pieces; the result equals that of `resample`."""
 
     def __init__(self, rate: int, new_rate: int) -> None:
         common = math.gcd(rate, new_rate)
@@ -48,7 +48,7 @@ class Resampler:
         self._num_input = self._num_output = 0
 
     def accept(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The outputs that further samples complete."""
+        """Add samples of the input; returns the output samples that can now be computed."""
         self._num_input += len(samples)
         self._samples = np.concatenate([self._samples, samples.astype(np.float32)])
         end = self._num_input - self._width
@@ -57,13 +57,13 @@ class Resampler:
         return self._outputs(max(self._num_output, last))
 
     def finish(self) -> NDArray[np.float32]:
-        """The remaining outputs: zeros follow the last sample."""
+        """End the input, as if zeros followed; returns the remaining output samples."""
         padding = np.zeros(2 * self._width, np.float32)
         self._samples = np.concatenate([self._samples, padding])
         return self._outputs(-(-self._num_input * self._phases // self._step))
 
     def _outputs(self, end: int) -> NDArray[np.float32]:
-        """The next outputs up to number `end`, whose samples must be there."""
+        """The output samples up to number `end`; the input must have all samples that they need."""
         output = np.empty(end - self._num_output, np.float32)
         if not len(output):
             return output
@@ -83,13 +83,13 @@ class Resampler:
         return output
 
     def _firsts(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of the first sample that each of these outputs reads."""
+        """For each output number, the number of the first input sample that it depends on."""
         periods, phases = np.divmod(numbers, self._phases)
         firsts = np.ceil((phases / self._new_rate - self._reach) * self._rate).astype(np.int64)
         return periods * self._step + firsts
 
     def _weights(self, phases: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The filter's weights for each phase, (phases, width)."""
+        """The filter weights of each output phase, shape (phases, width)."""
         inputs = (self._firsts(phases)[:, None] + np.arange(self._width)) / self._rate
         weights = _filter(inputs - (phases / self._new_rate)[:, None], self._cutoff) / self._rate
         return weights.astype(np.float32)

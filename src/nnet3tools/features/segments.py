@@ -44,7 +44,7 @@ def parse_segment(line: str) -> Segment:
 
 
 def _number(word: str) -> float:
-    """The number that a word stands for; NaN if there is none."""
+    """The number in `word`; NaN if the word is no number."""
     try:
         return float(word)
     except ValueError:
@@ -52,11 +52,7 @@ def _number(word: str) -> float:
 
 
 def cut_segment(wave: Wave, segment: Segment, min_length: float, max_overshoot: float) -> Wave:
-    """The sound of a segment; DataError if it is outside the recording `wave` or too short.
-
-    `min_length` is in seconds. An end up to `max_overshoot` seconds after the recording's end is
-    moved to it.
-    """
+    """Cut a segment out of `wave`, a recording; DataError if it is outside or too short."""
     length, num_samples = wave.duration, wave.samples.shape[1]
     if segment.start > length:
         raise DataError(f"Segment start is out of file data range [0, {length:g}s]; skipping")

@@ -39,10 +39,13 @@ RATES = 1000, 400_000
 
 
 class SoundFeatures:
-    """Computes features of sound: MFCC for MfccOptions, filter-bank energies for FbankOptions."""
+    """Computes MFCC (MfccOptions) or log filter-bank energies (FbankOptions) of sound."""
 
     def __init__(self, options: MfccOptions | FbankOptions) -> None:
-        """OptionError for invalid options, DataError if kaldi-native-fbank is not installed."""
+        """Store valid options; OptionError for invalid ones.
+
+        DataError if the package kaldi-native-fbank is not installed.
+        """
         options.frame.check()
         options.mel.check(options.frame)
         num_bins = options.mel.num_mel_bins
@@ -71,37 +74,38 @@ class SoundFeatures:
 
     @property
     def sample_rate(self) -> float:
-        """Samples per second of the sound that the options are for."""
+        """The sampling rate in Hz that the options expect."""
         return self._frame.sample_frequency
 
     def compute(self, samples: NDArray[np.int16], rate: int) -> NDArray[np.float32]:
-        """Features, shape (frames, dim), of one channel; (0, 0) if it is shorter than a window.
+        """The features, shape (frames, dim), of the samples of one channel, recorded at `rate` Hz.
 
-        DataError if the sampling rate is not that of the options and they forbid resampling.
+        The shape is (0, 0) for sound shorter than a window. DataError if `rate` is not the rate of
+        the options and they forbid resampling.
         """
         stream = self.stream(rate)
         frames = np.concatenate([stream.accept(samples), stream.finish()])
         return frames if len(frames) else np.zeros((0, 0), np.float32)
 
     def stream(self, rate: float) -> SoundStream:
-        """A new stream of sound with this sampling rate.
+        """Make a stream that computes features of sound with the sampling rate `rate` in Hz.
 
-        DataError if it is not that of the options and they forbid resampling.
+        DataError if `rate` is not the rate of the options and they forbid resampling.
         """
         self.check_rate(rate)
         return SoundStream(self, rate)
 
     def new_extractor(self) -> Any:
-        """A new object of kaldi-native-fbank that computes the features."""
+        """Make a new kaldi-native-fbank object that computes the features."""
         return self._extractor(self._settings)
 
     @property
     def frame_seconds(self) -> float:
-        """Seconds from one frame to the next."""
+        """The time in seconds from one frame to the next."""
         return self._frame.frame_shift / 1000.0
 
     def check_rate(self, rate: float) -> None:
-        """DataError if `rate` is not the options' sampling rate and resampling is forbidden."""
+        """DataError if `rate` in Hz differs from the options' rate and resampling is forbidden."""
         wanted = self._frame.sample_frequency
         if rate == wanted:
             return
@@ -120,14 +124,15 @@ class SoundFeatures:
 
 
 class SoundStream:
-    """Features of sound that comes in pieces; they do not depend on where the pieces are cut.
+    """Computes features of sound that arrives in pieces of any size.
 
-    Dither is the same noise in every stream. Without it, digital silence has energies far below
-    those of any recording, which normalization cannot undo.
+    The size of the pieces does not change the features. Dither is the same noise in every stream.
+    Without it, digital silence has energies far below those of any recording, which normalization
+    cannot undo.
     """
 
     def __init__(self, features: SoundFeatures, rate: float) -> None:
-        """See SoundFeatures.stream."""
+        """Start a stream of sound at `rate` Hz; `features` gives the options."""
         self._features, self._extractor = features, features.new_extractor()
         self._dither, self._noise = np.float32(features.dither), np.random.default_rng(0)
         self._done = 0
@@ -135,10 +140,7 @@ class SoundStream:
         self._resampler = None if rate == wanted else Resampler(round(rate), round(wanted))
 
     def accept(self, samples: NDArray) -> NDArray[np.float32]:
-        """The frames, (frames, dim), that further samples of one channel complete.
-
-        Samples are in the range of 16-bit integers.
-        """
+        """Add samples of one channel; returns the frames (frames, dim) that can now be computed."""
         wave = np.ascontiguousarray(samples, np.float32)
         if self._resampler is not None:
             wave = self._resampler.accept(wave)
@@ -146,17 +148,14 @@ class SoundStream:
         return self._ready()
 
     def finish(self) -> NDArray[np.float32]:
-        """The last frames, (frames, dim)."""
+        """End the stream; returns its last frames, shape (frames, dim)."""
         if self._resampler is not None:
             self._extract(self._resampler.finish())
         self._extractor.input_finished()
         return self._ready()
 
     def _extract(self, wave: NDArray[np.float32]) -> None:
-        """Pass samples to the extractor, which takes a sequence of Python numbers.
-
-        A memoryview takes a third of the time of a list.
-        """
+        """Pass samples to the kaldi-native-fbank object, which takes Python numbers."""
         if self._dither:
             wave = wave + self._dither * self._noise.standard_normal(len(wave), np.float32)
         if len(wave):
@@ -173,7 +172,7 @@ class SoundStream:
 
 
 def _engine_options(settings: Any, options: MfccOptions | FbankOptions) -> Any:
-    """The `settings` of kaldi-native-fbank with the values of `options`, changed in place."""
+    """Copy the values of `options` to `settings`, an object of kaldi-native-fbank; returns it."""
     for theirs, ours in _FRAME_FIELDS.items():
         setattr(settings.frame_opts, theirs, getattr(options.frame, ours))
     settings.frame_opts.dither = 0.0  # SoundStream adds it

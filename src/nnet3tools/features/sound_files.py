@@ -21,12 +21,12 @@ _FULL_SCALE = 0.999
 
 
 class OutsideError(DataError):
-    """A part of a recording that is not within the recording."""
+    """Error: a requested part of a recording is not within the recording."""
 
 
 @dataclass(frozen=True)
 class Sound:
-    """One channel of sound."""
+    """The samples of one channel of sound, with their sampling rate."""
 
     rate: int
     """Samples per second."""
@@ -54,11 +54,11 @@ def read_sound(
     channel: int = 0,
     longest: float = math.inf,
 ) -> Sound:
-    """Read a channel of a sound file from `start` to `end` seconds.
+    """Read one channel of a sound file from `start` to `end` seconds (-1: end of the file).
 
-    An `end` of -1 is the end of the file. Reading ends after `longest` seconds and a sample.
-    OutsideError if the file ends more than 0.5 s before `end`. DataError if it cannot be read, or
-    has samples that are not finite. Messages do not name the file.
+    Reading ends after `longest` seconds plus one sample. OutsideError if the file ends more than
+    0.5 s before `end`. DataError if it cannot be read, or has samples that are not finite. Messages
+    do not name the file.
     """
     with _opened(path) as file:
         rate, num_channels = file.samplerate, file.channels
@@ -89,9 +89,9 @@ def read_sound(
 
 
 def read_instead(path: str, error: DataError) -> Sound:
-    """Read the first channel of a file that is no 16-bit wave file, as `error` says.
+    """Read the first channel of a file with libsndfile, after reading it as wave raised `error`.
 
-    DataError if libsndfile cannot read it either; `error` itself for pipes and the like.
+    DataError if libsndfile fails too; `error` is raised for pipes and other names of no file.
     """
     if not os.path.isfile(path):
         raise error
@@ -102,7 +102,7 @@ def read_instead(path: str, error: DataError) -> Sound:
 
 
 def import_soundfile() -> Any:
-    """The package soundfile; DataError, with the command to install it, if it is missing."""
+    """Import and return the package soundfile; DataError, with a remedy, if it is missing."""
     try:
         import soundfile
     except ImportError:
@@ -114,7 +114,7 @@ def import_soundfile() -> Any:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    """Open a sound file; errors of libsndfile become DataError."""
+    """Scope with an open sound file; errors of libsndfile become DataError."""
     soundfile = import_soundfile()
     try:
         # A descriptor, because from a name soundfile would take the format of headerless files.

@@ -61,12 +61,12 @@ class FrameOptions:
 
     @property
     def padded_size(self) -> int:
-        """The number of samples in a window padded for the Fourier transform."""
+        """The number of samples in a window after padding for the Fourier transform."""
         size = self.window_size
         return 1 << (size - 1).bit_length() if self.round_to_power_of_two else size
 
     def check(self) -> None:
-        """OptionError if no features can be computed with these values."""
+        """OptionError if the values of the options exclude each other or are out of range."""
         if self.window_type not in _WINDOWS:
             known = ", ".join(_WINDOWS)
             raise OptionError(f"--window-type={self.window_type}: expected one of {known}")
@@ -85,7 +85,7 @@ class FrameOptions:
 
 @dataclass(frozen=True)
 class MelOptions:
-    """Options of the triangular mel filters (Kaldi's MelBanksOptions)."""
+    """Options of the triangular mel filters, also called bins (Kaldi's MelBanksOptions)."""
 
     num_mel_bins: int = option(23, "Number of triangular mel-frequency bins")
     low_freq: float = option(20.0, "Low cutoff frequency for mel bins")
@@ -97,7 +97,7 @@ class MelOptions:
     debug_mel: bool = option(False, "Print out debugging information for mel bin computation")
 
     def check(self, frame: FrameOptions) -> None:
-        """OptionError if the bins do not fit between 0 and half the sampling rate."""
+        """OptionError if the mel filters do not fit between 0 and half the sampling rate."""
         nyquist = 0.5 * frame.sample_frequency
         low = self.low_freq
         high = self.high_freq if self.high_freq > 0.0 else nyquist + self.high_freq
@@ -114,7 +114,7 @@ class MelOptions:
             )
 
     def _has_empty_bin(self, low: float, high: float, frame: FrameOptions) -> bool:
-        """Whether a mel filter between `low` and `high` contains no frequency of the transform."""
+        """Whether a mel filter between `low` and `high` Hz covers no frequency of the transform."""
         import numpy as np
 
         def mel(frequency: Any) -> Any:
