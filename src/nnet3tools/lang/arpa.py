@@ -24,7 +24,7 @@ _MOST_ORDERS = 100
 
 @dataclass(frozen=True)
 class ArpaOptions:
-    """How an ARPA model becomes an FST: numbers of words and of special symbols.
+    """Numbers of words and special symbols for converting an ARPA language model to an FST.
 
     An n-gram with a word outside `words` is skipped. If `disambig`, the number of the
     disambiguation symbol, is not 0, the symbols for the begin and end of a sentence are not words
@@ -46,7 +46,7 @@ class _NGram:
 
 
 def _natural_cost(text: str) -> float:
-    """The cost -ln(10^text) in float32 of a log10 probability in an ARPA file."""
+    """The cost, -ln(probability) in float32, for the log10 probability `text` in an ARPA file."""
     value = np.float32(float(text))
     if np.isnan(value):
         raise ValueError
@@ -82,7 +82,7 @@ class _Parser:
         return None
 
     def counts(self) -> list[int]:
-        """Read the data section: the number of n-grams of each order that it declares."""
+        """Read the ARPA file's header; returns the declared number of n-grams of each order."""
         while (line := self._next_line()) != "\\data\\":
             if line is None:
                 raise self.error("\\data\\ section missing or empty.")
@@ -102,7 +102,7 @@ class _Parser:
         return counts
 
     def ngrams(self, counts: Sequence[int]) -> Iterator[tuple[_NGram, bool]]:
-        """Yield each n-gram, with True for the highest order; DataError if a line is malformed."""
+        """Yield (n-gram, whether it has the highest order); DataError for malformed lines."""
         for order, promised in enumerate(counts, start=1):
             keyword = f"\\{order}-grams:"
             if self._next_line() != keyword:
@@ -123,7 +123,7 @@ class _Parser:
             raise self.error("invalid or unexpected directive line, expecting \\end\\")
 
     def _ngram(self, line: str, order: int, highest: bool) -> _NGram | None:
-        """Parse the n-gram in a line; None, after a warning, if the line has to be skipped."""
+        """Parse a line with an n-gram; None, after a warning, if the n-gram must be skipped."""
         fields = line.split()
         if not order < len(fields) <= order + (1 if highest else 2):
             raise self.error("Invalid n-gram data line")
@@ -148,7 +148,7 @@ class _Parser:
 
 @dataclass
 class _Compiler:
-    """Builds an ARPA model's acceptor with a state for each history; state 0: empty history."""
+    """Builds the acceptor of an ARPA model; each state is a history, state 0 the empty history."""
 
     options: ArpaOptions
     arcs: list[list[ArcTuple]] = field(default_factory=lambda: [[]])
@@ -167,7 +167,7 @@ class _Compiler:
         return len(self.arcs) - 1
 
     def add(self, ngram: _NGram, highest: bool) -> bool:
-        """Add the arc or final weight of an n-gram; False if its history is not in the model."""
+        """Add an n-gram as an arc or final weight; returns False if the model lacks its history."""
         source = self.states.get(ngram.words[:-1])
         if source is None:
             return False
@@ -200,7 +200,7 @@ class _Compiler:
         return state
 
     def fst(self) -> Fst:
-        """The acceptor, without the states whose only arc is a back-off arc."""
+        """The finished acceptor, without states whose only arc is a back-off arc."""
         if self.start < 0:
             raise DataError("Arpa file did not contain the beginning-of-sentence symbol.")
         disambig = self.options.disambig
@@ -226,7 +226,7 @@ def arpa_words(lines: Sequence[str]) -> Iterator[str]:
 
 
 def arpa_fst(lines: Sequence[str], options: ArpaOptions, name: str) -> Fst:
-    """The acceptor of an ARPA file, arcs in the order of n-grams; errors begin with `name`."""
+    """Make the word acceptor of an ARPA file's lines; `name` begins the error messages."""
     compiler = _Compiler(options)
     parser = _Parser(lines, options)
     with naming(name):

@@ -25,7 +25,7 @@ _WIDEST = 100
 
 @dataclass(frozen=True)
 class ContextGraph:
-    """An FST over phones in context: input label j stands for the phones `windows[j]`."""
+    """An FST over phones in context: input label j means the phone sequence `windows[j]`."""
 
     fst: Fst
     windows: list[Window]
@@ -42,12 +42,7 @@ def in_context(
     topology: HmmTopology,
     disambig: Collection[int] = (),
 ) -> ContextGraph:
-    """Replace the input phones of an FST by phones in context, as the tree needs them.
-
-    Output labels stay the same. States and windows are numbered in the order of first use.
-    `disambig` holds the disambiguation symbols. DataError for a phone that is neither in the
-    topology nor in `disambig`.
-    """
+    """Replace the input phones of an FST by phones in context, with the tree's context width."""
     if tree.width > _WIDEST:
         raise DataError(f"the tree's context of {tree.width} phones is too wide")
     known = set(topology.phones.tolist())
@@ -61,7 +56,7 @@ def in_context(
 
 
 def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], list[float]]:
-    """Arcs and final weights of an FST that accepts `phones` and then any number of `symbol`."""
+    """Arcs and final weights of `phones`, extended to accept any number of `symbol` at the end."""
     arcs, finals = phones.arc_lists(), phones.finals.tolist()
     end = len(arcs)
     for state, final in enumerate(finals):
@@ -71,7 +66,7 @@ def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], li
 
 
 class _Expansion:
-    """Composes the phone FST with the context FST, whose states are the last phones read."""
+    """The composition of a phone FST with a context FST, whose states are the last phones read."""
 
     def __init__(
         self, phones: Fst, tree: ContextDependency, disambig: frozenset[int], end_symbol: int
@@ -115,7 +110,10 @@ class _Expansion:
         return ContextGraph(Fst.from_lists(0, finals, arcs), list(self._labels))
 
     def _step(self, read: Window, phone: int) -> tuple[Window, int] | None:
-        """The last phones after reading `phone`, and the window's label; None if forbidden."""
+        """Read `phone` after the phones `read`: the new last phones, and the label of the window.
+
+        None if `phone` may not follow.
+        """
         if phone in self._disambig:
             return read, self._labels.setdefault((-phone,), len(self._labels))
         if phone == self._end:

@@ -76,23 +76,23 @@ def _phone_sets(folder: str, name: str, may_be_empty: bool = False) -> PhoneSets
 
 @dataclass(frozen=True)
 class PhoneNames:
-    """Gives phones their names: the dictionary's, or with a suffix for the position in the word."""
+    """Makes the phone names of a lang folder: with or without a suffix for the word position."""
 
     by_position: bool
 
     def versions(self, phone: str, silence: bool) -> list[str]:
-        """All names of a phone; if it is silence, also the name for use outside words."""
+        """The names of a phone, one per word position; for silence, also the name outside words."""
         if not self.by_position:
             return [phone]
         suffixes = ("", *_POSITIONS) if silence else _POSITIONS
         return [phone + suffix for suffix in suffixes]
 
     def expanded(self, sets: Sequence[Sequence[str]], silence: bool) -> list[list[str]]:
-        """For each set of phones, the names of all its phones, with their word positions."""
+        """For each set of phones, the names of its phones with all word positions."""
         return [[v for phone in phones for v in self.versions(phone, silence)] for phones in sets]
 
     def pronunciation(self, entry: Pronunciation) -> Pronunciation:
-        """A copy of the pronunciation with suffixes: _B, _I, _E, or _S for a word of one phone."""
+        """A copy with a suffix on each phone: _B, _I, _E, or _S for a word of one phone."""
         if not self.by_position:
             return entry
         first, *rest = entry.phones
@@ -102,7 +102,7 @@ class PhoneNames:
         return replace(entry, phones=(first + "_B", *between, rest[-1] + "_E"))
 
     def questions(self, silence: Sequence[str], nonsilence: Sequence[str]) -> list[list[str]]:
-        """For each position in a word, all phone names with its suffix, as questions for trees."""
+        """Sets of phone names for tree questions: all phones with one word-position suffix."""
         if not self.by_position:
             return []
         of_words = [[phone + suffix for phone in nonsilence] for suffix in _POSITIONS]
@@ -111,6 +111,6 @@ class PhoneNames:
 
 
 def word_position(phone: str) -> str:
-    """The position in the word that a phone's suffix gives, as word_boundary.txt names it."""
+    """The word position in a phone's suffix, in the words of word_boundary.txt ("begin" etc.)."""
     names = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}
     return names.get(phone[-2:], "nonword")

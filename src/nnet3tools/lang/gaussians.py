@@ -19,7 +19,10 @@ from nnet3tools.io.stream import Writer
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A diagonal Gaussian in Kaldi's form: inverse variances, and means times these, each (D,)."""
+    """A Gaussian with diagonal covariance in Kaldi's form; both arrays have shape (D,).
+
+    The arrays are inverse variances, and means times inverse variances.
+    """
 
     scaled_mean: NDArray[np.float32]
     inverse_variance: NDArray[np.float32]
@@ -50,7 +53,7 @@ class Gaussian:
             return cls(mean.astype(np.float32) * inverse, inverse)
 
     def perturbed(self, factor: float) -> Gaussian:
-        """A copy with each mean moved by `factor` * N(0, 1) standard deviations.
+        """A copy whose means are moved by `factor` * N(0, 1) standard deviations each.
 
         Two numbers of `rand` make a normal number, as in Kaldi (RandGauss, DiagGmm::Perturb). The
         result equals Kaldi's, except for the last bit where its BLAS adds a product without
@@ -85,7 +88,7 @@ class Gaussian:
 
 
 def write_gaussians(writer: Writer, gaussians: Sequence[Gaussian]) -> None:
-    """Write an AmDiagGmm that has one Gaussian for each pdf."""
+    """Write an acoustic model (Kaldi's AmDiagGmm) with one Gaussian for each pdf."""
     writer.write_token("<DIMENSION>")
     writer.write_int32(len(gaussians[0].scaled_mean) if gaussians else 0)
     writer.write_token("<NUMPDFS>")

@@ -42,7 +42,7 @@ _OPTIONAL = (
 
 @dataclass(frozen=True)
 class GraphScales:
-    """Factors of transitions' log-probabilities in a graph: for self-loops and for the others."""
+    """Factors of log-probabilities in a graph: of self-loops, and of all other transitions."""
 
     transition_scale: float = 1.0
     self_loop_scale: float = 1.0
@@ -55,10 +55,7 @@ def minimized(fst: Fst) -> Fst:
 
 
 class TrainingGraphCompiler:
-    """Makes decoding graphs of transcripts for one tree, transition model and lexicon.
-
-    `disambig` holds the disambiguation symbols among the phones of the lexicon.
-    """
+    """Compiles transcripts to graphs, for one tree, transition model and lexicon."""
 
     def __init__(
         self,
@@ -96,7 +93,7 @@ def _log_size(name: str, fst: Fst) -> None:
 
 
 def lexicon_and_grammar(lexicon: Fst, grammar: Fst) -> Fst:
-    """LG: the lexicon composed with the grammar, determinized, minimized, with weights pushed."""
+    """The FST LG: lexicon composed with grammar, determinized, minimized, weights pushed."""
     if not grammar.num_states:
         raise DataError("the grammar accepts nothing")
     fst = compose_with_loops(lexicon.sorted_by_output(), grammar)
@@ -114,7 +111,10 @@ def decoding_graph(
     disambig: Sequence[int],
     scales: GraphScales,
 ) -> Fst:
-    """The decoding graph HCLG of LG (`phones_to_words`) with disambiguation symbols `disambig`."""
+    """Make the decoding graph HCLG from LG, which is `phones_to_words`.
+
+    `disambig` holds the numbers of LG's disambiguation symbols.
+    """
     context = in_context(phones_to_words, tree, model.topology, disambig)
     _log_size("CLG", context.fst)
     hmms = HmmGraphs(tree, model, scales.transition_scale)
@@ -127,7 +127,7 @@ def decoding_graph(
 
 
 def without_words(fst: Fst, words: Sequence[int]) -> Fst:
-    """The FST without the arcs whose output label is in `words`."""
+    """A copy of the FST without arcs whose output label is in `words`."""
     return fst.with_arcs_only(~np.isin(fst.olabels, words))
 
 
@@ -135,9 +135,9 @@ def without_words(fst: Fst, words: Sequence[int]) -> Fst:
 
 
 def copy_lang_files(lang: str, graph_dir: str, num_pdfs: int) -> None:
-    """Copy the files of a lang folder that decoding needs to `graph_dir`; write num_pdfs.
+    """Copy the files that decoding needs from a lang folder to `graph_dir`, and write num_pdfs.
 
-    DataError for lacking files.
+    DataError if a file is missing.
     """
     source, target = Path(lang), Path(graph_dir)
     for name in _NEEDED:

@@ -23,10 +23,7 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 
 @dataclass
 class HmmGraphs:
-    """Makes graphs over transition ids for one tree and transition model.
-
-    `scale` multiplies the log-probabilities of transitions, including self-loops.
-    """
+    """Replaces phones by HMMs over transition ids, for one tree and transition model."""
 
     tree: ContextDependency
     model: TransitionModel
@@ -47,16 +44,13 @@ class HmmGraphs:
         return self._loops.added_to(graph).projected()
 
     def transducer(self, windows: Sequence[Window]) -> Fst:
-        """The FST H from transition ids to the numbers of the windows, from 1 (GetHTransducer).
-
-        `windows[0]` is epsilon. Disambiguation symbols are read as the labels of `disambig_ids`.
-        """
+        """The FST H: it reads transition ids and writes window numbers from 1 (GetHTransducer)."""
         ids = iter(self.disambig_ids(windows))
         hmms = [Fst.linear([next(ids)]) if is_disambig(w) else self._hmm(w) for w in windows[1:]]
         return _loop_of(hmms)
 
     def disambig_ids(self, windows: Sequence[Window]) -> list[int]:
-        """H's input labels for disambiguation symbols among the windows, after transition ids."""
+        """Input labels of H for disambiguation symbols in `windows`, above all transition ids."""
         count = sum(map(is_disambig, windows))
         first = self.model.num_transition_ids + 1
         return list(range(first, first + count))
@@ -73,7 +67,7 @@ class HmmGraphs:
         return {tuple(row): number for number, row in enumerate(self.model.tuples.tolist())}
 
     def _hmm(self, window: Window) -> Fst:
-        """The HMM of a window's central phone, without self-loops; DataError if none fits."""
+        """The HMM of the central phone of `window`, without self-loops; DataError if none fits."""
         phone = window[self.tree.central]
         entry = self.model.topology.states(phone)
         num_classes = self.model.topology.num_pdf_classes(phone)
@@ -88,7 +82,7 @@ class HmmGraphs:
     def _arcs_of(
         self, phone: int, number: int, state: HmmState, pdfs: tuple[int, ...]
     ) -> list[ArcTuple]:
-        """The arcs of an HMM state that lead to other states, with transition ids as labels."""
+        """Arcs from state `number` of a phone's HMM to other states, labelled by transition ids."""
         arcs: list[ArcTuple] = []
         emitting = state.forward_pdf_class != NO_PDF
         for position, (target, probability) in enumerate(state.transitions):
@@ -105,7 +99,10 @@ class HmmGraphs:
     def _transition(
         self, phone: int, number: int, pdfs: tuple[int, int], position: int
     ) -> tuple[int, float]:
-        """Id of an HMM state's transition, and its log-probability given that the state is left."""
+        """The id and the log-probability of transition `position` of an HMM state.
+
+        The log-probability is conditional on leaving the state (no self-loop).
+        """
         state = self._state_of_tuple.get((phone, number, *pdfs))
         if state is None:
             raise DataError(
@@ -118,7 +115,7 @@ class HmmGraphs:
 
 
 def _loop_of(hmms: list[Fst]) -> Fst:
-    """An FST that accepts any sequence of the HMMs' paths and writes their numbers, from 1.
+    """An FST that accepts any sequence of HMM paths and writes the position of each HMM, from 1.
 
     An HMM object that stands in the list several times is added once. An HMM with a single arc from
     its start begins in the loop state; other HMMs follow an epsilon arc.
@@ -136,7 +133,7 @@ def _loop_of(hmms: list[Fst]) -> Fst:
 
 
 def _add_to_loop(arcs: list[list[ArcTuple]], hmm: Fst, number: int) -> tuple[int, float, int]:
-    """Add an HMM to the loop's arcs; return label, weight and target of the arc that enters it."""
+    """Add an HMM to the loop's arcs; returns label, weight and target of the arc that enters it."""
     of_hmm, finals, start = hmm.arc_lists(), hmm.finals.tolist(), hmm.start
     shared = (
         len(of_hmm[start]) == 1

@@ -121,7 +121,7 @@ class _Lang:
     def _both(
         self, name: str, sets: Sequence[Sequence[str]], prefix: str = ""
     ) -> dict[str, list[str]]:
-        """Lines of the files phones/<name>.txt (symbols) and phones/<name>.int (their numbers)."""
+        """Lines by file name of phones/<name>.txt (symbols) and phones/<name>.int (numbers)."""
         return {
             f"phones/{name}.txt": [prefix + " ".join(phones) for phones in sets],
             f"phones/{name}.int": [prefix + " ".join(self._numbers(phones)) for phones in sets],
@@ -195,7 +195,7 @@ class _Lang:
         return left_to_right_topology(silence, nonsilence, *sizes)
 
     def lexicon(self, disambig: bool) -> Fst:
-        """The FST of L.fst or, with `disambig`, of L_disambig.fst, which also accepts #0."""
+        """The lexicon FST for L.fst; with `disambig`, for L_disambig.fst, which also accepts #0."""
         silence = OptionalSilence(
             self._dictionary.optional_silence,
             self._options.sil_prob,
@@ -209,7 +209,7 @@ class _Lang:
 
 
 def _with_loops(fst: Fst, ilabel: int, olabel: int) -> Fst:
-    """Add a loop ilabel:olabel at each final state and where words begin (fstaddselfloops)."""
+    """Add a loop ilabel:olabel to final states and where words begin (fstaddselfloops)."""
     writes = np.zeros(fst.num_states, bool)
     writes[fst.sources[fst.olabels != EPSILON]] = True
     states = np.flatnonzero(writes | fst.is_final)
@@ -231,9 +231,9 @@ _FINAL = HmmState(NO_PDF, NO_PDF, ())
 
 
 def chain_topology(phones: Sequence[int]) -> HmmTopology:
-    """The topology of chain models: one state; its first frame has its own pdf class (gen_topo.py).
+    """The topology of chain models: one state, whose first frame has a pdf class of its own.
 
-    Both transition probabilities are 1/2; chain models do not use them.
+    Both transition probabilities are 1/2; chain models do not use them (gen_topo.py).
     """
     return _topology([(phones, (HmmState(0, 1, ((0, 0.5), (1, 0.5))), _FINAL))])
 
@@ -244,7 +244,7 @@ def left_to_right_topology(
     num_silence_states: int,
     num_nonsilence_states: int,
 ) -> HmmTopology:
-    """The topology of gen_topo.pl: states in a row; all but the last of silence are connected."""
+    """The topology of gen_topo.pl: states in a row; silence states but the last all connected."""
     plain = (*(_in_turn(state) for state in range(num_nonsilence_states)), _FINAL)
     return _topology([(nonsilence, plain), (silence, _any_order(num_silence_states))])
 

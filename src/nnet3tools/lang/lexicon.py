@@ -17,7 +17,7 @@ from nnet3tools.io.files import read_text_lines
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """A word, one sequence of its phones, and the probability of this among its pronunciations."""
+    """A word, the phones of one pronunciation, and the probability of this pronunciation."""
 
     word: str
     phones: tuple[str, ...]
@@ -52,10 +52,10 @@ def read_lexicon(rxfilename: str, with_probabilities: bool) -> list[Pronunciatio
 
 
 def with_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation], int]:
-    """Add disambiguation symbols #1, #2, ... to a lexicon; also returns the largest number.
+    """The lexicon with disambiguation symbols #1, #2, ... added, and the largest number used.
 
-    They follow phones that several words have, or that are the beginning of a longer pronunciation.
-    Afterwards no pronunciation equals another, or is the beginning of another.
+    A symbol follows phones that several words have, or that are the beginning of a longer
+    pronunciation. Afterwards no pronunciation equals another, or is the beginning of another.
     """
     counts = Counter(entry.phones for entry in lexicon)
     beginnings = {entry.phones[:size] for entry in lexicon for size in range(len(entry.phones))}
@@ -71,7 +71,10 @@ def with_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunci
 
 @dataclass(frozen=True)
 class OptionalSilence:
-    """The silence phone allowed between words and at both ends; symbol `disambig` follows it."""
+    """The silence phone that may stand between words and at both ends, with its probability.
+
+    The symbol `disambig`, if there is one, follows the silence.
+    """
 
     phone: str
     probability: float
@@ -84,11 +87,7 @@ def lexicon_fst(
     phone_numbers: Mapping[str, int],
     word_numbers: Mapping[str, int],
 ) -> Fst:
-    """The FST from phones to any sequence of words; arcs are in the order of the lexicon.
-
-    All words start and end in one state. If the probability of silence is above 0, a second state
-    stands before the silence. DataError for phones without a number.
-    """
+    """Make the FST that reads phones and writes words; arcs are in the order of the lexicon."""
     return _Builder(phone_numbers, word_numbers).fst(lexicon, silence)
 
 

@@ -50,7 +50,7 @@ _LOG10_PROB_OF_BEGIN = -99.0
 
 @dataclass(frozen=True)
 class _Counts:
-    """The n-grams of one order, sorted by (history, last word)."""
+    """The n-grams of one order with their counts, sorted by (history, last word)."""
 
     keys: NDArray[np.int64]
     histories: NDArray[np.int64]
@@ -117,7 +117,7 @@ def _count(text: NumberedText, order: int, num_words: int) -> list[_Counts]:
 
 
 def _smoothed(counts: Sequence[_Counts], num_words: int) -> tuple[NGrams, ...]:
-    """Probabilities and back-off weights of all n-grams."""
+    """The probabilities and back-off weights of all n-grams, one NGrams object per order."""
     lower_probs = np.array([1.0 / (num_words - 1)])  # of all unigrams' one shorter n-gram
     probs, backoffs = [], []
     for order, counted in enumerate(counts, start=1):
@@ -142,7 +142,7 @@ def _smoothed(counts: Sequence[_Counts], num_words: int) -> tuple[NGrams, ...]:
 
 
 def _discounts(adjusted: NDArray[np.int64], order: int) -> NDArray[np.float64]:
-    """The discounts of adjusted counts 0, 1, 2, and 3 or more."""
+    """The four discounts for the adjusted counts 0, 1, 2, and 3 or more of n-grams of one order."""
     _, n1, n2, n3, n4 = np.bincount(np.minimum(adjusted, 5), minlength=6)[:5].tolist()
     if n1 and n2 and n3:
         y = n1 / (n1 + 2 * n2)

@@ -82,7 +82,7 @@ class NumberedText:
 
 @dataclass(frozen=True)
 class Perplexity:
-    """How well a model predicts text: words and ends of sentences."""
+    """Counts and log-probabilities that measure how well a language model predicts text."""
 
     num_predicted: int
     """Words and ends of sentences, without unknown words."""
@@ -92,7 +92,7 @@ class Perplexity:
 
     @property
     def perplexity(self) -> float:
-        """10 to the power of the mean negative log10 probability."""
+        """The perplexity: 10 to the power of the mean negative log10 probability."""
         return float(10.0 ** (-self.log10_prob / max(self.num_predicted, 1)))
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class NGrams:
-    """The n-grams of one order, sorted by (history, last word)."""
+    """The n-grams of one order with their probabilities, sorted by (history, last word)."""
 
     keys: NDArray[np.int64]
     """Number of the history among the n-grams of the next lower order, times the number of words
@@ -114,7 +114,7 @@ class NGrams:
     """Back-off weights of the n-grams as histories; 0 for those that are no history."""
 
     def find(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers of n-grams by key; `ABSENT` for n-grams that the model lacks."""
+        """The positions of n-grams, given by key; `ABSENT` for n-grams that the model lacks."""
         places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[places] == keys, places, ABSENT)
 
@@ -148,7 +148,7 @@ class NGramModel:
         yield "\\end\\"
 
     def perplexity(self, sentences: Iterable[Sequence[str]]) -> Perplexity:
-        """Evaluate the model on sentences."""
+        """Measure the perplexity of the model on sentences."""
         numbers = {word: number for number, word in enumerate(self.words)}
         outside = numbers.get(self.unknown, ABSENT)
         text = NumberedText.of([*sentences], numbers, outside)
@@ -158,7 +158,7 @@ class NGramModel:
         return Perplexity(int(known.sum()), int((predicted & ~known).sum()), total)
 
     def _log10_probs(self, text: NumberedText) -> NDArray[np.float64]:
-        """The log10 probability of each word after the words before it."""
+        """The log10 probability of each word and sentence end, given the words before it."""
         numbers = self.orders[0].find(text.words)
         result = np.where(numbers >= 0, self.orders[0].log10_probs[numbers], 0.0)
         for lower, higher in zip(self.orders[:-1], self.orders[1:], strict=True):

@@ -44,7 +44,7 @@ class SelfLoops:
         return self._model.transitions().states.tolist()
 
     def added_to(self, fst: Fst) -> Fst:
-        """The graph `fst` with self-loops added: at each state, that of the transition entering it.
+        """A copy of `fst` with the self-loop of the entering transition added at each state.
 
         A state that transitions of several transition states enter is split first. The arcs that
         leave a state are multiplied by the probability of leaving. Self-loops write nothing.
@@ -63,7 +63,7 @@ class SelfLoops:
         return Fst.from_lists(fst.start, finals, arcs)
 
     def _separate(self, arcs: list[list[ArcTuple]], finals: list[float], start: int) -> None:
-        """Split states until transitions of at most one transition state enter each.
+        """Split graph states in place until each is entered from at most one transition state.
 
         A transition of another transition state enters a new state, from which an epsilon leads to
         its old target. A split state is entered by epsilons only.

@@ -14,14 +14,14 @@ _MAX_NUMBER = 2**31 - 1
 
 @dataclass(frozen=True)
 class SymbolTable:
-    """A symbol table: numbers by symbol. `name` is the name of the file, for errors."""
+    """The numbers of symbols, by symbol; `name` is the file name for error messages."""
 
     numbers: dict[str, int]
     name: str = "the symbol table"
 
     @classmethod
     def of(cls, symbols: Iterable[str]) -> SymbolTable:
-        """Make a table of these symbols, numbered from 0."""
+        """Make a table of the given symbols, numbered from 0."""
         return cls({symbol: number for number, symbol in enumerate(symbols)})
 
     @classmethod
@@ -66,14 +66,14 @@ class SymbolTable:
         return number
 
     def sequence(self, symbols: Sequence[str], unknown: int | None = None) -> list[int]:
-        """The numbers of symbols; missing ones become `unknown`, or raise DataError without it."""
+        """The numbers of symbols; a missing one becomes `unknown` or, if None, a DataError."""
         if unknown is None:
             return [self.number(symbol) for symbol in symbols]
         return [self.numbers.get(symbol, unknown) for symbol in symbols]
 
 
 def read_numbers(rxfilename: str) -> list[int]:
-    """Read the numbers in a file such as disambig.int, one in each line; DataError otherwise."""
+    """Read a file with one number per line, such as disambig.int; DataError for other lines."""
     numbers = []
     for place, line in enumerate(read_text_lines(rxfilename), start=1):
         if not line.strip().isdecimal():
@@ -83,7 +83,7 @@ def read_numbers(rxfilename: str) -> list[int]:
 
 
 def read_sets(rxfilename: str) -> list[list[int]]:
-    """Read sets of numbers, one in each line (sets.int); DataError for other lines."""
+    """Read sets of numbers, one set per line, such as sets.int; DataError for malformed lines."""
     sets = []
     for place, line in enumerate(read_text_lines(rxfilename), start=1):
         words = line.split()

@@ -19,7 +19,7 @@ _MOST_WARNINGS = 20
 
 
 def load_align_lexicon(rxfilename: str) -> dict[str, list[str]]:
-    """Read align_lexicon.txt: the phones of each word; of several pronunciations, the last."""
+    """Read align_lexicon.txt: the phones of each word (its last pronunciation in the file)."""
     lexicon = {}
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         word, *rest = line.split() or [""]
@@ -53,7 +53,7 @@ class TextToPhones:
     num_unknown: int = 0
 
     def phones(self, words: Sequence[str]) -> list[str]:
-        """The phones of `words`, with silence at random at the ends and between words."""
+        """The phones of `words`; silence is inserted at random between words and at both ends."""
         found = self._silence(self.edge_silprob)
         for place, word in enumerate(words):
             found += self._of_word(word)
@@ -79,7 +79,7 @@ class TextToPhones:
 
 
 class PhoneStatistics:
-    """Counts of phones and of phone pairs, with phones of one set counted together."""
+    """Counts of phones and phone pairs; the phones of one set are counted as one phone."""
 
     def __init__(self, sets: Sequence[Sequence[int]]) -> None:
         self._phones = [phone for phones in sets for phone in phones]
@@ -97,7 +97,7 @@ class PhoneStatistics:
         self._counts.update(shared[1:])
 
     def lines(self) -> list[str]:
-        """The lines `left-phone phone count`, then `phone count`, for counts above 0."""
+        """The counts above 0 as text lines: `left-phone phone count`, then `phone count`."""
         first = {0: 0, **self._first}
         lines = []
         for left in [0, *self._phones]:

@@ -29,7 +29,7 @@ PhoneSets = Sequence[Sequence[int]]
 
 
 def read_shared_phones(rxfilename: str, topology: HmmTopology) -> list[list[int]]:
-    """Read sets of phones that share pdfs, one in each line; without a file, a set per phone."""
+    """Read sets of phones that share pdfs, one set per line; with no file, one set per phone."""
     if not rxfilename:
         return [[phone] for phone in topology.phones.tolist()]
     sets = [sorted(phones) for phones in read_sets(rxfilename)]
@@ -55,7 +55,10 @@ def monophone_tree(sets: PhoneSets, topology: HmmTopology) -> ContextDependency:
 
 
 def _monophone_map(sets: PhoneSets, topology: HmmTopology, pdfs: Iterator[int]) -> EventMap:
-    """The tree of GetStubMap: a table by phone if sets have one phone each, else a binary tree."""
+    """The map from phone and pdf class to pdf, like Kaldi's GetStubMap.
+
+    It is a table by phone if each set has one phone, else a binary tree. Numbers come from `pdfs`.
+    """
     if len(sets) == 1:
         num_classes = max(topology.num_pdf_classes(phone) for phone in sets[0])
         return _by_class([next(pdfs) for _ in range(num_classes)])
@@ -85,7 +88,7 @@ class PhoneCounts:
 
     @classmethod
     def load(cls, rxfilename: str) -> PhoneCounts:
-        """Read lines `left-phone phone count` and `phone count` to counts; DataError for others."""
+        """Read lines `left-phone phone count` and `phone count`; DataError for other lines."""
         phones: dict[int, int] = {}
         pairs: dict[tuple[int, int], int] = {}
         for number, line in enumerate(read_text_lines(rxfilename), start=1):
@@ -102,7 +105,10 @@ class PhoneCounts:
 
 @dataclass
 class _BiphonePdfs:
-    """Assigns pdfs to pairs of phone sets; rare pairs share pdfs by phone, rare phones one list."""
+    """Assigns pdfs to pairs of phone sets; rare pairs share the pdfs of the phone alone.
+
+    Rare phones share one list of pdfs.
+    """
 
     counts: PhoneCounts | None
     min_pair_count: int
@@ -113,7 +119,7 @@ class _BiphonePdfs:
     _of_any: list[int] = field(default_factory=list)
 
     def new(self) -> list[int]:
-        """Make a list of new pdfs, one for each pdf class."""
+        """Make a list of new pdf numbers, one for each pdf class."""
         return [next(self.numbers) for _ in range(self.size)]
 
     def of(self, left: int, phone: int) -> list[int]:
@@ -139,10 +145,10 @@ def biphone_tree(
     min_biphone_count: int = 100,
     min_monophone_count: int = 20,
 ) -> ContextDependency:
-    """The tree over pairs of phone sets: pdfs for each set after each set, and at the beginning.
+    """Make a tree of left biphones: pdfs for each phone set after each other set or at the start.
 
-    Phones in `context_independent` have pdfs of their own. DataError unless all phones have one pdf
-    class, or all have two.
+    Phones in `context_independent` have pdfs that do not depend on the left phone. DataError unless
+    all phones have one pdf class, or all have two.
     """
     sizes = {topology.num_pdf_classes(phone) for phone in topology.phones.tolist()}
     if len(sizes) > 1 or not sizes <= {1, 2}:
