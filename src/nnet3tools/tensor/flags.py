@@ -28,7 +28,7 @@ class Flag:
         self.is_set, self.array = True, array
 
     def guard(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        """A callable that does `work` if the flag is set; a graph of it looks at the flag."""
+        """A callable that does `work` if the flag is set, also in a captured graph."""
         from nnet3tools.tensor.cuda.launches import only_if
 
         return lambda: only_if(self.array, self.is_set, work)

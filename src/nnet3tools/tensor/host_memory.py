@@ -54,10 +54,10 @@ def map_bytes(num_bytes: int) -> np.ndarray:
 
 
 def populate_in_background(memory: np.ndarray) -> None:
-    """Let a thread make the system allocate memory for new bytes, from the first to the last.
+    """Let a thread make the system allocate the memory of new bytes, from first to last.
 
-    Otherwise the first write to each page waits for the system: 180 ms in all for the 136 MB of a
-    minibatch of benchmarks/' tdnnf on a virtual machine whose host had to free memory, 0 ms else.
+    Otherwise the first write to each page waits for the system. On a virtual machine whose host had
+    to free memory, this took 180 ms for the 136 MB of a minibatch of benchmarks/' tdnnf, else 0 ms.
     """
     if memory.size >= _HUGE and sys.platform == "linux":
         with contextlib.suppress(RuntimeError):  # with a limit on threads, or on their stacks
@@ -76,15 +76,16 @@ def _populate(memory: np.ndarray) -> None:
 
 
 class Region:
-    """Bytes that can grow in place, because addresses for more are reserved, which costs nothing.
+    """Host memory that can grow in place, because addresses for more bytes are reserved.
 
-    Arrays over the first bytes stay valid, and growing copies nothing.
+    Reserving addresses takes no memory. Arrays over the first bytes stay valid; growing copies
+    nothing.
     """
 
     def __init__(self, num_bytes: int) -> None:
-        """Reserve addresses for at least 4 * `num_bytes`, or if the system refuses for `num_bytes`.
+        """Reserve addresses for 4 * `num_bytes` bytes, or for `num_bytes` if the system refuses.
 
-        MemoryError if the system refuses that, too.
+        Raises MemoryError if the system refuses both.
         """
         try:
             self._memory = _mapped(max(_ROOM, 4 * num_bytes), _NO_RESERVE)

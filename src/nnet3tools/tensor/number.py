@@ -59,7 +59,7 @@ class Number:
         return int(float(self))
 
     def mapped(self, formula: Element, *others: Any) -> Any:
-        """A new Number that `formula` assigns to _1, with this number as _2, `others` as _3, ..."""
+        """A new Number that `formula` assigns to _1; _2 is this number, _3 ... are `others`."""
         result = empty(1, like=self.array)
         values = (o.array if isinstance(o, Number) else float(o) for o in others)
         formula(result, self.array, *values)

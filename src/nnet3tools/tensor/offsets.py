@@ -19,12 +19,12 @@ def rounded_up(num_bytes: int, alignment: int = ALIGNMENT) -> int:
 def assign_offsets(
     sizes: ArrayLike, first: ArrayLike, last: ArrayLike, alignment: int = ALIGNMENT
 ) -> tuple[list[int], int]:
-    """(offsets, total size) of blocks such that blocks that live at the same time do not overlap.
+    """(offsets in bytes, total size) of blocks; blocks that live at the same time do not overlap.
 
     Block i has sizes[i] bytes and lives from first[i] to last[i]. Each block goes into the tightest
-    gap left by the blocks it meets (Pisarchyk & Lee 2020, "Efficient Memory Management for Deep
-    Neural Net Inference"). Longest-lived first, which suits training programs, and largest first
-    are tried, and the smaller result is taken.
+    gap between the blocks that live at the same time (Pisarchyk & Lee 2020, "Efficient Memory
+    Management for Deep Neural Net Inference"). Two orders are tried, longest-lived first and
+    largest first, and the smaller result is taken.
     """
     size = np.asarray(sizes, np.int64)
     size = (size + alignment - 1) // alignment * alignment
@@ -73,7 +73,7 @@ def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
 
 
 def live_bytes(size: Ints, begin: Ints, end: Ints) -> int:
-    """Most bytes alive at one time, where block i lives from begin[i] to end[i]."""
+    """The largest size of all blocks alive at one time; block i lives from begin[i] to end[i]."""
     if not len(size):
         return 0
     change = np.zeros(int(end.max()) + 2, np.int64)

@@ -30,12 +30,10 @@ PersistentObjects = dict[tuple[int, int], Any]
 
 
 class Recorder:
-    """Records what the code in a `with` block does, so that it can be repeated.
+    """Records decisions, actions and operator calls of a `with` block, to repeat them later.
 
-    It takes decisions (functions with an outcome), actions and, with a workspace, operator calls.
-
-    `known_outcomes` are outcomes of the first decisions, which are not called again, and
-    `num_actions_done` is the number of first actions that are not called again.
+    Operator calls are recorded only with a workspace. The first decisions have `known_outcomes` and
+    are not called; the first `num_actions_done` actions are not called either.
     """
 
     def __init__(
@@ -50,11 +48,11 @@ class Recorder:
         keeps_bound: bool = True,
         flags: Flags | None = None,
     ) -> None:
-        """`scratch` gives scratch memory to a live run, in place of the pool.
+        """`persistent` holds the persistent objects that earlier runs of the step have made.
 
-        `flags` are those of the recorded step on a GPU.
-
-        With `keeps_bound` false, recorded calls are bound again if they are to run without kernels.
+        `workspace` gives scratch memory to recorded calls, `scratch` to a live run, in place of the
+        pool. `flags` are the flags of the recorded step on a GPU. With `keeps_bound` false,
+        recorded calls are bound again if they are to run without kernels.
         """
         self.decisions: list[Decision] = []
         self.outcomes: list[Any] = []
@@ -111,7 +109,7 @@ class Recorder:
 
     @contextmanager
     def optional(self, decision: Callable[[], bool], like: Any) -> Iterator[bool]:
-        """Scope of work that is recorded with a flag; yields whether to do or record it."""
+        """Yield whether to do or record the work in the `with` block, which gets a flag."""
         if self._flags is None or self._flag is not None:
             yield self.decide(decision)
             return
@@ -158,7 +156,7 @@ class Recorder:
         return self._persistent[key]
 
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """Run and record an operator call; return its result, a number as a Number in memory."""
+        """Run and record an operator call; returns its result, as a Number if that is a number."""
         before = recording.set_recorders(self, None)  # calls within the operator are part of it
         try:
             call = self._run(operator, operands, options)
@@ -170,7 +168,7 @@ class Recorder:
         return call.result
 
     def run(self, name: str, work: Callable[[], Any]) -> None:
-        """Run and record `work`, an operator that is bound already, under a name."""
+        """Run and record `work`, a bound operator; printed recordings show it as `name`."""
         if self._flag is not None:
             work = self._flag.guard(work)
         before = recording.set_recorders(self, None)

@@ -108,11 +108,11 @@ def decide(decision: Callable[[], V]) -> V:
 
 @contextmanager
 def optional(decision: Callable[[], bool], like: Any) -> Iterator[bool]:
-    """Scope of work that is to be done if `decision()` is true; yields whether to do it now.
+    """Yield whether to do the work in the `with` block: it is done if `decision()` is true.
 
     On the device of the array `like`, a GPU, a recording contains the work in any case, and each
-    replay sets a flag that says whether it is done. There are no matrix products in such work, and
-    its results are not used outside, except those in place.
+    replay sets a flag that says whether it is done. Such work has no matrix products, and its
+    results are not used outside, except changes in place.
     """
     recorder = state.call_recorder
     if recorder is None:

@@ -149,7 +149,7 @@ class Operator(Generic[P, R]):
 
 
 def do_nothing() -> None:
-    """Bound operation of an operator that has nothing to compute, such as for empty arrays."""
+    """Do nothing: the bound call of an operator with nothing to compute, such as empty arrays."""
 
 
 def _first_array(first: Any) -> Any:
@@ -162,7 +162,10 @@ def _first_array(first: Any) -> Any:
 def operator(
     writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
 ) -> Callable[[Callable[P, R]], Operator[P, R]]:
-    """Decorator that declares an operator: which operands it overwrites, its element types."""
+    """Decorator that declares an operator.
+
+    `writes` names the operands that it overwrites, `types` the element types that it accepts.
+    """
 
     def declare(function: Callable[P, R]) -> Operator[P, R]:
         made = Operator(function, tuple(writes), types)

@@ -41,7 +41,7 @@ class GrowingBytes:
         return num_bytes <= (self.size if self._region is None else self._region.room)
 
     def first(self, num_bytes: int) -> Any:
-        """The first `num_bytes` bytes. Earlier results stay valid and may overlap this one."""
+        """The first `num_bytes` bytes; results of earlier calls stay valid and may overlap them."""
         if num_bytes > self.size:
             self._grow(num_bytes)
         return self._bytes[:num_bytes]
@@ -60,7 +60,7 @@ class GrowingBytes:
 
 
 class Workspace:
-    """Scratch memory as a stack, for recordings, and on the host live runs, that do not interleave.
+    """Scratch memory as a stack, for recordings and live CPU runs that do not interleave.
 
     Addresses stay valid, so that bound calls may refer to them. `policy` decides how the steps run
     that use this memory.

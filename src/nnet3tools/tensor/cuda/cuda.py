@@ -106,10 +106,11 @@ class CudaDevice:
         return cupy.empty(shape, dtype)
 
     def upload(self, host: np.ndarray) -> Array:
-        """Copy through a pinned buffer, which CuPy keeps until the copy is done.
+        """Copy a host array to the device; CuPy keeps the pinned buffer until the copy is done.
 
         During a capture the copy runs on the copy stream and is finished on return. Its memory then
-        comes from that stream's part of the pool, as captured work may write to the main stream's.
+        comes from that stream's part of the pool, because captured work may write to the main
+        stream's.
         """
         if not self._capturing:
             return cupy.asarray(host)
@@ -125,7 +126,7 @@ class CudaDevice:
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
-        """Start cudaMemcpyAsync on the second stream; returns the event of the finished copy."""
+        """Start an asynchronous copy on the second stream; returns the event of its end."""
         while self._sending and self._sending[0][0].done:
             self._sending.popleft()
         self.copy_stream.wait_event(after)
@@ -210,9 +211,10 @@ class CudaDevice:
         return replay_on_side_stream if on_side_stream else replay
 
     def _branches_there_is_room_for(self) -> Iterator[Any]:
-        """Yield branch streams, each with a cuBLAS workspace, which a capture could not allocate.
+        """Yield streams for branches of a graph, each with a cuBLAS workspace.
 
-        There are fewer than _BRANCHES if there is no memory.
+        A capture could not allocate workspaces. There are fewer than _BRANCHES streams if memory is
+        lacking.
         """
         try:
             for _ in range(_BRANCHES):
@@ -225,7 +227,7 @@ class CudaDevice:
             self._cublas.use(self.stream.ptr)
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """Do independent steps; in a capture, the first in the main stream, others in branches."""
+        """Do independent steps; in a capture, all except the first go to branch streams."""
         if not self._capturing or len(steps) == 1:
             for step in steps:
                 step()

@@ -68,7 +68,7 @@ class Device(Protocol):
         """A new device array with undefined contents."""
 
     def upload(self, host: np.ndarray) -> Array:
-        """A device copy of a host array. During a capture it is made now, and not recorded."""
+        """A device copy of a host array; in a capture it is made at once, not recorded."""
 
     def pinned(self, num_bytes: int) -> np.ndarray:
         """Page-locked host memory, uint8, for `copy_from_pinned`. Any thread may call this."""

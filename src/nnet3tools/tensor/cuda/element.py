@@ -32,7 +32,7 @@ _MAX_PLANS = 512
 
 
 class ElementKernel:
-    """Calling it binds operands to one formula; kernels and grids are kept by layout."""
+    """Callable that binds operands to one formula; keeps a kernel for each layout."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments
@@ -99,7 +99,7 @@ class ElementKernel:
 
 
 def _fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> bool:
-    """Whether each array is repeated along the last axis, or contiguous and aligned for vectors."""
+    """Whether each array is constant, or contiguous and aligned for vectors, in the last axis."""
     walked = iter(strides)
     for i, operand in enumerate(operands):
         if not walk.is_array(i):

@@ -89,7 +89,10 @@ class CudaFunction:
         self, space: Shape, threads: int, words: Mapping[str, object], operands: Mapping[str, Any],
         reads: Sequence[Array] = (), writes: Sequence[Array] = (),
     ) -> Step:  # fmt: skip
-        """The bound kernel: a block of `threads` for each point, or if 0 one thread each."""
+        """A callable that runs the function on every point: `threads` threads each, or 1 if 0.
+
+        `words` are replaced in the function's text, `operands` are its arrays and numbers by name.
+        """
         if unknown := operands.keys() ^ {*self.arrays, *self.numbers}:
             raise ProgramError(f"{self.name}: missing or unknown operands {sorted(unknown)}")
         named = space if isinstance(space, Mapping) else dict(zip(self.indexes, space, strict=True))

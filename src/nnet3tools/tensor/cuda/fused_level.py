@@ -43,7 +43,7 @@ kernels 128 / 300 / 335 (on paper)."""
 
 
 class _Part:
-    """Steps of equal index spaces, which one range of a level's blocks does in order."""
+    """Launches over one index space that a range of a fused level's blocks does in order."""
 
     def __init__(self, first: Launch, group: int) -> None:
         self.steps, self.group = [first], group
@@ -125,7 +125,7 @@ class FusedLevel:
         return True
 
     def _can_start(self, launch: Launch) -> bool:
-        """Whether a launch may begin a part: if large, it must reduce as all large ones do, or not.
+        """Whether a launch may begin a part: large launches of a level all reduce, or none does.
 
         Reductions need many registers, so that fewer blocks fit on a processor: an H100 took twice
         as long for copies in one level with reductions as for two kernels.
@@ -143,7 +143,10 @@ class FusedLevel:
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Add a launch as the next step of a part if its threads can go on; returns whether."""
+        """Append launch `i` to the part with the launches `needed`, if its threads can continue.
+
+        Returns whether it was appended.
+        """
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
         if len(parts) > 1 or part is None or not part.can_add(launch):
@@ -190,14 +193,14 @@ class FusedLevel:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """Source and name of the level's kernel; None for a single launch, which has its own."""
+        """(source, name) of the level's kernel; None if the level is a single launch."""
         if self.num_launches == 1 and self._parts[0].steps[0].flag is None:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]
         return level_source(functions, any(self._closing.values()))
 
     def bound(self, device: Device, table: Table) -> Callable[[], None]:
-        """The level's kernel, loaded and bound; the words that it looks up are added to `table`."""
+        """A callable that launches the level's kernel; words that it reads go to `table`."""
         if (source := self.source) is None:
             return self._parts[0].steps[0]
         kernel = device.kernel(*source)
@@ -222,7 +225,11 @@ class FusedLevel:
     def _table(
         self, grids: Sequence[tuple[int, int]]
     ) -> tuple[list[int], tuple[int, int, int], int]:
-        """(words; number of parts, where groups and steps begin in the words; number of blocks)."""
+        """(the level's words of a Table, three numbers for the kernel, the number of blocks).
+
+        The numbers are the number of parts and the positions of the first group and step in the
+        words. `grids` are the grids of the parts.
+        """
         kinds = {name: k for k, name in enumerate(sorted(self._functions))}
         parts, groups, steps = list[int](), list[int](), list[Launch]()
         numbers = {group: n for n, group in enumerate(self._closing)}

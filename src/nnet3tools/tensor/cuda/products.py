@@ -48,7 +48,7 @@ def _as_blas(array: Array) -> _Matrix | None:
 
 
 def _usable(array: Array, before: list[Callable[[], None]]) -> _Matrix:
-    """`array`, or a copy of it made by a step added to `before`, as a matrix that BLAS can take."""
+    """`array` as a matrix for BLAS, or else a copy; `before` gets the step that copies it."""
     found = _as_blas(array)
     if found is None:
         buffer = get_device().empty(array.shape, array.dtype)

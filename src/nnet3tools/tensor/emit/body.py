@@ -131,7 +131,7 @@ class Body:
     def lines(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = (), index: str = "i"
     ) -> list[str]:
-        """Lines that compute the values `roots` from the values `known`, for element `index`."""
+        """Source lines that compute the values `roots` at `index` from the values `known`."""
         return [line for v in self.needed(roots, known) for line in self.line(v, index)]
 
     def needed(

@@ -81,9 +81,9 @@ class _Columns:
         return [f"{self._body.held(v)} {name}" for v, name in zip(values, names, strict=True)]
 
     def _column_values(self, number: int) -> list[str]:
-        """C lines of a loop over a tile's columns: what pass `number` needs of each column.
+        """C lines of a loop over a tile's columns: each column's values for pass `number`.
 
-        Past the last pass, these are the final totals.
+        If `number` is beyond the last pass, these are the formula's results.
         """
         plan, body = self._plan, self._body
         values, roots = plan.column_values(number), plan.column_roots(number)

@@ -107,9 +107,9 @@ class _Rows:
                 made.setdefault(v, stage)
 
     def _needed(self, roots: Sequence[Instruction], stage: int | None = None) -> list[Instruction]:
-        """The values, different within a row, to compute or load for `roots` in a stage.
+        """The values that differ within a row and must be computed or loaded for `roots`.
 
-        Some of them may have been kept in memory by earlier stages.
+        Values that stages before `stage` kept in memory are loaded.
         """
         needed: set[Instruction] = set()
         stack = [v for v in roots if v in self._varying]

@@ -110,5 +110,5 @@ class ColumnPasses:
         ]
 
     def column_roots(self, number: int) -> list[Instruction]:
-        """What pass `number` stores once per column: the last pass the `totals`, others nothing."""
+        """The values that pass `number` stores once per column; only the last pass has any."""
         return [root for _, root in self.totals] if number == self.last else []

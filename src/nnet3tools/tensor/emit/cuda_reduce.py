@@ -117,7 +117,7 @@ def _carried(axes: range, step: str) -> list[str]:
 
 
 def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
-    """CUDA lines that reduce a chunk to `acc`: first each thread its share, then all together."""
+    """CUDA lines that reduce a chunk to the variable `acc`: by thread, then over all threads."""
     axes = range(plan.num_kept, plan.walk.axes)
     begins = coordinates(
         f"begin + threadIdx.{axis}", [f"n{a}" for a in axes], [f"r{a}" for a in axes]

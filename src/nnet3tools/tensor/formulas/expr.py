@@ -70,7 +70,7 @@ class Expr:
         raise NotImplementedError
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Yield each distinct node once, after its arguments, without `known` nodes and theirs."""
+        """Yield each distinct node once, after its arguments, but no node below a `known` one."""
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:

@@ -41,7 +41,7 @@ _MAX_PLANS = 512
 def prepare(
     ins: Sequence[Any], axis: int | None
 ) -> tuple[list[Any], tuple[int, ...], tuple[int, ...]]:
-    """(operands with equal numbers of axes, the axes to reduce, the full shape)."""
+    """(operands with equal numbers of axes, the axes to reduce, the full shape) of a reduction."""
     axes = max(1, *(o.ndim for o in ins if isinstance(o, np.ndarray)))
     operands = [with_axes(o, axes) if isinstance(o, np.ndarray) else o for o in ins]
     full = broadcast_shape([o.shape for o in operands if isinstance(o, np.ndarray)])
@@ -66,7 +66,7 @@ def target_of(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
 def _store(
     out: np.ndarray | None, values: np.ndarray, alpha: Any, divisor: int, beta: float
 ) -> float | None:
-    """out = beta * out + alpha / divisor * values; without `out` the new value is returned."""
+    """Set out to beta * out + alpha / divisor * values; without `out` return the new value."""
     factor = (alpha.value() if is_number(alpha) else alpha) / divisor
     if out is None:
         return factor * float(values.reshape(())[()])
@@ -79,7 +79,7 @@ def _store(
 
 
 class _Plan:
-    """A reduction of operands of given types and shapes, block by block."""
+    """A reduction of operands of given types and shapes, computed in blocks of rows."""
 
     def __init__(
         self, expr: Expr, reduce: str, axis: int | None, ins: Sequence[Any], wide: bool
@@ -98,7 +98,7 @@ class _Plan:
         self.divisor = count if reduce == "mean" and count else 1
 
     def reduced(self, values: np.ndarray, part: np.ndarray, rows: slice) -> Call:
-        """The call that adds the reduction of a block's rows, `part`, to the result `values`."""
+        """The call that reduces `part`, the values in `rows`, and adds the result to `values`."""
         shape = (rows.stop - rows.start, *self.full[1:])
         if part.shape != shape:
             part = np.broadcast_to(part, shape)

@@ -64,7 +64,7 @@ def repeated_constant(data: bytes, dtype: np.dtype) -> np.ndarray:
 
 
 class _Pass(NamedTuple):
-    """What is computed in one pass over all blocks of rows."""
+    """The values that one pass over all blocks of rows computes, and the arrays it reads."""
 
     columns: Sequence[Instruction]
     """Values to compute before the blocks."""
@@ -146,9 +146,9 @@ class BlockPlan:
     def _quotients(
         self, instructions: Sequence[Instruction], roots: Sequence[Instruction]
     ) -> tuple[list[Instruction], list[Instruction]]:
-        """Roots and instructions in which x * (1 / y), over whole operands, is replaced by x / y.
+        """(roots, instructions), with x * (1 / y) over whole operands replaced by x / y.
 
-        That saves a pass where the reciprocal has no other use, as in `sigmoid(x) * y`.
+        This saves a pass where the reciprocal has no other use, as in `sigmoid(x) * y`.
         """
         uses = Counter(i for v in instructions for i in v.inputs)
         uses.update(roots)
@@ -170,10 +170,10 @@ class BlockPlan:
     def _find_direct(
         self, last: Pass, targets: Mapping[int, np.dtype], aliases: Collection[tuple[int, int]]
     ) -> dict[Instruction, int]:
-        """Root -> target, for roots whose step may write straight into their target.
+        """The target operand number of each root that can be computed directly in its target.
 
-        The root must have the target's type and shape, and nothing may read the target's old
-        contents (under any operand) after it.
+        The root must have the target's type and shape. After the root's step, no instruction may
+        read the target's old contents (under any operand).
         """
         direct: dict[Instruction, int] = {}
         order = [v for v in last.rows.instructions if v not in last.rows.known]
@@ -216,10 +216,11 @@ class BlockPlan:
     # -- calls
 
     def bind(self, operands: Sequence[Any], sinks: Sequence[Sink]) -> list[Call]:
-        """The calls that evaluate the expressions of these operands.
+        """Calls that evaluate the plan's expressions for these operands.
 
-        For each root, `sinks` has a function of a block's value and rows; it gives the call that
-        takes the value. It is asked once, with all rows, for a value that is the same for all.
+        `sinks[i]` is a function of (block of root i's values, rows) that returns the call which
+        stores or uses these values. If all rows have the same value, it is used once, with all
+        rows.
         """
         calls: list[Call] = []
         known: dict[Instruction, np.ndarray] = {}
@@ -270,7 +271,7 @@ class BlockPlan:
     def _block(
         self, number: int, rows: slice, operands: Sequence[Any], known: Arrays
     ) -> dict[Instruction, np.ndarray]:
-        """The array of each value in a block: registers, and rows of operands."""
+        """The array of each value in the block `rows` in pass `number`: a register or operand."""
         each = self._passes[number]
         size = rows.stop - rows.start
         if (frame := self._frames.get((number, size))) is None:
@@ -297,7 +298,7 @@ class BlockPlan:
 def _lowered(
     exprs: tuple[Expr, ...], types: tuple[Type, ...]
 ) -> tuple[Sequence[Instruction], Sequence[Instruction]]:
-    """(roots, instructions that they need) of expressions.
+    """(lowered expressions, all instructions that they need).
 
     Plans of all shapes share the instructions: lowering takes longer than the rest of a plan.
     """

@@ -29,9 +29,9 @@ _MAX_PLANS = 512
 
 
 class _Plan:
-    """A formula for operands of given types, shapes and strides that share memory in a given way.
+    """A formula bound for operands of given types, shapes, strides and common memory.
 
-    `shared` maps pairs of operands (target, other) to how they share memory: see `overlap`.
+    `shared` maps pairs (target, other operand) to how the two share memory: see `overlap`.
     """
 
     def __init__(

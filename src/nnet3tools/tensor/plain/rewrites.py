@@ -86,6 +86,6 @@ _BY_TYPE: dict[tuple[str, Type], Callable[..., Expr]] = {
 
 
 def rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """The definition of function `name` computed in a type; None if NumPy has a fast function."""
+    """A function that makes a formula NumPy computes faster than function `name`, else None."""
     held_in = Type.FLOAT64 if compute is Type.WEAK_FLOAT else compute
     return _ANY.get(name) or _BY_TYPE.get((name, held_in))

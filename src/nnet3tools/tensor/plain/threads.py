@@ -76,7 +76,7 @@ def run_calls(calls: Sequence[Call]) -> None:
 
 
 def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
-    """Do the work that iterators in `jobs` give, each until it is empty, for ever.
+    """Do the work of each iterator in the queue `jobs`, for ever: the second thread's loop.
 
     The queue beside an iterator gets the exception that the work has raised, or None.
     """
@@ -102,7 +102,7 @@ os.register_at_fork(after_in_child=_forget_helper)
 
 
 def run_both(*works: _Work) -> None:
-    """Call all `works` by two threads, each of which takes the next when it is free."""
+    """Call all `works` on two threads; each thread takes the next work when it is free."""
     global _jobs
     with LOCK, np.errstate(all="ignore"):
         if _jobs is None:

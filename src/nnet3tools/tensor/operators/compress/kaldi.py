@@ -26,10 +26,11 @@ def decompress(
     shape: tuple[int, int],
     weights: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32] | None:
-    """Decompress Kaldi matrices to (N, rows, columns); starts[i] is where matrix i's minimum is.
+    """Decompress Kaldi's compressed matrices of one shape into an array (N, rows, columns).
 
-    `token` is CM, CM2 or CM3; each matrix is multiplied with its weight. None if there are no
-    compiled kernels. The caller has checked that `data` has all bytes (`io.matrix_forms`).
+    `token` is the format: CM, CM2 or CM3. Matrix i begins in `data` at starts[i], with its minimum,
+    and is multiplied by weights[i]. None if there are no compiled kernels. The caller has checked
+    that `data` is complete (`io.matrix_forms`).
     """
     if not are_native() or sys.byteorder != "little":
         return None

@@ -14,9 +14,10 @@ _copy, _add = element("_1 = _2"), element("_1 += _2")
 
 
 def _jobs(formula: Element, to_parts: bool, whole: Any, parts: Any, axis: int) -> list[Job] | None:
-    """Jobs that apply a formula to each part of `whole`; None if NumPy has to do one of them.
+    """Jobs that apply a formula to each part and its section of `whole`; None: NumPy has to.
 
-    The formula's operands are target and source. The targets are the parts, with `to_parts`.
+    The formula's operands are target and source. With `to_parts` the parts are the targets,
+    otherwise `whole` is.
     """
     if formula is _add and any(part.dtype != whole.dtype for part in parts):
         return None

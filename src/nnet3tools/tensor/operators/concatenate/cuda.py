@@ -22,7 +22,7 @@ _INDEXES = "abcdefgh"
 
 
 def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[Array, list[Array]]]:
-    """(section of `whole`, its parts) for each kernel: up to 16 parts that share no memory."""
+    """(section of `whole`, its parts) for each kernel: up to 16 parts without common memory."""
     chunk: list[Array] = []
     begin = end = 0
     for part in parts:

@@ -18,7 +18,7 @@ def csr_dot(
     trans: bool = False,
     beta: float = 0.0,
 ) -> None:
-    """Set out to beta * out + S b, or to beta * out + S' b with `trans`.
+    """Set out to beta * out + S b, or with `trans` to beta * out + S' b, for a sparse matrix S.
 
     Row i of S has the entries k with offsets[i] <= k < offsets[i + 1]: values[k] in column
     indexes[k]. out and b may be views of any strides.

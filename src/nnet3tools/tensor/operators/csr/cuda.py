@@ -20,7 +20,11 @@ def _host(array: Any) -> np.ndarray:
 
 
 def _transposed(indexes: Any, offsets: Any, num_rows: int) -> dict[str, np.ndarray]:
-    """A CSR matrix by columns: `offsets` of columns, and the `order` and `rows` of entries."""
+    """The CSR arrays of a sparse matrix sorted by columns.
+
+    "offsets" is where each column begins, "order" the numbers of entries by column, "rows" their
+    rows.
+    """
     columns, starts = _host(indexes), _host(offsets)
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.argsort(columns, kind="stable")

@@ -42,7 +42,7 @@ _add_scaled_rows = element("_1 += _2 * _3")
 
 
 def norm_ratio(before: float, after: float) -> float:
-    """sqrt(before / after) of squared norms, or 1 if either is 0; a Number if these are Numbers."""
+    """sqrt(before / after) of squared norms, 1 if either is 0; a Number if these are Numbers."""
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
     return before.mapped(_ratio, after)
@@ -54,10 +54,10 @@ _MUCH_LEFT = 0.02
 
 @operator(writes=())
 def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """The squared norm of X - H W with H = X W^T; X has the columns of `parts`, |X|^2 = before.
+    """The squared norm of X - H W, for X with the columns of all `parts` and H = X W^T.
 
-    It is |X|^2 - 2 |H|^2 + tr(H^T H W W^T), which needs small products only, unless that has lost
-    too many digits.
+    `before` is |X|^2. The result is |X|^2 - 2 |H|^2 + tr(H^T H W W^T), from small products only,
+    unless roundoff has cost too many digits.
     """
     gram = (h.T @ h).astype(np.float64)
     after = before + float((gram * (w @ w.T)).sum()) - 2.0 * float(np.trace(gram))

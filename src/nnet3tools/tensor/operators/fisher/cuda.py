@@ -53,7 +53,7 @@ would not show in float32."""
 
 @functools.cache
 def _source(name: str, **words: int) -> tuple[str, str]:
-    """Source and name of the kernel in `name`.cuh, with words and limits replaced by numbers."""
+    """(source, name) of the kernel in `name`.cuh, with capitalized words replaced by numbers."""
     text = (Path(__file__).parent / f"{name}.cuh").read_text()
     for word, number in {**words, **_LIMITS}.items():
         text = text.replace(word, str(number))
@@ -111,9 +111,10 @@ class _Products:
         self._arrays: list[Array] = []
 
     def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
-        """Add a b^T, to be stored at address `out`.
+        """Add the product a b^T, which the kernel will store at device address `out`.
 
-        It is skipped if `wanted` is the address of a number that is 0; address 0: it never is.
+        If `wanted` is not 0, it is the address of a number; the kernel skips the product if that is
+        0.
         """
         (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
         (rows, dim), columns = a.shape, len(b)
@@ -129,7 +130,10 @@ class _Products:
         self._arrays += [a, b]
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
-        """Launch the kernel; `writes` are the results, `reads` arrays read besides the factors."""
+        """Launch the kernel for all products.
+
+        `writes` are the arrays of results, `reads` other arrays that it reads besides the factors.
+        """
         key = "products", *(tuple(row.values()) for row in self._rows)
         partial = _kept(key, lambda: get_device().empty((sum(self._sums),), np.float32))
         tickets = _kept(("tickets", *key), lambda: zero_tickets(sum(self._tickets)))
@@ -148,9 +152,9 @@ _MOST_MEMORY = 256
 
 
 def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Memory that an update gets again each time, by `key`, so that tables of addresses stay.
+    """The cached result of `make()` for `key`: memory that each update gets again.
 
-    It is not scratch memory, which work on other streams may use.
+    Tables of addresses thus stay valid. Scratch memory may be used by work on other streams.
     """
     known = _memory.setdefault(get_device(), {})
     if key not in known:
@@ -175,7 +179,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """CUDA version of the operator: in float32, by columns, which do not depend on each other."""
+    """CUDA version of the operator, in float32; W's columns are computed independently."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)

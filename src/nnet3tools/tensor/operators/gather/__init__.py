@@ -52,7 +52,7 @@ def scatter(out: Array, src: Array, indexes: Array, axis: int) -> None:
 
 
 def _places(indexes: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """A NumPy index that picks element indexes[.., i, ..] along an axis, and all along others."""
+    """A NumPy index for the elements [.., indexes[.., i, ..], ..] of an array along `axis`."""
     found = list(np.ogrid[tuple(slice(n) for n in indexes.shape)])
     found[axis] = indexes
     return tuple(found)

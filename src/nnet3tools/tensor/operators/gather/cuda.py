@@ -20,7 +20,7 @@ _functions = cuda_functions(__file__)
 def _operands(
     indexes_are_vector: bool, out: Array, src: Array, indexes: Any, axis: int
 ) -> dict[str, Array]:
-    """The arrays of a kernel, each with four axes of which the last is picked along."""
+    """The kernel's arrays by parameter name, with four axes each; `axis` becomes the last one."""
     to, of, at = last_axis(out, axis), last_axis(src, axis), uploaded(indexes)
     if indexes_are_vector:  # the same for every line
         shape, strides = (*to.shape[:3], len(at)), (0, 0, 0, at.strides[0])
@@ -39,7 +39,7 @@ def _bind_gather(vector: bool, out: Array, src: Array, indexes: Any, axis: int) 
 
 
 def _bind_add(vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """A step with a thread for each element of out, which looks at all indexes."""
+    """A step with a thread for each element of out, which looks for its index in all indexes."""
     arrays = _operands(vector, out, src, indexes, axis)
     *lines, count = arrays["at"].shape
     shape = (*lines, out.shape[axis])

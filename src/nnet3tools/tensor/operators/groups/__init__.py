@@ -19,7 +19,7 @@ def group_norm(out: Array, x: Array) -> None:
 def group_norm_backprop(
     in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
 ) -> None:
-    """Set in_deriv to the derivative with respect to x of group_norm; 0 where the norm is 0."""
+    """Set in_deriv to the derivative by the input of `group_norm`; it is 0 where the norm is 0."""
     shape = (*out_value.shape, -1)
     factor = np.zeros_like(out_value)
     np.divide(out_deriv, out_value, out=factor, where=out_value != 0.0)

@@ -38,11 +38,11 @@ LOG_PROB, ALPHA_BETA, POSTERIOR_SUM = 0, 1, 2
 
 
 class _SumsByKey:
-    """Adds up rows that have equal keys, some 10 times as fast as np.add.at.
+    """Sums of rows with equal keys, some 10 times as fast as np.add.at.
 
-    Keys are sorted by how many rows they have, the most first, and rows by their rank among those
-    of their key. So the rows of rank k are added to the first rows, all keys at once (as in sparse
-    matrices in jagged diagonals, Saad, "Iterative methods for sparse linear systems", 3.4).
+    Keys are sorted by their number of rows, largest first, and rows by their rank among the rows of
+    their key. The rows of rank k are added to the first rows of the sums in one operation (as in
+    sparse matrices in jagged diagonals, Saad, "Iterative methods for sparse linear systems", 3.4).
     """
 
     def __init__(self, keys: np.ndarray) -> None:
@@ -94,7 +94,7 @@ class Hmm:
         return len(self.initial)
 
     def plan(self, device: str, make: Callable[[Hmm], Any]) -> Any:
-        """The tables of this HMM for a device: `make(self)`, called once for each device."""
+        """This HMM's tables for a device: the result of `make(self)`, called once for each."""
         if device not in self._plans:
             self._plans[device] = make(self)
         return self._plans[device]
@@ -128,7 +128,10 @@ def leaky_hmm(
     terms, others = (np.empty((len(hmm.probs), num_sequences), real) for _ in range(2))
 
     def set_terms(values: np.ndarray, t: int, states: np.ndarray, order: np.ndarray) -> None:
-        """By arc: the value of a state, times p and x of frame t."""
+        """Set terms[k] to the term of arc order[k]: a state's value times p and x of frame `t`.
+
+        The value is that of the arc's state: values[states[order[k]]].
+        """
         np.take(values, states[order], 0, terms, "clip")
         np.multiply(terms, hmm.probs[order, None], out=terms, casting="same_kind")
         np.take(x[t], hmm.pdfs[order], 0, others, "clip")

@@ -57,7 +57,7 @@ class _Plan:
 
 
 def _sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(arcs in the order of `keys`, where the arcs of each value in `values` begin and end)."""
+    """(arcs sorted by their `keys`; first and last + 1 position of each of `values` among them)."""
     order = np.argsort(keys, kind="stable")
     return order, np.append(np.searchsorted(keys[order], values), len(keys))
 

@@ -16,7 +16,7 @@ KERNELS = tuple(_kernels.values())
 
 
 def _columns(frames: list[FrameArcs]) -> dict[str, np.ndarray] | None:
-    """The attributes of all arcs, by name of the kernel's argument; None if int32 is too small."""
+    """The arcs' attributes of all frames, by kernel argument; None if int32 is too small."""
     found = {
         name: np.concatenate([getattr(frame, name) for frame in frames])
         for name in ("sources", "destinations", "cells")

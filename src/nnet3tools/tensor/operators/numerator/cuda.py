@@ -30,7 +30,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 
 def _packed_arrays(body: str) -> str:
-    """C++ declarations of those packed arrays that a function's body uses."""
+    """C++ declarations of the packed arrays that a function's body uses."""
     lines = []
     for i, name in enumerate((*INT_PARTS, *COST_PARTS)):
         if re.search(rf"\b{name}\b", body):
@@ -56,7 +56,7 @@ def numerator(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """CUDA kernels, in float64; Paths are packed and uploaded first."""
+    """CUDA version of the operator, in float64; Paths on the host are packed and uploaded first."""
     if isinstance(paths, Paths):
         packed = pack_paths(paths)
         ints, costs = sent(packed.ints), sent(packed.costs, np.float64)

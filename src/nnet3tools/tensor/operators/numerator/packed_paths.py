@@ -55,12 +55,15 @@ class _Sorted:
         self.ranges = np.stack(ranges)
 
     def column(self, name: str) -> NDArray:
-        """An attribute of FrameArcs for all arcs, in sorted order."""
+        """An attribute of FrameArcs, such as "costs", for all arcs in sorted order."""
         pairs = zip(self.frames, self.orders, strict=True)
         return np.concatenate([getattr(frame, name)[order] for frame, order in pairs])
 
     def arrays(self, prefix: str, **columns: str) -> dict[str, NDArray]:
-        """The arrays ranges, offsets, keys and arcs' attributes `columns`, by prefixed names."""
+        """Arrays by name: `prefix` + ranges, offsets, keys, and the names of `columns`.
+
+        `columns` maps a name to an attribute of FrameArcs.
+        """
         own = {"ranges": self.ranges, "offsets": self.offsets, "keys": self.keys}
         others = {name: self.column(column) for name, column in columns.items()}
         return {f"{prefix}_{name}": array for name, array in {**own, **others}.items()}

@@ -10,9 +10,10 @@ from nnet3tools.tensor.registry import operator
 
 @operator(types=("int32",))
 def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:
-    """Set out (int32) to the indexes of the first elements of x in order along an axis.
+    """Set out (int32) to the indexes of the first elements of x in sorted order along an axis.
 
-    Their number is out's size along the axis. Equal elements keep their order.
+    The size of out along the axis says how many indexes are wanted. Equal elements keep their
+    order.
     """
     if out.shape[axis] == 1:
         find = np.argmax if descending else np.argmin

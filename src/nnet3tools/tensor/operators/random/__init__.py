@@ -22,7 +22,7 @@ from nnet3tools.tensor.registry import operator
 
 
 def rand_uniform() -> np.float32:
-    """A number uniform in (0, 1), Kaldi's RandUniform."""
+    """A random number, uniform in (0, 1), from the global generator; Kaldi's RandUniform."""
     return np.float32((rand() + 1.0) / (RAND_MAX + 2.0))
 
 

@@ -17,9 +17,10 @@ KERNEL = kernels_of_file(Path(__file__).with_name("kernel.c"))["uniform"]
 
 
 def draw_uniform(out: np.ndarray, state: int) -> bool:
-    """Fill a float32 vector as NumPy does, by a kernel that starts from a state of rand_r.
+    """Fill a float32 vector with Kaldi's uniform numbers by a compiled kernel; returns whether.
 
-    If the kernel is not compiled, return False; it is then compiled with the next others.
+    `state` is the first state of rand_r. False if the kernel is not compiled; the next compilation
+    will include it.
     """
     if not are_native():
         return False

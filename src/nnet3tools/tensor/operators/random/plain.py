@@ -37,7 +37,7 @@ def prefer(draw: Draw) -> None:
 
 @functools.cache
 def _jumps() -> tuple[np.ndarray, np.ndarray]:
-    """A_k, C_k, both (3, _BLOCK) uint32: rand_r's state after k steps is A_k * state + C_k."""
+    """(A, C), both (3, _BLOCK) uint32: state s of rand_r becomes A_k * s + C_k after k steps."""
     count = 3 * _BLOCK
     factor, offset = np.empty(count, np.uint32), np.empty(count, np.uint32)
     factor[0], offset[0] = MULTIPLIER, INCREMENT

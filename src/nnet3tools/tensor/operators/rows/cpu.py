@@ -69,7 +69,10 @@ def _jobs(
 def _jobs_of_one(
     kernel: str, out: Any, src: Any, indexes: Any, alpha: Any = 1.0
 ) -> list[Job] | None:
-    """As `_jobs` with the single other matrix `src`; a negative index means no row."""
+    """The job that combines row i of `out` with row indexes[i] of `src`; an index < 0 is no row.
+
+    None if NumPy has to do it.
+    """
     return _jobs(kernel, out, [src], np.where(np.asarray(indexes) >= 0, 0, -1), indexes, alpha)
 
 

@@ -60,7 +60,7 @@ def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0)
 def _check_places(
     matrix: Array, others: Sequence[Array], which: Any, at: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`which` and `at` on the host; ProgramError for rows that a matrix does not have."""
+    """`which` and `at` as host arrays; ProgramError if a matrix does not have one of the rows."""
     which, at = (np.asarray(x.get() if hasattr(x, "get") else x, np.int64) for x in (which, at))
     check_rows(which, len(others), len(matrix))
     sizes = np.array([len(o) for o in others] + [0])

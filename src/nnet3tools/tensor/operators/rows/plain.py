@@ -66,7 +66,7 @@ def _bind(
 def _bind_one(
     adds: bool, out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0
 ) -> Run:
-    """As `_bind` with one other matrix; a negative index means no row."""
+    """As `_bind`, with the single other matrix `src`; a negative index means no row."""
     return _bind(adds, False, out, [src], np.where(_host(indexes) >= 0, 0, -1), indexes, alpha)
 
 

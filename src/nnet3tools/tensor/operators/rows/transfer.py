@@ -23,14 +23,17 @@ _add_scaled = element("_1 += _2 * _3")
 
 
 def _block_length(rows: np.ndarray) -> int:
-    """The length of the arithmetic progression at the start of `rows`."""
+    """The length of the longest arithmetic progression at the start of `rows`."""
     steps = np.diff(rows)
     breaks = np.flatnonzero(steps != steps[:1])
     return int(breaks[0]) + 1 if len(breaks) else len(rows)
 
 
 def _pattern(rows: np.ndarray, length: int) -> tuple[int, int] | None:
-    """(step between blocks, step within a block) of regular blocks of `length` rows; else None."""
+    """(step between blocks, step within a block) if `rows` is blocks of `length` with equal steps.
+
+    None if the blocks are not regular.
+    """
     blocks = rows.reshape(-1, length)
     outer = int(blocks[1, 0] - blocks[0, 0]) if len(blocks) > 1 else 0
     inner = int(blocks[0, 1] - blocks[0, 0]) if length > 1 else 0

@@ -10,7 +10,7 @@ from nnet3tools.tensor.registry import operator
 
 @operator()
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
-    """Set out to 0, except for values[i] at (rows[i], cols[i]); no element is given twice.
+    """Set out to 0, except out[rows[i], cols[i]] = values[i]; no element occurs twice.
 
     `rows`, `cols` (int32) and `values` are all on the host, or all on the device of `out`. Elements
     in row -1 are left out.

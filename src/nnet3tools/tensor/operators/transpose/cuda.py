@@ -18,7 +18,7 @@ _transpose = cuda_functions(__file__)["transpose"]
 
 
 def _fastest(array: Array) -> int:
-    """The axis along which neighbouring elements are nearest in memory."""
+    """The axis with the smallest stride."""
     axes = [i for i, n in enumerate(array.shape) if n > 1]
     return min(axes, key=lambda i: abs(array.strides[i]), default=0)
 
@@ -44,7 +44,7 @@ def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | No
 
 
 def _bind_or_plainly(assign: str, plain: Any, out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """A tiled transpose, or the operator `plain` where its accesses are coalesced."""
+    """A bound tiled transpose; or `plain`, an operator, if that has coalesced accesses."""
     return _bind(assign, out, src, axes) or plain.bind(out, src.transpose(axes))
 
 

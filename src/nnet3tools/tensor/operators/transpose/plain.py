@@ -53,9 +53,9 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 
 
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
-    """Pairs of matrices (of out, of src transposed) to copy; None if a plain copy is as good.
+    """Pairs (plane of out, plane of src) to copy by tiles; None if a plain copy is as good.
 
-    There is a pair for each plane of the two axes that are contiguous in out and in src.
+    A plane has the two axes that are contiguous in out and in src; src is transposed to out's axes.
     """
     if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
         return None
@@ -78,7 +78,7 @@ def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
 def _bind(
     put: Callable[..., None], out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
-    """A step that copies or adds tiles of src which fit into the cache; `put` does a tile."""
+    """A step that copies or adds src by tiles that fit into the cache; `put` does one tile."""
     moved = src.transpose(axes)
     faces = _faces(out, moved)
     if faces is None:
