@@ -18,7 +18,7 @@ from nnet3tools.recipe.targets import check_pdfs, frame_targets, supervision, tr
 
 
 def egs_making(e: Experiment) -> EgsMaking:
-    """The plan of making examples; OptionError or DataError if an input of it is missing."""
+    """Make the planner of the examples; OptionError or DataError if an input is missing."""
     text = e.options.egs.opts
     if not isinstance(e, ChainExperiment):
         return EgsMaking(e, frame_targets(e), parse_egs_opts(text))
@@ -31,13 +31,13 @@ def egs_making(e: Experiment) -> EgsMaking:
 
 @dataclass(frozen=True)
 class ChainEgsMaking(EgsMaking):
-    """Plans the programs that make chain examples."""
+    """Plans the steps that make the examples of chain training."""
 
     experiment: ChainExperiment
 
     @property
     def _num_parts(self) -> int:
-        """The number of parts of the data: files of alignments, or --egs.nj; end to end, --nj."""
+        """The number of parts of the data, from options or the number of alignment files."""
         o = self.experiment.options
         if not isinstance(o, LatticeChainOptions):
             return int(self.opts.nj)
@@ -45,13 +45,13 @@ class ChainEgsMaking(EgsMaking):
 
     @property
     def _frames_per_archive(self) -> int:
-        """About the number of frames for an archive, by --trainer.frames-per-iter."""
+        """The approximate number of frames in an archive, from --trainer.frames-per-iter."""
         return self.experiment.options.trainer.frames_per_iter
 
     def _held_out(self) -> tuple[list[str], list[str]]:
-        """The utterances for validation, and as many training utterances for diagnostics.
+        """A pair: utterances for validation, and equally many training utterances for diagnostics.
 
-        Except end to end, all variants of a recording are in the same set.
+        Except in end-to-end training, all variants of a recording are in the same set.
         """
         count = self.opts.num_utts_subset
         if self.experiment.is_e2e:
@@ -59,14 +59,17 @@ class ChainEgsMaking(EgsMaking):
         return self._data.held_out_recordings(count)
 
     def _info_values(self) -> dict[str, Any]:
-        """The chain entries of egs/info."""
+        """The entries of the folder egs/info that only chain examples have, by file name."""
         if self.experiment.is_e2e:
             return {}
         tree = f"{self.experiment.dir}/tree"
         return {"num_pdfs": ContextDependency.load(tree).num_pdfs}
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """The pipeline that writes part `name` to `out`; only subsets are normalized here."""
+        """The pipeline that writes the examples of the part `name` to `out`.
+
+        Only examples of subsets are normalized by this pipeline.
+        """
         e, is_subset = self.experiment, not name.isdecimal()
         srand = e.options.trainer.srand + (0 if is_subset else int(name))
         words = (
@@ -87,7 +90,7 @@ class ChainEgsMaking(EgsMaking):
         return (*self.targets.reading(self._egs / f"targets.{name}.scp"), words)
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """The options that only nnet3-chain-get-egs, not the end-to-end program, has."""
+        """The command-line words for nnet3-chain-get-egs; none in end-to-end training."""
         if self.experiment.is_e2e:
             return ()
         opts, found = self.opts, []
@@ -100,7 +103,7 @@ class ChainEgsMaking(EgsMaking):
         return tuple(found)
 
     def _normalization(self) -> tuple[str, ...]:
-        """The arguments for normalization of examples; none if they are not normalized."""
+        """The arguments of nnet3-chain-normalize-egs; empty if examples are not normalized."""
         fst = f"{self.experiment.dir}/normalization.fst"
         if self.experiment.is_e2e:
             return (fst,) if self.opts.normalize_egs else ()
@@ -114,7 +117,7 @@ class ChainEgsMaking(EgsMaking):
         return (valid, diagnostic, train, diagnostic)
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The pipeline, except its last argument, that normalizes and shuffles a group."""
+        """The pipeline that normalizes and shuffles a group's examples, without output argument."""
         if not (normalization := self._normalization()):
             return super()._shuffle(group, sources)
         normalize = ("nnet3-chain-normalize-egs", *normalization, sources, "ark:-")

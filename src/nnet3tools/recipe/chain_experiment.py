@@ -16,23 +16,23 @@ from nnet3tools.recipe.objective import Objective
 
 @dataclass(frozen=True)
 class ChainExperiment(Experiment):
-    """A run of nnet3-train-chain or nnet3-train-chain-e2e."""
+    """A run of nnet3-train-chain or nnet3-train-chain-e2e: options, directories, objective."""
 
     options: ChainOptions  # type: ignore[assignment]
 
     @property
     def tree_dir(self) -> Path:
-        """The directory of tree and transition model, with alignments or graphs."""
+        """The directory of the tree, the transition model, and the alignments or graphs."""
         return Path(self.options.tree_dir)
 
     @property
     def is_e2e(self) -> bool:
-        """Whether training begins without alignments."""
+        """Whether this is end-to-end training, which begins without alignments."""
         return isinstance(self.options, E2eOptions)
 
     @cached_property
     def objective(self) -> Objective:
-        """LF-MMI: the programs of chain/train.py; OptionError for malformed --chain-opts."""
+        """The names and options of the LF-MMI programs; OptionError for malformed --chain-opts."""
         chain, size = self.options.chain, self.options.trainer.num_chunk_per_minibatch
         try:
             extra = tuple(shlex.split(getattr(self.options, "chain_opts", "")))
@@ -64,7 +64,7 @@ class ChainExperiment(Experiment):
 
     @property
     def frames_per_eg(self) -> str:
-        """Frames of a chunk, as text; end to end, the allowed lengths of utterances."""
+        """The frames per chunk, as text; end to end, the allowed lengths of utterances."""
         if not self.is_e2e:
             return self.options.egs.chunk_width
         if not self.options.feat_dir:
@@ -74,7 +74,7 @@ class ChainExperiment(Experiment):
 
     @property
     def has_init_config(self) -> bool:
-        """Whether an LDA-like transform is estimated before model 0; never end to end."""
+        """Whether an LDA-like transform is estimated before model 0; not in end-to-end training."""
         return not self.is_e2e and super().has_init_config
 
     def _check_given(self) -> None:

@@ -24,14 +24,14 @@ class ChainEgsOptions(ChunkEgsOptions):
 
 @dataclass(frozen=True)
 class LatticeEgsOptions(ChainEgsOptions):
-    """The options --egs.* of chain training with alignments."""
+    """The options --egs.* of chain training from alignments or lattices."""
 
     nj: int = option(0, "Number of parts of the data (default: number of alignment files)")
 
 
 @dataclass(frozen=True)
 class ChainObjectiveOptions:
-    """The options --chain.* of chain training, with or without alignments."""
+    """The options --chain.* that chain training has with and without alignments."""
 
     lm_opts: str = option("", "Options of chain-est-phone-lm")
     l2_regularize: float = option(0.0, "l2 regularization of the network's output")
@@ -45,7 +45,7 @@ class ChainObjectiveOptions:
 
 @dataclass(frozen=True)
 class LatticeObjectiveOptions(ChainObjectiveOptions):
-    """The options --chain.* of chain training with alignments."""
+    """The options --chain.* that only chain training from alignments or lattices has."""
 
     right_tolerance: int = option(5, "Frames by which phones may come later than aligned")
     left_tolerance: int = option(5, "Frames by which phones may come earlier than aligned")

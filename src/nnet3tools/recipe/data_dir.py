@@ -22,7 +22,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_map(path: Path) -> dict[str, str]:
-    """The first and second words of a file such as utt2spk; DataError for other lines."""
+    """Read lines of two words, such as utt2spk: first word -> second; DataError for other lines."""
     found: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         words = line.split()
@@ -33,7 +33,7 @@ def read_map(path: Path) -> dict[str, str]:
 
 
 def number_in(path: Path) -> int:
-    """The positive number in the first line of a file num_jobs; DataError if there is none."""
+    """The positive number in a file such as num_jobs; DataError if its first line has none."""
     if not path.is_file():
         raise DataError(f"there is no '{path}' (the number N of the files *.1.gz to *.N.gz there)")
     text = read_lines(path)[:1]
@@ -43,13 +43,13 @@ def number_in(path: Path) -> int:
 
 
 def filter_lines(lines: Iterable[str], keep: Iterable[str], exclude: bool = False) -> list[str]:
-    """The lines of a script file whose first word is in `keep`, or with `exclude` is not."""
+    """The lines whose first word is in `keep`; with `exclude`, all the other lines."""
     wanted = set(keep)
     return [line for line in lines if line.strip() and (line.split(None, 1)[0] in wanted) ^ exclude]
 
 
 def perl_shuffled(items: list[str]) -> list[str]:
-    """A copy of the items in the order of Kaldi's shuffle_list.pl, which uses Perl's rand()."""
+    """A copy of the list, shuffled like Kaldi's shuffle_list.pl, which uses Perl's rand()."""
     state = 0x330E
     keyed = []
     for item in items:
@@ -59,10 +59,7 @@ def perl_shuffled(items: list[str]) -> list[str]:
 
 
 def split_by_speaker(utt2spk: dict[str, str], num_parts: int) -> list[list[str]]:
-    """`num_parts` lists of utterances of similar size, as split_scp.pl --utt2spk splits them.
-
-    All utterances of a speaker are in one part. OptionError if there are fewer speakers than parts.
-    """
+    """Split utterances into `num_parts` lists of similar size, as split_scp.pl --utt2spk does."""
     of_speaker: dict[str, list[str]] = {}
     for utterance, speaker in utt2spk.items():
         of_speaker.setdefault(speaker, []).append(utterance)
@@ -79,7 +76,10 @@ def split_by_speaker(utt2spk: dict[str, str], num_parts: int) -> list[list[str]]
 
 
 def _balance(parts: list[list[str]], sizes: dict[str, int]) -> None:
-    """Even out parts (lists of speakers) in place; `sizes` are the speakers' utterance counts."""
+    """Move speakers between the parts, in place, until the parts have similar utterance counts.
+
+    `sizes` has the number of utterances of each speaker.
+    """
     counts = [sum(sizes[speaker] for speaker in part) for part in parts]
     changed = True
     while changed:
@@ -115,21 +115,17 @@ class DataDir:
         return path
 
     def lines(self, name: str) -> list[str]:
-        """The lines of the file `name` in the directory."""
+        """Read the lines of the file `name` in the directory."""
         return read_lines(self.file(name))
 
     def utt2spk(self) -> dict[str, str]:
-        """Speakers by utterance, in the order of the file."""
+        """The speaker of each utterance, in the order of the file utt2spk."""
         return read_map(self.file("utt2spk"))
 
     def held_out(
         self, num_valid: int, num_train: int, least: int | None = None
     ) -> tuple[list[str], list[str]]:
-        """Utterances for validation, and training utterances for diagnostics.
-
-        With utt2uniq, all variants of a recording go into the validation set together. DataError if
-        the directory has fewer utterances than `least` (default: 4 * num_valid + 1).
-        """
+        """A pair: utterances for validation, and training utterances for diagnostics."""
         utterances = list(self.utt2spk())
         self._require_utterances(
             utterances, num_valid, 4 * num_valid + 1 if least is None else least
@@ -142,8 +138,9 @@ class DataDir:
         return sorted(valid), sorted(perl_shuffled(others)[:num_train])
 
     def held_out_recordings(self, count: int) -> tuple[list[str], list[str]]:
-        """The sets of `held_out` for a directory with utt2uniq, as chain/get_egs.sh draws them.
+        """Choose `count` validation and `count` training utterances, as chain/get_egs.sh does.
 
+        The directory must have utt2uniq, so that all variants of a recording are in the same set.
         DataError if there are fewer than `count` utterances for one of the sets.
         """
         utterances = list(self.utt2spk())
@@ -180,7 +177,7 @@ class DataDir:
         return [utterance for utterance, recording in unique.items() if recording in wanted]
 
     def num_frames(self) -> int:
-        """The number of frames: from durations, as get_num_frames.sh computes it, or exact."""
+        """The number of frames: estimated from durations like get_num_frames.sh, or counted."""
         durations, shift = self.path / "utt2dur", self.path / "frame_shift"
         if durations.is_file() and shift.is_file():
             total = sum(float(seconds) for seconds in read_map(durations).values())

@@ -17,11 +17,7 @@ _KALDIS_SCALE = 0.1
 
 
 def decoding_steps(e: Experiment) -> list[Step]:
-    """Steps that write what decoding must know of an acoustic model.
-
-    cmvn_opts and the files of online normalization come with the examples (`egs_properties`).
-    model.conf is not overwritten. Logs a warning for each file that the directory will lack.
-    """
+    """Steps that copy the files that decoding with an acoustic model needs."""
     if not e.is_acoustic:
         return []
     if isinstance(e, ChainExperiment):
@@ -45,9 +41,10 @@ def decoding_steps(e: Experiment) -> list[Step]:
 
 
 def _feature_config(e: Experiment) -> tuple[Path | None, str]:
-    """The options of the training features, and their kind: named by an option, or beside the data.
+    """The file of feature options (None if unknown) and the kind of the features.
 
-    Kaldi's make_mfcc.sh copies its --mfcc-config to conf/mfcc.conf in the data directory.
+    The file is named by an option or lies beside the data: Kaldi's make_mfcc.sh copies its
+    --mfcc-config to conf/mfcc.conf in the data directory.
     """
     named = {"mfcc": e.options.feat.mfcc_config, "fbank": e.options.feat.fbank_config}
     given = [(Path(path), kind) for kind, path in named.items() if path]
@@ -67,14 +64,14 @@ def _feature_config(e: Experiment) -> tuple[Path | None, str]:
 
 
 def _cmvn_configs(e: Experiment) -> list[Step]:
-    """Steps that copy the files that --feat.cmvn-opts names as --config=FILE."""
+    """Steps that copy each FILE of a --config=FILE in --feat.cmvn-opts."""
     words = (word.partition("=") for word in e.options.feat.cmvn_opts.split())
     paths = [Path(value) for name, _, value in words if name == "--config"]
     return [copy_file(path, e.dir / path.name) for path in paths if path.is_file()]
 
 
 def _lang_files(e: Experiment) -> list[Step]:
-    """Steps that copy the files of --lang to lang/."""
+    """Steps that copy the files of the --lang folder to lang/ of the experiment."""
     if not (given := getattr(e.am or e.options, "lang", "")):
         return []
     lang = Path(given)

@@ -17,7 +17,7 @@ _SECONDS_OF_WAIT = 3600.0
 
 
 def is_done(job: Job) -> bool:
-    """Whether the log of `job` says that this same job has ended with status 0."""
+    """Whether the log says that `job`, with the same command line, has ended with status 0."""
     try:
         with open(job.log, errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -29,7 +29,7 @@ def is_done(job: Job) -> bool:
 
 
 def is_stage_done(stage: Stage) -> bool:
-    """Whether a stage's outputs exist, its `absent` files do not, and its jobs have succeeded."""
+    """Whether a stage is done: outputs exist, `absent` files do not, and its jobs succeeded."""
     there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
     left = any(glob.glob(pattern) for pattern in stage.absent)
     return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))
@@ -44,17 +44,17 @@ def first_unfinished(stages: list[Stage]) -> int:
 
 
 class Driver:
-    """Runs stages with a JobRunner; calls `report` with each stage that has ended."""
+    """Runs stages with a JobRunner and calls `report` after each stage."""
 
     def __init__(self, runner: JobRunner, report: Callable[[Stage], None], again: bool) -> None:
-        """With `again`, stages run all their jobs, including those that have already succeeded."""
+        """Store a runner; with `again`, stages also run jobs that have succeeded before."""
         self._runner, self._report, self._again = runner, report, again
         self._running: dict[str, Job] = {}
         self._tries: dict[str, int] = {}
         self._background: set[str] = set()
 
     def run(self, stage: Stage) -> None:
-        """Run a stage; DataError for missing inputs, JobError for a job that fails twice."""
+        """Run a stage; DataError if its inputs are missing, JobError if a job fails twice."""
         for path in stage.inputs:
             if not path.exists():
                 raise DataError(f"{path} is missing: stage {stage.number} ({stage.name}) needs it")
@@ -67,13 +67,13 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Repeat the file steps of a finished stage, in case an earlier driver ended among them."""
+        """Repeat a finished stage's file steps, which an interrupted driver may have omitted."""
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()
 
     def do(self, steps: Iterable[Step], background: Iterable[Job] = ()) -> None:
-        """Run steps; `background` jobs begin with the jobs of the first step that has some."""
+        """Run steps; `background` jobs start together with the first step that has jobs."""
         waiting = [*background]
         for step in self._flat(steps):
             if isinstance(step, Jobs):
@@ -108,7 +108,7 @@ class Driver:
         self._runner.submit(job)
 
     def _finish(self, left: Callable[[], set[str]]) -> None:
-        """Wait until `left` returns no logs of unfinished jobs; a failed job runs a second time."""
+        """Wait until `left()`, the logs of unfinished jobs, is empty; run failed jobs once more."""
         while left():
             for outcome in self._runner.wait(_SECONDS_OF_WAIT):
                 self._take(outcome)

@@ -30,7 +30,7 @@ _SOURCES = {"valid": ("valid", "egs.1"), "train": ("train_subset", "egs.2")}
 
 @dataclass(frozen=True)
 class EgsMaking:
-    """Plans the programs that make an experiment's examples."""
+    """Plans the steps that make an experiment's examples."""
 
     experiment: Experiment
     targets: Targets
@@ -43,7 +43,7 @@ class EgsMaking:
 
     @property
     def _names(self) -> Objective:
-        """The names of files and programs."""
+        """The objective, which names the programs and files."""
         return self.experiment.objective
 
     @property
@@ -63,12 +63,12 @@ class EgsMaking:
 
     @property
     def _labels_per_eg(self) -> int:
-        """The preferred number of labels of an example."""
+        """The preferred number of labels (output frames) of an example."""
         return int(self.experiment.frames_per_eg.split(",")[0])
 
     @property
     def _frames_per_archive(self) -> int:
-        """About the number of frames for an archive, by --trainer.samples-per-iter."""
+        """The approximate number of frames in an archive, from --trainer.samples-per-iter."""
         return self._labels_per_eg * self.experiment.options.trainer.samples_per_iter
 
     @property
@@ -86,7 +86,7 @@ class EgsMaking:
         return num_groups, multiple
 
     def check(self) -> None:
-        """DataError if the data directory lacks files or has too few utterances."""
+        """Check the data; DataError if files are missing or there are too few utterances."""
         for name in ("feats.scp", "utt2spk", "cmvn.scp"):
             self._data.file(name)
         self._held_out()
@@ -94,7 +94,7 @@ class EgsMaking:
     # -- steps
 
     def steps(self) -> list[Step]:
-        """The steps from --egs.stage on."""
+        """The steps that make the examples, starting with stage --egs.stage."""
         e, parts = self.experiment, self._parts()
         found: list[Step] = [
             *(
@@ -117,19 +117,19 @@ class EgsMaking:
         return [*found, self._tidied()]
 
     def _step(self, log: str, *programs: tuple[str, ...], out: Path | None = None) -> Jobs:
-        """A step of one job, which writes the file `out`."""
+        """A step of one job, the pipeline of `programs`, which writes the file `out`."""
         return Jobs((self._job(log, *programs),), () if out is None else (out,))
 
     def _job(self, log: str, *programs: tuple[str, ...], home: str = "egs.1") -> Job:
         return Job(f"{self._egs}/log/{log}.log", (programs,), home)
 
     def _info_values(self) -> dict[str, Any]:
-        """The entries of egs/info that differ between kinds of examples."""
+        """The entries of the folder egs/info that depend on the kind of examples, by file name."""
         factor = self.opts.frame_subsampling_factor
         return {} if factor == 1 else {"frame_subsampling_factor": factor}
 
     def _cmvn_files(self) -> list[Step]:
-        """The steps that write the initial statistics of online normalization."""
+        """Steps that write the statistics with which online normalization begins."""
         if not self.opts.online_cmvn:
             return [Remove((f"{self._egs}/online_cmvn",))]
         stats = self._egs / "global_cmvn.stats"
@@ -138,13 +138,13 @@ class EgsMaking:
         return [step, WriteText(self._egs / "online_cmvn", "")]
 
     def _held_out(self) -> tuple[list[str], list[str]]:
-        """The utterances for validation, and training utterances for diagnostics."""
+        """A pair: utterances for validation, and training utterances for diagnostics."""
         num_valid = self.opts.num_utts_subset_valid or self.opts.num_utts_subset
         num_train = self.opts.num_utts_subset_train or self.opts.num_utts_subset
         return self._data.held_out(num_valid, num_train)
 
     def _parts(self) -> dict[str, list[str]]:
-        """The utterances of each part: "valid", "train_subset", "1", "2", ..."""
+        """Utterances by name of the part: "valid", "train_subset", "1", "2" and so on."""
         valid, train_subset = self._held_out()
         held = set(valid)
         parts = {"valid": valid, "train_subset": train_subset}
@@ -153,7 +153,7 @@ class EgsMaking:
         return parts
 
     def _scripts(self, parts: dict[str, list[str]]) -> list[Step]:
-        """The steps that write, for each part, scripts of features and targets and speaker maps."""
+        """Steps that write, for each part, scripts of features and targets, and speaker maps."""
         features, utt2spk = self._data.lines("feats.scp"), self._data.lines("utt2spk")
         targets = [line for path in self.targets.lists for line in read_lines(path)]
         steps: list[Step] = []
@@ -176,7 +176,7 @@ class EgsMaking:
     # -- the programs that cut features into examples
 
     def _features(self, name: str) -> str:
-        """The rspecifier of the normalized features of a part."""
+        """The rspecifier of the normalized features of the part `name`."""
         egs, data, options = self._egs, self._data.path, self.experiment.options.feat.cmvn_opts
         source = f"scp:{egs}/feats.{name}.scp ark:-"
         if self.opts.online_cmvn:
@@ -215,13 +215,13 @@ class EgsMaking:
         return (words,)
 
     def _subset_sizes(self) -> tuple[int, ...]:
-        """The number of examples of each subset of `SUBSETS`."""
+        """The number of examples of each subset in the constant `SUBSETS`."""
         diagnostic = self.opts.num_frames_diagnostic
         valid, train = self.opts.num_valid_frames_combine, self.opts.num_train_frames_combine
         return tuple(n // self._labels_per_eg for n in (valid, diagnostic, train, diagnostic))
 
     def _subsets(self) -> list[Step]:
-        """The steps that make examples for validation, diagnostics, and combining models."""
+        """Steps that make the examples for validation, diagnostics, and combination of models."""
         egs, names = self._egs, self._names
         whole = {
             kind: egs / names.subset(f"{source}_all") for kind, (source, _) in _SOURCES.items()
@@ -248,7 +248,7 @@ class EgsMaking:
         ]
 
     def _combined(self) -> Step:
-        """The step that joins both subsets for combining models."""
+        """The step that joins the two subsets of examples for combining models."""
         egs, names = self._egs, self._names
         combine = egs / names.subset("combine")
         parts = tuple(egs / names.subset(name) for name in ("valid_combine", "train_combine"))
@@ -259,7 +259,7 @@ class EgsMaking:
         return self._step("copy_combine", words, out=out)
 
     def _combination_check(self) -> Jobs:
-        """The step that merges the examples for combination, to find errors before training."""
+        """The step that merges the examples for combining models, to find errors early."""
         names = self._names
         source, sizes = f"ark:{self._egs / names.subset('combine')}", names.combination_sizes
         words = (names.program("merge-egs"), f"--minibatch-size={sizes}", source, "ark:/dev/null")
@@ -268,11 +268,11 @@ class EgsMaking:
     # -- training examples
 
     def _unshuffled(self, part: int, group: int) -> Path:
-        """The path of the intermediate archive of a part of the data and a group of archives."""
+        """The path of the intermediate archive for a part of the data and a group of archives."""
         return self._egs / f"{self._names.files}_orig.{part}.{group}.ark"
 
     def _everything(self) -> Step:
-        """The step that makes all training examples and spreads them at random over the groups."""
+        """The step that makes all training examples and distributes them at random to groups."""
         num_groups, _ = self._archives
         jobs, outputs = [], []
         for n in range(1, self._num_parts + 1):
@@ -286,12 +286,12 @@ class EgsMaking:
         return Jobs(tuple(jobs), tuple(outputs))
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The pipeline that shuffles the examples of a group, but for its last argument."""
+        """The pipeline that shuffles a group of examples, without its output argument."""
         program = self._names.program("shuffle-egs")
         return ((program, f"--srand={group + self.experiment.options.trainer.srand}", sources),)
 
     def _shuffled(self) -> list[Step]:
-        """The steps that write the final archives (egs.1.ark, ...) in random order."""
+        """Steps that write the final archives (egs.1.ark, egs.2.ark, and so on) in random order."""
         names, (num_groups, multiple) = self._names, self._archives
         jobs = []
         for m in range(1, num_groups + 1):
@@ -320,7 +320,7 @@ class EgsMaking:
         return f"ark:{archive}"
 
     def _tidied(self) -> Step:
-        """The step that removes the intermediate files of making examples."""
+        """The step that removes the intermediate files."""
         names = self._names
         subsets = ("valid_all", "train_subset_all", "valid_combine", "train_combine")
         files = [

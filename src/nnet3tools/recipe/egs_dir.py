@@ -14,7 +14,7 @@ from nnet3tools.recipe.plan import Step, lines_at
 def info_steps(
     e: Experiment, num_frames: int, num_archives: int, more: dict[str, object]
 ) -> list[Step]:
-    """The steps that write the info files (with those in `more`) and cmvn_opts."""
+    """Steps that write the info files, also those for `more` (name -> value), and cmvn_opts."""
     egs, contexts, frames_per_eg = e.egs_path, e.contexts(), e.frames_per_eg
     where = e.options.feat.online_ivector_dir
     num_labels = int(frames_per_eg.split(",")[0])
@@ -39,7 +39,7 @@ def info_steps(
 
 @dataclass(frozen=True)
 class EgsDir:
-    """The facts about a directory of examples that its info files give."""
+    """Properties of a directory of examples, read from its info files."""
 
     path: Path
     num_archives: int
@@ -49,7 +49,7 @@ class EgsDir:
 
 
 def open_egs_dir(e: Experiment) -> EgsDir:
-    """The facts about existing examples; DataError if they do not fit the experiment."""
+    """Read the properties of existing examples; DataError if they do not fit the experiment."""
     path = e.egs_path
     info = _Info(path)
     _check_features(info, e)
@@ -100,12 +100,12 @@ def _check_ivectors(info: _Info, where: str) -> None:
 
 
 def _ivector_dim(where: str) -> int:
-    """The dimension of the iVectors in a directory; 0 for no directory."""
+    """The dimension of the iVectors in directory `where`; 0 if `where` is empty."""
     return first_matrix_dim(Path(where) / "ivector_online.scp") if where else 0
 
 
 def _ivector_id(where: str) -> str:
-    """The identifier of the extractor of the iVectors in a directory; "" if there is none."""
+    """The identifier of the iVector extractor in directory `where`; "" if there is none."""
     path = Path(where) / "final.ie.id"
     return read_lines(path)[0].strip() if where and path.is_file() else ""
 
@@ -120,12 +120,12 @@ def _is_multitask(e: Experiment) -> bool:
 
 @dataclass(frozen=True)
 class _Info:
-    """Numbers and words in the info files of a directory of examples."""
+    """Reads the numbers and words in the info files of a directory of examples."""
 
     path: Path
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The first line of an info file; DataError if it is missing without a default."""
+        """The first line of info file `name`, else `default`; DataError if both are missing."""
         file = self.path / "info" / name
         if not file.is_file():
             if default is None:
@@ -134,7 +134,7 @@ class _Info:
         return next(iter(read_lines(file)), "").strip()
 
     def number(self, name: str, default: int | None = None) -> int:
-        """The number in an info file; DataError if it is missing without a default."""
+        """The number in info file `name`, else `default`; DataError if both are missing."""
         text = self.text(name, None if default is None else str(default))
         if not text.lstrip("-").isdecimal():
             raise DataError(f"{self.path / 'info' / name}: expected a number, found '{text[:40]}'")

@@ -26,7 +26,7 @@ from nnet3tools.training.minibatch_rules import MinibatchRules
 
 @dataclass(frozen=True)
 class Experiment:
-    """A run of a training program."""
+    """The program, options and directories of one training."""
 
     program: str
     options: DnnOptions | RnnOptions
@@ -35,12 +35,12 @@ class Experiment:
 
     @property
     def am(self) -> AlignmentOptions | None:
-        """The options of alignments; None if the models are plain networks, or chain models."""
+        """The alignment options; None for chain models and models without transition model."""
         return getattr(self.options, "am", None)
 
     @property
     def raw(self) -> RawTargetOptions | None:
-        """The options of targets; None if the models have transitions."""
+        """The target options of networks without a transition model; None for other models."""
         return getattr(self.options, "raw", None)
 
     @property
@@ -50,7 +50,7 @@ class Experiment:
 
     @cached_property
     def objective(self) -> Objective:
-        """The objective, and the kind of examples; OptionError for malformed options."""
+        """Names and options of the training programs; OptionError for malformed options."""
         o = self.options
         if isinstance(o, RnnOptions):
             size = o.trainer.rnn.num_chunk_per_minibatch
@@ -80,7 +80,7 @@ class Experiment:
 
     @property
     def tree_dir(self) -> Path | None:
-        """The directory of tree, transition model and alignments; None for plain networks."""
+        """The directory of tree, transition model, alignments; None for models without these."""
         return None if self.am is None else Path(self.am.ali_dir)
 
     def num_ali_jobs(self) -> int:
@@ -90,11 +90,11 @@ class Experiment:
 
     @property
     def is_acoustic(self) -> bool:
-        """Whether models have a transition model."""
+        """Whether the models are acoustic models, which contain a transition model."""
         return self.tree_dir is not None
 
     def model(self, number: int | str) -> Path:
-        """The path of the model of an iteration, or of "final" or "combined"."""
+        """The path of the model `number`, which may also be "final" or "combined"."""
         return self.dir / f"{number}.{'mdl' if self.is_acoustic else 'raw'}"
 
     @property
@@ -109,14 +109,14 @@ class Experiment:
     def step(
         self, log: str, *programs: tuple[str, ...], out: Path, wants_gpu: bool = False
     ) -> Jobs:
-        """A step of one job: a pipeline of programs, logged as `log`, that writes file `out`."""
+        """A step of one job: the pipeline `programs`, which writes `out` and the log `log`."""
         return Jobs((Job(self.log(log), (programs,), "train.1", wants_gpu),), (out,))
 
     # -- options of programs
 
     @property
     def gpu_options(self) -> str:
-        """The option --use-gpu for the programs that compute."""
+        """The option --use-gpu of programs that compute with the network."""
         old = {"true": "yes", "false": "no"}
         return old.get(self.options.run.use_gpu, self.options.run.use_gpu)
 
@@ -151,7 +151,7 @@ class Experiment:
         )
 
     def deriv_time_words(self) -> tuple[str, ...]:
-        """The command-line words that limit how far back derivatives are computed."""
+        """Command-line words that limit how far back in time derivatives are computed."""
         margin = getattr(self.options.trainer, "deriv_truncate_margin", -1)
         if margin < 0:
             return ()
@@ -164,7 +164,7 @@ class Experiment:
     # -- checks
 
     def check(self) -> None:
-        """OptionError or DataError for mistakes that can be found before any job runs."""
+        """Raise OptionError or DataError for mistakes that can be found before jobs run."""
         if not self.options.run.dir:
             raise OptionError("option --dir is required")
         if not self.dir.is_dir():
@@ -181,12 +181,12 @@ class Experiment:
         self._check_numbers()
 
     def _check_given(self) -> None:
-        """OptionError if a directory is missing that this kind of training needs."""
+        """OptionError if a directory option that this kind of training needs is missing."""
         if self.am is not None and not self.am.ali_dir:
             raise OptionError("option --ali-dir is required")
 
     def _check_numbers(self) -> None:
-        """OptionError for a malformed schedule, or a number out of range."""
+        """OptionError if a schedule is malformed or a number is out of range."""
         trainer, clean = self.options.trainer, self.options.run.clean
         optimization = trainer.optimization
         parse_dropout_schedule(trainer.dropout_schedule)

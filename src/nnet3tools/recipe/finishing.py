@@ -16,7 +16,7 @@ _FEW = 512
 
 
 def finishing_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
-    """Stages: combine models; then set priors (acoustic models) or average outputs (if wanted)."""
+    """The stages after the last iteration: combining models, priors or average outputs."""
     stages = [_combination(e, egs, schedule)]
     if e.am is not None or (e.raw is not None and e.raw.compute_average_posteriors):
         stages.append(_priors(e, egs, schedule))
@@ -24,7 +24,7 @@ def finishing_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[S
 
 
 def _last(e: Experiment, schedule: Iterations) -> str | int:
-    """The name of the model at the end of training: "combined", "final" or the last number."""
+    """The name of the last model of training: "combined", "final" or the last number."""
     if not e.options.trainer.optimization.do_final_combination:
         return schedule.count
     return "final" if e.am is None else "combined"
@@ -70,7 +70,7 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
 
 
 def _priors(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
-    """The stage that computes mean outputs on training data, and priors of acoustic models."""
+    """The stage that computes mean outputs on training data; acoustic models get them as priors."""
     name = _last(e, schedule)
     vector = e.dir / f"post.{name}.vec"
     steps: list[Step] = [
@@ -117,7 +117,7 @@ def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list
 
 
 def tidying_steps(e: Experiment, schedule: Iterations) -> list[Step]:
-    """The last steps: remove examples that this experiment made, and intermediate models."""
+    """Steps that remove the examples that this experiment made, and intermediate models."""
     run = e.options.run
     if not run.cleanup:
         return []

@@ -33,7 +33,7 @@ _MOST_KEPT = 8
 
 
 def parse_pipeline(text: str) -> Pipeline | None:
-    """The programs in a command line; None if one is foreign, or if a shell must run the line."""
+    """Split a command line into programs; None if a program is not ours or a shell is needed."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -57,20 +57,20 @@ def parse_pipeline(text: str) -> Pipeline | None:
 
 
 def _quoted_all(text: str) -> bool:
-    """Whether all characters of `text` that a shell would expand are in single quotes."""
+    """Whether every character of `text` that a shell would expand is in single quotes."""
     outside = "".join(text.split("'")[::2])
     return text.count("'") % 2 == 0 and not any(char in outside for char in "$`\\*?[~#")
 
 
 @dataclass
 class Shell:
-    """Runs pipelines in this process; caches the results of pipes that are read repeatedly."""
+    """Runs pipelines in this process; caches the output of pipes that are read repeatedly."""
 
     seen: set[str] = field(default_factory=set)
     kept: OrderedDict[str, tuple[tuple, Handed, bytes]] = field(default_factory=OrderedDict)
 
     def run(self, pipeline: Pipeline, handed: Handed | None = None) -> int:
-        """Run a pipeline, `handed` being its first standard input; returns the exit status."""
+        """Run a pipeline whose first program reads `handed`; returns the exit status."""
         is_ours = all(program[0] in PROGRAMS for program in pipeline)
         if not is_ours or (len(pipeline) > 1 and handed is None and not _fits(pipeline)):
             return _run_by_bash(pipeline)
@@ -83,7 +83,10 @@ class Shell:
     def _run_program(
         self, program: tuple[str, ...], given: Handed | None, is_last: bool
     ) -> tuple[int, Handed | None]:
-        """Run a program and its pipes; returns status and, unless `is_last`, standard output."""
+        """Run a program and its pipes; returns the exit status and the standard output.
+
+        `given` is the standard input. The output is None for the last program of a pipeline.
+        """
         offers: dict[str, Handed] = {}
         for word in program[1:]:
             if (name := _pipe_read(word)) and (pipe := parse_pipeline(name[:-1])):
@@ -106,7 +109,7 @@ class Shell:
         return 0, found.get("-")
 
     def _result(self, name: str, pipe: Pipeline) -> tuple[int, Handed]:
-        """The exit status and output of the pipe `name`; cached if needed a second time."""
+        """Run the pipe `name`; returns exit status and output, cached from the second run on."""
         files = _files(pipe)
         if name in self.kept and self.kept[name][0] == files:
             self.kept.move_to_end(name)
@@ -131,7 +134,10 @@ class Shell:
 def _call(
     program: tuple[str, ...], offers: dict[str, Handed], sinks: list[str]
 ) -> tuple[int, dict[str, Handed]]:
-    """Run a program that reads `offers` and writes to `sinks`; returns status and outputs."""
+    """Run a program in this process; returns the exit status and the outputs by name.
+
+    `offers` has the data of its inputs by name, `sinks` the names of its outputs.
+    """
     main = main_of(program[0])
     draws.seed(1)  # the seed of a new process
     handover.clear()
@@ -154,7 +160,7 @@ def _run_by_bash(pipeline: Pipeline) -> int:
 
 
 def _pipe_read(word: str) -> str:
-    """The rxfilename "command |" in a command-line word; "" if the word names no such pipe."""
+    """The argument itself if it is a pipe "command |" to read from, else ""."""
     if not word.endswith("|"):
         return ""
     try:
@@ -164,7 +170,7 @@ def _pipe_read(word: str) -> str:
 
 
 def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
-    """Pairs (path, is a script file) of the files that a pipe's programs and inner pipes name."""
+    """Yield (path, whether it is a script file) for the files that the programs of a pipe name."""
     for word in (word for program in pipe for word in program[1:]):
         if name := _pipe_read(word):
             inner = parse_pipeline(name[:-1]) or ((("", *name[:-1].split()),))
@@ -178,7 +184,7 @@ def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
 
 
 def _files(pipe: Pipeline) -> tuple:
-    """A key of names, sizes and times of a pipe's files, which differs if a file changes."""
+    """Names, sizes and change times of a pipe's files, to detect whether a file has changed."""
     found = []
     for path, _ in _paths(pipe):
         status = os.stat(path)
@@ -187,7 +193,7 @@ def _files(pipe: Pipeline) -> tuple:
 
 
 def _fits(pipe: Pipeline) -> bool:
-    """Whether the files that a pipe reads are small enough to be kept in memory."""
+    """Whether the files that a pipe reads are small enough to keep in memory."""
     sizes = (
         _size_of_script(p) if is_script else os.path.getsize(p) for p, is_script in _paths(pipe)
     )
@@ -195,7 +201,7 @@ def _fits(pipe: Pipeline) -> bool:
 
 
 def _size_of_script(path: str) -> float:
-    """The total size in bytes of the files that a script file (scp) lists; inf for pipes."""
+    """The total bytes of the files that a script file (scp) lists; infinity if it lists pipes."""
     with open(path, errors="surrogateescape") as file:
         names = {words[1].strip() for line in file if len(words := line.split(None, 1)) == 2}
     if any(name.endswith("|") for name in names):
@@ -212,7 +218,7 @@ def _end_of_log() -> int:
 
 
 def _log_since(offset: int) -> bytes:
-    """The bytes written to standard error after `offset`; empty unless it is a file."""
+    """The bytes written to standard error after `offset`; b"" if standard error is no file."""
     size = max(0, _end_of_log() - offset)
     try:
         return os.pread(2, size, offset) if size else b""

@@ -27,7 +27,7 @@ _NO_OBJECTIVE = -100000.0
 
 
 def schedule_of(e: Experiment, egs: EgsDir) -> Iterations:
-    """The schedule; OptionError if it has no iteration, or more jobs than archives."""
+    """Make the training schedule; OptionError for no iterations, or for more jobs than archives."""
     trainer, objective = e.options.trainer, e.objective
     o = trainer.optimization
     most = max(o.num_jobs_initial, o.num_jobs_final)
@@ -69,13 +69,13 @@ def iteration_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[S
 
 
 def _proportional_shrink(e: Experiment, schedule: Iterations, n: int) -> float:
-    """The factor on parameters from --trainer.optimization.proportional-shrink."""
+    """The factor on parameters before iteration `n`, by the option proportional-shrink."""
     factor = e.options.trainer.optimization.proportional_shrink
     return 1.0 - factor * schedule.learning_rate(n)
 
 
 def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, n: int, kept: set[int]) -> Stage:
-    """The stage of iteration `n`; the models `kept` are not removed after it."""
+    """The stage of iteration `n`; afterwards an old model is removed unless it is in `kept`."""
     trained = tuple(e.dir / f"{n + 1}.{job}.raw" for job in range(1, schedule.num_jobs(n) + 1))
     after: list[str] = [*map(str, trained), f"{e.dir}/cache.{n}"]
     old, interval = n - 2, e.options.run.clean.preserve_model_interval
@@ -138,7 +138,7 @@ def _training_job(
 
 
 def _training_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[str, ...]:
-    """The options of the training program for job number `job` of iteration `n`."""
+    """The command-line words of the training program for job `job` of iteration `n`."""
     t, growth = e.options.trainer, e.objective.backstitch_growth
     optimization = t.optimization
     limit = t.max_param_change if n else t.max_param_change / math.sqrt(2)
@@ -163,7 +163,7 @@ def _training_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[s
 
 
 def _shrink(e: Experiment, schedule: Iterations, n: int) -> float:
-    """The factor by which parameters are multiplied before an iteration."""
+    """The factor by which parameters are multiplied before iteration `n`."""
     options, shrink = e.options.trainer.optimization, _proportional_shrink(e, schedule, n)
     if not isinstance(options, ChunkOptimizationOptions) or options.shrink_value >= shrink:
         return shrink
@@ -176,7 +176,7 @@ def _shrink(e: Experiment, schedule: Iterations, n: int) -> float:
 
 
 def _average(e: Experiment, n: int, num_jobs: int) -> Step:
-    """The step that averages an iteration's good models; in iteration 0 it copies the best."""
+    """The step that averages the good models of iteration `n`; for `n` 0, copies the best model."""
     objectives = [_objective(e.log(f"train.{n}.{job + 1}")) for job in range(num_jobs)]
     best = max(range(len(objectives)), key=lambda i: objectives[i])
     good = [
@@ -198,7 +198,7 @@ def _average(e: Experiment, n: int, num_jobs: int) -> Step:
 
 
 def _objective(path: str) -> float:
-    """The last objective in the training log `path`; a very low number if there is none."""
+    """The last objective in the training log `path`; a very low number if the log has none."""
     found = read_log(path)
     return _NO_OBJECTIVE if found is None else found.objectives.get("output", _NO_OBJECTIVE)
 

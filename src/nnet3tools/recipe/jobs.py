@@ -15,11 +15,7 @@ Pipeline = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Job:
-    """Pipelines to run one after another until one fails; `log` is the file for all output.
-
-    Jobs with the same `home` share a worker process, which keeps data between jobs. A job that
-    `wants_gpu` gets a GPU if there is one.
-    """
+    """Pipelines that run one after another until one fails; their output goes to the file `log`."""
 
     log: str
     steps: tuple[Pipeline, ...]
@@ -28,21 +24,17 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """The command line as run.pl takes it: words, with | and && between programs.
-
-        run.pl gives words without blanks to a shell as they are, so characters such as those of
-        <unk> are quoted here.
-        """
+        """The command line as words for run.pl, with | and && between programs."""
         return self._joined(lambda word: shlex.quote(word) if len(word.split()) == 1 else word)
 
     @property
     def header(self) -> str:
-        """The command line in the first line of the log, quoted as run.pl quotes it."""
+        """The command line for the first line of the log, quoted like run.pl does."""
         return " ".join(_quoted_as_run_pl(word) for word in self.words)
 
     @property
     def shell(self) -> str:
-        """The command line for bash."""
+        """The command line as text for bash."""
         return " ".join(self._joined(shlex.quote))
 
     def _joined(self, quoted: Callable[[str], str]) -> list[str]:
@@ -61,19 +53,19 @@ def _quoted_as_run_pl(word: str) -> str:
 
 
 def pipe_text(*programs: str) -> str:
-    """The command lines `programs` joined to a pipe in the form of an rxfilename."""
+    """Join command lines to an rxfilename: a pipe that ends in |."""
     return " | ".join(" ".join(program.split()) for program in programs) + " |"
 
 
 def unzipped(folder: object, kind: str, count: int) -> str:
-    """The rspecifier of all archives `kind`.N.gz in a folder, which has `count` of them."""
+    """The rspecifier that reads `folder`/`kind`.1.gz to `folder`/`kind`.`count`.gz."""
     files = " ".join(f"{folder}/{kind}.{n + 1}.gz" for n in range(count))
     return f"ark:gunzip -c {files} |"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a job: its exit status, or the reason why there is none."""
+    """How a job ended: its exit status or, if it has none, the reason."""
 
     job: Job
     status: int
@@ -81,23 +73,23 @@ class Outcome:
 
 
 class JobRunner(Protocol):
-    """Runs jobs in parallel, as many as there is room for."""
+    """Interface of classes that run jobs in parallel, on this machine or elsewhere."""
 
     def submit(self, job: Job) -> None:
-        """Run a job now or, if no place is free, later."""
+        """Start a job now or, if no place is free, later."""
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """Outcomes of jobs that ended since the last call; waits `seconds` for the first one."""
+        """Outcomes of jobs that ended since the last call; waits up to `seconds` for one."""
 
     def cancel(self) -> None:
-        """End all jobs, both waiting and running ones."""
+        """End all waiting and running jobs."""
 
     def close(self) -> None:
-        """Release the runner; no more jobs follow."""
+        """Release the resources of the runner; no job may be submitted afterwards."""
 
 
 class JobError(UserError):
-    """A job that failed twice."""
+    """Error: a job failed twice."""
 
 
 def last_lines(log: str, count: int = 10) -> list[str]:

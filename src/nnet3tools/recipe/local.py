@@ -28,13 +28,13 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 @dataclass(frozen=True)
 class Machine:
-    """How many worker processes there are, and the GPUs, one for each training worker."""
+    """The number of worker processes, and the GPUs for training workers."""
 
     num_workers: int
     gpus: tuple[str, ...] = ()
 
     def worker_of(self, home: str) -> int:
-        """The number of the worker for a home; train.2 has the second, diagnostics the last."""
+        """The number of the worker process for jobs with a given `home`, such as "train.2"."""
         name, _, number = home.partition(".")
         if not number.isdecimal():
             return self.num_workers - 1
@@ -42,7 +42,7 @@ class Machine:
         return (int(number) - 1) % max(1, min(count, self.num_workers))
 
     def environment(self, worker: int) -> dict[str, str]:
-        """The environment variables to add for worker number `worker`."""
+        """The environment variables that worker number `worker` needs in addition."""
         if not self.gpus:
             return {}
         gpu = self.gpus[worker] if worker < len(self.gpus) else ""
@@ -50,9 +50,10 @@ class Machine:
 
 
 def this_machine(num_jobs: int, most_training: int, wants_gpu: bool) -> Machine:
-    """As many workers as processors, memory, GPUs and, if positive, `num_jobs` allow.
+    """The Machine with as many workers as processors, memory and GPUs allow.
 
-    `most_training` jobs train at once; one more worker is for diagnostics.
+    A positive `num_jobs` limits the number of workers. `most_training` jobs train at once; one more
+    worker is for diagnostics.
     """
     if num_jobs < 0:
         raise OptionError(f"--num-jobs={num_jobs}: expected a positive number, or 0")
@@ -66,7 +67,7 @@ def this_machine(num_jobs: int, most_training: int, wants_gpu: bool) -> Machine:
 
 
 def _free_memory() -> int:
-    """Bytes of memory that programs can allocate; a large number if the system does not say."""
+    """The bytes of memory that programs can still allocate; a large number if unknown."""
     try:
         with open("/proc/meminfo") as file:
             for line in file:
@@ -93,10 +94,7 @@ def _gpus() -> tuple[str, ...]:
 
 @dataclass
 class _Worker:
-    """A worker process, its waiting jobs, and what shows that it is still working.
-
-    While the process runs, its standard output is registered with `selector`.
-    """
+    """A worker process with its waiting jobs and signs of its activity."""
 
     environment: dict[str, str]
     selector: selectors.BaseSelector
@@ -107,7 +105,7 @@ class _Worker:
     moved: float = 0.0
 
     def give(self, job: Job) -> None:
-        """Send a job to the worker process, which is started if it is not running."""
+        """Send a job to the worker process; start the process if it is not running."""
         if self.process is None or self.process.poll() is not None:
             self.end()
             self.process = subprocess.Popen(
@@ -127,7 +125,7 @@ class _Worker:
         self.process.stdin.flush()
 
     def finished(self) -> Outcome | None:
-        """The outcome of the job whose end the process reports; None if it ended without a job."""
+        """The outcome of the job whose end the process reports; None if no job was running."""
         assert self.process is not None
         assert self.process.stdout is not None
         line, job = self.process.stdout.readline(), self.job
@@ -141,14 +139,14 @@ class _Worker:
         return Outcome(job, status or 1, why)
 
     def killed(self, why: str) -> Outcome:
-        """End the worker process, and return the outcome of its job."""
+        """Kill the worker process; returns the outcome of its job, with the reason `why`."""
         job = self.job
         assert job is not None
         self.end()
         return Outcome(job, 1, why)
 
     def end(self) -> int:
-        """Kill the worker process and its children; returns its exit status."""
+        """Kill the worker process and its children; returns the exit status of the process."""
         process, self.process, self.job = self.process, None, None
         if process is None:
             return 0
@@ -165,7 +163,7 @@ class _Worker:
         return process.wait()
 
     def hangs(self, seconds: float) -> bool:
-        """Whether the worker has neither computed for its job nor written for `seconds`."""
+        """Whether the worker has used no processor time and written no output for `seconds`."""
         if self.process is None or self.job is None:
             return False
         now = time.monotonic()
@@ -176,7 +174,7 @@ class _Worker:
 
 
 def _trace(pid: int, log: str) -> tuple[int, float]:
-    """Clock ticks that a process and its ended children have used, and its log's change time."""
+    """The clock ticks used by a process and its ended children, and the change time of `log`."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             ticks = sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
@@ -189,7 +187,7 @@ def _trace(pid: int, log: str) -> tuple[int, float]:
 
 
 class LocalRunner:
-    """A JobRunner with as many worker processes as `machine` says, started when needed."""
+    """A JobRunner that starts up to `machine.num_workers` worker processes when needed."""
 
     def __init__(self, machine: Machine, hang_timeout: float) -> None:
         self._machine, self._hang_timeout = machine, hang_timeout
@@ -205,7 +203,7 @@ class LocalRunner:
 
     @staticmethod
     def _feed(worker: _Worker) -> None:
-        """Send the next waiting job to a worker, if it is free."""
+        """Send the worker its next waiting job if it is free."""
         if worker.job is None and worker.waiting:
             job = worker.waiting.popleft()
             try:
@@ -215,7 +213,7 @@ class LocalRunner:
                 worker.give(job)
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The outcomes of jobs that ended since the last call; kills workers that hang."""
+        """Return the outcomes of jobs that ended since the last call; kill workers that hang."""
         end, limit = time.monotonic() + seconds, self._hang_timeout
         while True:
             left = max(0.0, min(_SECONDS_BETWEEN_LOOKS, end - time.monotonic()))
@@ -230,14 +228,14 @@ class LocalRunner:
                 return outcomes
 
     def cancel(self) -> None:
-        """Forget waiting jobs, and kill running jobs."""
+        """Remove waiting jobs and kill running jobs."""
         for worker in self._workers:
             worker.waiting.clear()
             if worker.job is not None:
                 worker.end()
 
     def close(self) -> None:
-        """End all workers; idle workers end when their standard input is closed."""
+        """End all worker processes. Idle ones end when their standard input is closed."""
         for worker in self._workers:
             worker.end()
         self._selector.close()

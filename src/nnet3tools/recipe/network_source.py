@@ -13,7 +13,7 @@ from nnet3tools.recipe.data_dir import read_lines
 
 @dataclass(frozen=True)
 class Contexts:
-    """Frames of input context on each side; chunks at an utterance's ends may have others."""
+    """The frames of input context on the left and right; other numbers at ends of utterances."""
 
     left: int
     right: int
@@ -21,7 +21,7 @@ class Contexts:
     right_final: int = -1
 
     def words(self) -> list[str]:
-        """The contexts as options of nnet3-get-egs."""
+        """The context as command-line options of nnet3-get-egs."""
         found = [f"--left-context={self.left}", f"--right-context={self.right}"]
         if self.left_initial >= 0:
             found.append(f"--left-context-initial={self.left_initial}")
@@ -32,7 +32,7 @@ class Contexts:
 
 @dataclass(frozen=True)
 class NetworkSource:
-    """Where an experiment's network comes from: `dir`/configs, or --trainer.input-model."""
+    """The origin of an experiment's network: config files or --trainer.input-model."""
 
     dir: Path
     input_model: str
@@ -64,7 +64,7 @@ class NetworkSource:
             )
 
     def variables(self) -> dict[str, str]:
-        """The variables in configs/vars; none with --trainer.input-model."""
+        """The variables in configs/vars by name; empty with --trainer.input-model."""
         if self.input_model:
             return {}
         found = {}
@@ -78,7 +78,7 @@ class NetworkSource:
 
     @cached_property
     def contexts(self) -> tuple[int, int]:
-        """The left and right context of the network."""
+        """The left and the right context of the network in frames."""
         if self.input_model:
             from nnet3tools.graph.context import compute_simple_nnet_context
             from nnet3tools.nnet.model_file import read_nnet

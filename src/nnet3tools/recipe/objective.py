@@ -11,9 +11,9 @@ from nnet3tools.recipe.jobs import pipe_text
 
 @dataclass(frozen=True)
 class ExampleOrder:
-    """The examples of a training job, their order, and the rule of minibatch sizes.
+    """The examples that a training job reads: archive, order, frame, and minibatch-size rule.
 
-    `shift` is the frame that is used of each example, or the number of frames to shift by.
+    `shift` is the frame to use of each example, or the number of frames to shift by.
     """
 
     archive: int
@@ -26,10 +26,7 @@ class ExampleOrder:
 
 @dataclass(frozen=True)
 class Objective:
-    """What differs between objectives and kinds of examples: sizes, names, programs, options.
-
-    The methods build the commands that train, evaluate and combine models.
-    """
+    """Names, programs and options that depend on the objective and the kind of examples."""
 
     minibatch_size: str
     """The value of --minibatch-size for training jobs."""
@@ -63,15 +60,15 @@ class Objective:
     """The objective's options of the program that combines models."""
 
     def archive(self, number: int | str, kind: str = "ark") -> str:
-        """The file name of training archive `number`, or of its script file (`kind` "scp")."""
+        """The file name of training archive `number`, or of its index for `kind` "scp"."""
         return f"{self.files}.{number}.{kind}"
 
     def subset(self, name: str) -> str:
-        """The file name of the examples `name` for diagnostics or combination."""
+        """The file name of the subset of examples `name`, for diagnostics or combination."""
         return f"{name}.{self.files}"
 
     def program(self, what: str) -> str:
-        """The full name of a program; `what` is the name without prefix, such as "copy-egs"."""
+        """The program name: `what`, such as "copy-egs", with the prefix of the objective."""
         return self.programs + what
 
     def train(
@@ -94,7 +91,7 @@ class Objective:
         return (self.program("combine"), *given, *self.graph, *models, examples, out)
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of a job's examples: a pipe that copies, shuffles, varies, merges."""
+        """The rspecifier of a job's examples: a pipe that copies, shuffles and merges them."""
         shift = f"{self.shift_option}={order.shift}" if self.shift_option else ""
         source = f"ark:{egs}/{self.archive(order.archive)}"
         if is_multitask:
@@ -110,7 +107,7 @@ class Objective:
         )
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """The rspecifier of the subset `name`, such as "combine", merged by the rule `sizes`."""
+        """The rspecifier that merges the subset `name` ("combine" etc.) by the rule `sizes`."""
         source = f"ark:{egs}/{self.subset(name)}"
         if is_multitask:
             source = f"{_multitask_options(egs, f'{name}.', '')} scp:{egs}/{name}.scp"
@@ -121,7 +118,7 @@ class Objective:
 
 
 def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:
-    """The options of nnet3-copy-egs that rename outputs and weight examples of several tasks."""
+    """The options of nnet3-copy-egs that rename outputs and weight the examples of each task."""
     found = []
     for option, name in (("outputs", "output"), ("weights", "weight")):
         path = f"{egs}/{prefix}{name}{suffix}.ark"

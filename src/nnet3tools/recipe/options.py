@@ -205,7 +205,7 @@ class ReportingOptions:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Options of where and how jobs run; they do not change any result."""
+    """Options that say where and how jobs run; they do not change results."""
 
     executor: str = option(
         "", "How jobs run: local (worker processes), cmd (by --cmd), slurm (by sbatch)"
@@ -228,7 +228,7 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class RunOptions(JobOptions):
-    """Options of how a training program runs; they do not change any result."""
+    """Options that say how a training program runs its stages; they do not change results."""
 
     stage: int = option(
         -1000, "First stage to run (default: continue after the last finished step)"
@@ -251,7 +251,7 @@ class CommonOptions:
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """Limits of the checks of users' data."""
+    """Limits for the checks of users' recordings and transcripts."""
 
     max_seconds: float = option(30.0, "Utterances longer than this are left out")
     max_unknown: float = option(
@@ -269,7 +269,7 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class RawTargetOptions:
-    """Options of the targets for models without a transition model."""
+    """Options for the targets of networks without a transition model."""
 
     targets_scp: str = option("", "Targets: matrices, or vectors of integers if not dense")
     use_dense_targets: bool = option(True, "Targets are matrices")
@@ -279,7 +279,7 @@ class RawTargetOptions:
 
 @dataclass(frozen=True)
 class AlignmentOptions:
-    """Options of the alignments that are the targets of acoustic models."""
+    """Options for the alignments, which are the targets of acoustic models."""
 
     ali_dir: str = option("", "Directory of alignments (required): ali.N.gz, num_jobs, tree ...")
     lang: str = option("", "Language directory, which is copied to DIR/lang")

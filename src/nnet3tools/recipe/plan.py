@@ -20,13 +20,13 @@ from nnet3tools.recipe.jobs import Job
 
 @dataclass(frozen=True)
 class WriteText:
-    """A step that writes `text` to the file `path`."""
+    """A step that writes `text` to the file `path`, whose folder is made if needed."""
 
     path: Path
     text: str
 
     def do(self) -> None:
-        """Write the file; makes its folder if needed."""
+        """Write the file; make its folder if needed."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.path)) as file:
             file.write(self.text.encode("utf-8", "surrogateescape"))
@@ -50,7 +50,7 @@ class Link:
     target: str
 
     def do(self) -> None:
-        """Make the link under another name, then rename it, so that `path` always exists."""
+        """Make the link under another name and rename it, so that `path` exists at any time."""
         beside = self.path.with_name(f".{self.path.name}.new")
         beside.unlink(missing_ok=True)
         beside.symlink_to(self.target)
@@ -67,7 +67,7 @@ class Concatenate:
     """The error message if the result is empty; "" if it may be empty."""
 
     def do(self) -> None:
-        """Write the joined file; DataError if it is empty and must not be."""
+        """Write the joined file; DataError if the result is empty where this is not allowed."""
         self.target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.target)) as out:
             for source in self.sources:
@@ -101,7 +101,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Jobs:
-    """A step of jobs that may run in parallel; together they make the files `outputs`."""
+    """A step that runs jobs, possibly in parallel, which make the files `outputs`."""
 
     jobs: tuple[Job, ...]
     outputs: tuple[Path, ...] = ()
@@ -109,7 +109,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Later:
-    """A step whose steps are determined only when it runs, since they depend on logs or models."""
+    """A step that makes its list of steps when it runs, because logs or models decide it."""
 
     steps: Callable[[], list[Step]]
 
@@ -119,7 +119,7 @@ Step = Jobs | Later | WriteText | Link | Concatenate | Remove
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the training plan that is either done as a whole or repeated.
+    """A part of the training plan that is done as a whole or repeated as a whole.
 
     `number` is Kaldi's (--stage). `background` jobs run beside the steps, and the stage ends when
     both have ended. A stage is done if `outputs` exist, no file matches a pattern in `absent`, and

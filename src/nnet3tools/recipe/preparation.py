@@ -17,7 +17,7 @@ from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, Write
 
 
 def early_copies(e: Experiment) -> list[Step]:
-    """Steps that copy the files beside a tree which decoding (end to end, graphs) needs."""
+    """Steps that copy the tree and the files beside it that decoding or end-to-end graphs need."""
     if (tree_dir := e.tree_dir) is None:
         return []
     names = ["phones.txt", "tree"]
@@ -30,7 +30,7 @@ def early_copies(e: Experiment) -> list[Step]:
 
 
 def stages_before_egs(e: Experiment) -> list[Stage]:
-    """The stages up to the making of examples, which is the last of them."""
+    """The stages from the start of training up to the making of examples."""
     stages = []
     if isinstance(e, ChainExperiment):
         stages += [] if e.is_e2e else [_phone_lm_stage(e)]
@@ -51,7 +51,7 @@ def stages_with_egs(e: Experiment, egs: EgsDir) -> list[Stage]:
 
 
 def _number(e: Experiment, number: int) -> int:
-    """The number of a stage: one lower for acoustic models that are no chain models."""
+    """Convert a stage number of chain training: acoustic models without chain have one less."""
     return number if e.am is None else number - 1
 
 
@@ -77,7 +77,7 @@ def _den_fst_stage(e: ChainExperiment) -> Stage:
 
 
 def _init_stage(e: Experiment) -> Stage:
-    """The stage that builds the part of the network which feeds the LDA-like transform."""
+    """The stage that builds the part of the network whose output the LDA-like transform reads."""
     out = e.dir / "init.raw"
     words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", str(out))
     step = e.step("nnet_init", words, out=out)
@@ -85,7 +85,7 @@ def _init_stage(e: Experiment) -> Stage:
 
 
 def _egs_stage(e: Experiment) -> Stage:
-    """The stage that makes examples; its steps are determined when it runs."""
+    """The stage that makes examples; its list of steps is made when the stage runs."""
     egs, names = e.egs_path, e.objective
     subsets = ("combine", "valid_diagnostic", "train_diagnostic")
     outputs = [*map(names.subset, subsets), names.archive(1), "info/num_archives"]
@@ -143,7 +143,7 @@ def _lda_stage(e: Experiment, egs: EgsDir) -> Stage:
 
 
 def _prior_stage(e: Experiment) -> Stage:
-    """The stage that writes scales for the softmax input, from the alignments' counts of pdfs."""
+    """The stage that writes scales for the softmax input, from pdf counts of alignments."""
     assert e.am is not None
     ali, num_jobs = e.am.ali_dir, e.num_ali_jobs()
     counts = [e.dir / f"pdf_counts.{n}" for n in range(1, num_jobs + 1)]
@@ -170,7 +170,7 @@ def _prior_stage(e: Experiment) -> Stage:
 
 
 def _scales(e: Experiment) -> list[Step]:
-    """Steps that write the vector of scales, smoothed and printed as Kaldi's script does."""
+    """Steps that write the vector of scales, smoothed and formatted like Kaldi's script."""
     path = e.dir / "pdf_counts"
     words = " ".join(read_lines(path)).split()
     if len(words) < 3 or (words[0], words[-1]) != ("[", "]"):
@@ -188,14 +188,14 @@ def _scales(e: Experiment) -> list[Step]:
 
 
 def _first_network(e: Experiment, raw: Path, srand: int) -> Jobs:
-    """The step that adds final.config to init.raw, if that exists, and writes `raw`."""
+    """The step that writes the network `raw`: init.raw, if it exists, extended by final.config."""
     first = [f"{e.dir}/init.raw"] if e.has_init_config else []
     words = ("nnet3-init", f"--srand={srand}", *first, f"{e.dir}/configs/final.config", str(raw))
     return e.step("add_first_layer" if first else "init_model", words, out=raw)
 
 
 def _first_model_stage(e: Experiment) -> Stage:
-    """The stage that makes the network, unless it is given, and model 0 of it."""
+    """The stage that makes the network (or takes --trainer.input-model) and model 0."""
     given, raw = e.options.trainer.input_model, e.dir / "0.raw"
     steps: list[Step] = []
     if not given:
@@ -209,7 +209,7 @@ def _first_model_stage(e: Experiment) -> Stage:
 
 
 def _acoustic_model(e: Experiment, raw: str) -> Jobs:
-    """The step that makes model 0 from the network `raw` and transitions."""
+    """The step that joins the network `raw` and the transition model to model 0."""
     if e.am is None:
         words = ("nnet3-am-init", f"{e.dir}/0.trans_mdl", raw, str(e.model(0)))
         return e.step("init_mdl", words, out=e.model(0))

@@ -16,7 +16,7 @@ from nnet3tools.recipe.schedules import Iterations
 
 @dataclass
 class Progress:
-    """Logs the progress of training; `log_of` gives the path of a log by its name."""
+    """Logs the progress of training; `log_of` maps the name of a log to its path."""
 
     log_of: Callable[[str], str]
     num_epochs: float
@@ -47,7 +47,7 @@ class Progress:
             log.log(line)
 
     def end(self, stage: Stage) -> None:
-        """Log that a stage has ended, with the objectives of an iteration's diagnostics."""
+        """Log that a stage has ended; for an iteration, also the objectives of its diagnostics."""
         if stage.iteration is None or self.schedule is None:
             return
         took = time.monotonic() - self._began

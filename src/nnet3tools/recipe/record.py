@@ -28,7 +28,7 @@ _HINT = "expected the same, another --dir, or --stage to say from where on to us
 
 
 def option_values(options: object, free: Collection[str] = _FREE) -> dict[str, Any]:
-    """The values of a program's options by name, without those named in `free`."""
+    """The values of all options by name, except those named in `free`."""
     values: dict[str, Any] = {}
     for spec in specs_of(type(options)):
         value: Any = options
@@ -40,7 +40,7 @@ def option_values(options: object, free: Collection[str] = _FREE) -> dict[str, A
 
 
 def record_of(experiment: Experiment) -> dict[str, Any]:
-    """The data of experiment.json: program, network, and the options that change results."""
+    """The contents of experiment.json: program, network, and options that change results."""
     config = experiment.dir / "configs" / "final.config"
     network = read_lines(config) if config.is_file() else []
     options = option_values(experiment.options)
@@ -48,7 +48,7 @@ def record_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def check_recorded(path: Path, now: dict[str, Any], hint: str = _HINT) -> None:
-    """DataError, ending in `hint`, if the record in file `path` differs from `now`."""
+    """DataError, ending in `hint`, if the record in file `path` exists and differs from `now`."""
     if not path.is_file():
         return
     try:
@@ -71,7 +71,7 @@ def check_recorded(path: Path, now: dict[str, Any], hint: str = _HINT) -> None:
 
 
 def write_recorded(path: Path, record: dict[str, Any]) -> None:
-    """Write a record, such as `check_recorded` reads, as JSON."""
+    """Write a record of options to a JSON file, which `check_recorded` compares later."""
     WriteText(path, json.dumps(record, indent=1) + "\n").do()
 
 

@@ -18,7 +18,7 @@ _LSTM_UNITS = {
 
 
 def saturation(model: str) -> float:
-    """The mean saturation of the nonlinearities of the model in a file."""
+    """The mean saturation of the nonlinearities in the model file `model`."""
     from nnet3tools.cli.information import network_info
     from nnet3tools.nnet.model_file import read_nnet
 
@@ -29,9 +29,10 @@ def saturation(model: str) -> float:
 
 
 def saturation_of_info(text: str) -> float:
-    """The mean over all units of 1 - (mean derivative / its maximum), from nnet3-info's text.
+    """The mean saturation of all units, parsed from the output of nnet3-info.
 
-    It is 0 if there are no units with such statistics.
+    The saturation of a unit is 1 - (mean derivative / largest possible derivative). The result is 0
+    if there are no statistics.
     """
     found: list[float] = []
     for line in text.splitlines():

@@ -28,7 +28,7 @@ class Iterations:
 
     @property
     def num_archives_expanded(self) -> int:
-        """The number of archives read in one pass, counting each archive once per use."""
+        """The number of archives read in one pass; repeated reads of an archive count each time."""
         return self.num_archives * self.frames_per_eg
 
     @property
@@ -43,7 +43,7 @@ class Iterations:
         return int(self.num_archives_to_process * 2 / jobs)
 
     def num_jobs(self, iteration: int) -> int:
-        """The number of jobs of an iteration; Kaldi's get_current_num_jobs."""
+        """The number of jobs in an iteration, like Kaldi's get_current_num_jobs."""
         difference = self.num_jobs_final - self.num_jobs_initial
         ideal = float(self.num_jobs_initial) + difference * float(iteration) / self.count
         if ideal < self.num_jobs_step:
@@ -51,11 +51,11 @@ class Iterations:
         return int(0.5 + ideal / self.num_jobs_step) * self.num_jobs_step
 
     def processed(self, iteration: int) -> int:
-        """The number of archives that iterations before this one have processed."""
+        """The number of archives processed before an iteration begins."""
         return sum(self.num_jobs(i) for i in range(iteration))
 
     def fraction(self, iteration: int) -> float:
-        """The fraction of all data that iterations before this one have seen."""
+        """The fraction of the whole training's data that was processed before an iteration."""
         return self.processed(iteration) / self.num_archives_to_process
 
     def learning_rate(self, iteration: int) -> float:
@@ -71,7 +71,10 @@ class Iterations:
 
 
 def models_to_combine(iterations: Iterations, most: int) -> list[int]:
-    """The numbers of the models to combine at the end; Kaldi's get_model_combine_iters."""
+    """The numbers of the models that combination uses, at most `most`.
+
+    The choice equals that of Kaldi's get_model_combine_iters.
+    """
     count = iterations.count
     an_epoch = float(iterations.num_archives_expanded) / iterations.num_jobs_final
     wanted = min(int(an_epoch / 2) + 1, int(count / 2))
@@ -87,13 +90,16 @@ def models_to_combine(iterations: Iterations, most: int) -> list[int]:
 
 @dataclass(frozen=True)
 class DropoutFunction:
-    """Dropout of components matching `pattern`: points (fraction of data seen, proportion)."""
+    """A dropout schedule for components whose names match `pattern`.
+
+    It is given by points (fraction of data processed, dropout proportion).
+    """
 
     pattern: str
     points: tuple[tuple[float, float], ...]
 
     def value(self, fraction: float) -> float:
-        """The dropout at `fraction`, linear between points; of equal fractions the last counts."""
+        """The dropout at `fraction`: linear between points, the last of equal points."""
         if fraction == 0:
             return self.points[0][1]
         before = max(i for i, (x, _) in enumerate(self.points) if x <= fraction)
@@ -105,7 +111,7 @@ class DropoutFunction:
 
 
 def parse_dropout_schedule(text: str) -> list[DropoutFunction]:
-    """The functions of --trainer.dropout-schedule; OptionError if it is malformed."""
+    """Parse the option --trainer.dropout-schedule; OptionError if it is malformed."""
     if not text:
         return []
     from nnet3tools.grammars.schedules import read_dropout_schedule
@@ -118,7 +124,7 @@ def parse_dropout_schedule(text: str) -> list[DropoutFunction]:
 
 
 def dropout_edits(schedule: str, fraction: float) -> str:
-    """The --edits of nnet3-copy that set the dropout at `fraction`; "" without a schedule."""
+    """The --edits option of nnet3-copy that sets the dropout at `fraction`; "" with no schedule."""
     return ";".join(
         f"set-dropout-proportion name={f.pattern} proportion={f.value(min(fraction, 1.0))}"
         for f in parse_dropout_schedule(schedule)

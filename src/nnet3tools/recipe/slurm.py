@@ -86,7 +86,7 @@ class SlurmRunner:
         self._running[found.stdout.strip().split(";")[0]] = job
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The outcomes of jobs that have left Slurm's queue since the last call."""
+        """The outcomes of jobs that left Slurm's queue since the last call."""
         end = time.monotonic() + seconds
         while self._running:
             left = self._left()
@@ -98,7 +98,7 @@ class SlurmRunner:
         return []
 
     def _left(self) -> set[str]:
-        """The numbers of jobs in Slurm's queue or running; all if Slurm does not answer."""
+        """Numbers of the jobs queued or running in Slurm; all jobs if Slurm does not answer."""
         words = ["squeue", "--noheader", "--format=%A %T", "--states=all"]
         found = subprocess.run(
             [*words, f"--jobs={','.join(self._running)}"],
@@ -124,7 +124,7 @@ class SlurmRunner:
 
     @staticmethod
     def _may_come(job: Job) -> bool:
-        """Whether the log changed recently, so that its last line may still arrive."""
+        """Whether the log of a job changed recently, so that its last line may still be written."""
         try:
             return time.time() - os.stat(job.log).st_mtime < _SECONDS_FOR_FILES / 4
         except OSError:

@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def environment_with_programs() -> dict[str, str]:
-    """A copy of the environment with this package's programs on PATH, for shells."""
+    """A copy of the environment in which PATH has this package's programs, for shells."""
     found = shutil.which("nnet3-train")
     places = [
         Path(sys.executable).parent,
@@ -33,10 +33,10 @@ def environment_with_programs() -> dict[str, str]:
 
 @dataclass
 class CommandRunner:
-    """A JobRunner that starts a process `command LOG words...` for each job.
+    """A JobRunner that starts a command such as queue.pl, with log and program, for each job.
 
-    `egs_command`, if not empty, is for jobs that make examples. GPU jobs get `--gpu 1`. The command
-    decides where jobs run and how many at once.
+    A non-empty `egs_command` replaces it for jobs that make examples. GPU jobs get the words `--gpu
+    1`. The command decides where jobs run, and how many run at once.
     """
 
     command: str
@@ -53,7 +53,7 @@ class CommandRunner:
             raise OptionError("--executor=cmd needs --cmd")
 
     def submit(self, job: Job) -> None:
-        """Start the command for a job."""
+        """Start the command that runs a job."""
         is_egs = job.home.startswith("egs.") and self.egs_command
         words = shlex.split(self.egs_command if is_egs else self.command)
         gpu = ["--gpu", "1"] if job.wants_gpu else []
@@ -75,7 +75,7 @@ class CommandRunner:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def cancel(self) -> None:
-        """Terminate the running commands, which end their jobs."""
+        """Terminate the running commands, which then end their jobs."""
         for process in self._running:
             try:
                 os.killpg(process.pid, signal.SIGTERM)

@@ -19,7 +19,7 @@ from nnet3tools.recipe.plan import Jobs, Step, copy_file
 
 @dataclass(frozen=True)
 class Targets:
-    """A source of the training targets of utterances."""
+    """The training targets of utterances: where a program reads them, and how."""
 
     lists: tuple[Path, ...]
     """Script files (scp), which have a line for each utterance."""
@@ -34,7 +34,7 @@ class Targets:
 
 
 def _copied(e: Experiment, name: str, program: str, objects: str, log: str) -> Targets:
-    """Targets without `reading`, from objects that a step copies to one archive with a list."""
+    """Targets that a step copies with `program` from `objects` to one archive with a list."""
     egs, ark, scp = e.egs_path, f"{name}.ark", f"{name}.scp"
     words = (program, objects, f"ark,scp:{egs / ark},{egs / scp}")
     step = Jobs((Job(f"{egs}/log/{log}.log", ((words,),), "egs.1"),), (egs / scp,))
@@ -42,9 +42,9 @@ def _copied(e: Experiment, name: str, program: str, objects: str, log: str) -> T
 
 
 def frame_targets(e: Experiment) -> Targets:
-    """The targets of frames: given ones, or the pdfs of alignments.
+    """The targets of frames: those of --targets-scp, or the pdfs of alignments.
 
-    OptionError or DataError if there are none, or if the network has other outputs.
+    OptionError or DataError if there are no targets, or if the network has other outputs.
     """
     return _aligned_targets(e) if e.am is not None else _given_targets(e)
 
@@ -102,19 +102,19 @@ def _aligned_targets(e: Experiment) -> Targets:
 
 
 def check_pdfs(e: ChainExperiment) -> None:
-    """DataError if the network has another number of outputs than the tree has pdfs."""
+    """DataError if the number of the network's outputs is not the tree's number of pdfs."""
     tree = str(e.tree_dir / "tree")
     e.network.check_targets(ContextDependency.load(tree).num_pdfs, tree)
 
 
 def transcript_graphs(e: ChainExperiment) -> Targets:
-    """End-to-end supervision: graphs of transcripts (fst.N.scp in --tree-dir)."""
+    """The targets of end-to-end training: transcript graphs (fst.N.scp in --tree-dir)."""
     lists = _parts(e.tree_dir, "fst.{}.scp", e.num_ali_jobs())
     return Targets(lists, lambda script: (("fstcopy", f"scp:{script}", "ark:-"),))
 
 
 def supervision(e: ChainExperiment, opts: ChainEgsOpts) -> Targets:
-    """Chain supervision of lattices (lat.N.gz) or, without --lat-dir, alignments (ali.N.gz)."""
+    """The targets of chain training: lattices (lat.N.gz) or, without --lat-dir, alignments."""
     o = e.options
     assert isinstance(o, LatticeChainOptions)
     source = Path(o.lat_dir or o.tree_dir)
@@ -147,7 +147,7 @@ def supervision(e: ChainExperiment, opts: ChainEgsOpts) -> Targets:
 
 
 def _parts(folder: Path, pattern: str, count: int) -> tuple[Path, ...]:
-    """The files with the numbers 1 to `count` in a folder; DataError if one is missing."""
+    """The paths of `pattern` with the numbers 1 to `count` in `folder`; DataError if missing."""
     paths = tuple(folder / pattern.format(n) for n in range(1, count + 1))
     for path in paths:
         if not path.is_file():

@@ -85,7 +85,7 @@ class _Training:
             self._run_all(driver, egs, schedule)
 
     def _needs(self, before: list[Stage]) -> bool:
-        """Whether any of the stages `before` (up to the making of examples) has to run."""
+        """Whether any of the stages `before`, which end with the making of examples, must run."""
         if not self._resumes:
             return any(stage.number >= self._stage for stage in before)
         if self._has_model():
@@ -93,12 +93,12 @@ class _Training:
         return first_unfinished(before) < len(before)
 
     def _has_model(self) -> bool:
-        """Whether the directory has a model of an earlier run."""
+        """Whether the experiment's directory has a model of an earlier run."""
         e = self._e
         return any(e.dir.glob(e.model("[0-9]*").name)) or e.model("final").exists()
 
     def _has_something(self) -> bool:
-        """Whether the directory has results that a run with other options would spoil."""
+        """Whether the directory has earlier results that other options would invalidate."""
         e = self._e
         results = (e.dir / "init.raw", e.dir / "egs" / "combine.egs")
         return self._has_model() or any(path.exists() for path in results)
@@ -152,9 +152,9 @@ class _Training:
 def make_runner(
     run: JobOptions, most_jobs: int, wants_gpu: bool = False, egs_cmd: str = ""
 ) -> JobRunner:
-    """The job runner that the options choose; --cmd alone means CommandRunner.
+    """Make the job runner that the options choose: this machine, a command (--cmd), or Slurm.
 
-    `most_jobs` jobs run at once on this machine, and one more for diagnostics.
+    On this machine, `most_jobs` jobs run at once, and one more for diagnostics.
     """
     executor = run.executor or ("cmd" if run.cmd else "local")
     if executor == "cmd":

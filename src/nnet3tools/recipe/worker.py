@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def main() -> int:
-    """Run jobs that arrive as lines of JSON on standard input until it ends."""
+    """Run jobs, each a line of JSON on standard input, until the input ends; returns 0."""
     _die_with_parent()
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -50,7 +50,7 @@ def _job(request: dict[str, Any]) -> Job:
 
 
 def run_job(shell: Shell, job: Job) -> int:
-    """Run a job and write its log in run.pl's form; returns the exit status."""
+    """Run a job and write its log in the form of run.pl; returns the exit status."""
     began, computed = time.time(), _cpu_seconds()
     with _output_to(job.log, f"# {job.header} \n# Started at {_date()}\n#\n"):
         status = 0
@@ -71,7 +71,7 @@ def run_job(shell: Shell, job: Job) -> int:
 
 
 def _cpu_seconds() -> float:
-    """Processor time of this process and of its children that have ended."""
+    """The processor time, in seconds, of this process and its ended children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -100,7 +100,7 @@ def _output_to(log: str, header: str) -> Iterator[None]:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when the driver ends for any reason."""
+    """Ask Linux to kill this process as soon as its parent, the training driver, ends."""
     import ctypes
 
     parent = os.getppid()
@@ -111,13 +111,13 @@ def _die_with_parent() -> None:
 
 
 class _Tables:
-    """A cache of small archives that have been read from disk and have not changed since."""
+    """A cache of small archives read from disk, each valid while its file is unchanged."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple, tuple[tuple, list]] = OrderedDict()
 
     def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-        """All (key, object) pairs of an archive; None if it is too large to be cached."""
+        """The (key, object) pairs of an archive, cached; None if it is too large for the cache."""
         if holder.adopt is None or not os.path.isfile(path):
             return None
         status = os.stat(path)

@@ -30,7 +30,7 @@ _CLIPPED = 0.001
 
 @dataclass(frozen=True)
 class SoundFacts:
-    """What the checks found out about the sound of an utterance."""
+    """Properties of an utterance's sound that the checks measured."""
 
     rate: int
     num_channels: int
@@ -42,14 +42,14 @@ class SoundFacts:
 
     @classmethod
     def of(cls, sound: Sound) -> SoundFacts:
-        """The facts about a sound that has samples."""
+        """Measure the properties of a sound that is not empty."""
         amplitude = float(np.ptp(sound.samples)) / 2.0
         return cls(sound.rate, sound.num_channels, sound.seconds, amplitude, sound.clipped)
 
 
 @dataclass(frozen=True)
 class CheckedData:
-    """The utterances that can be used, with words in the form of the word list, and their sound."""
+    """The usable utterances, their normalized words, and the properties of their sound."""
 
     utterances: tuple[Utterance, ...]
     facts: dict[str, SoundFacts]
@@ -60,7 +60,7 @@ class CheckedData:
 
     @property
     def words(self) -> set[str]:
-        """The different words of all utterances."""
+        """The set of all words in the utterances."""
         return {word for utterance in self.utterances for word in utterance.words}
 
     def __str__(self) -> str:
@@ -77,9 +77,9 @@ class CheckedData:
 def check_data(
     corpus: Corpus, words: WordList, faults: FaultList, options: CheckOptions
 ) -> CheckedData:
-    """Check the sound and words of all utterances; faults are added to `faults`.
+    """Check the sound and words of all utterances; add faults to `faults`.
 
-    The result lacks utterances with errors and those that are left out.
+    The result lacks utterances with errors and utterances that a fault excludes.
     """
     faults.most_shown = options.num_shown
     normalized = _normalized(corpus, words, faults)
@@ -101,7 +101,7 @@ def check_data(
 
 
 def _training_rate(facts: Collection[SoundFacts], name: str, faults: FaultList) -> int:
-    """The rate of the training: the wide one if half of the sound has it or more."""
+    """The sampling rate for training: 16000 Hz if half of the sound or more has it, else 8000."""
     seconds: Counter[int] = Counter()
     for fact in facts:
         seconds[fact.rate] += round(1000 * fact.seconds)
@@ -114,7 +114,7 @@ def _training_rate(facts: Collection[SoundFacts], name: str, faults: FaultList) 
 
 
 def _normalized(corpus: Corpus, words: WordList, faults: FaultList) -> list[Utterance]:
-    """The utterances with their words in the form of the word list."""
+    """The utterances with each word replaced by its form in the word list."""
     forms = {word: words.normalized(word) for u in corpus.utterances for word in u.words}
     removed: Counter[str] = Counter()
     found = []
@@ -160,7 +160,7 @@ def _check_unknown(
 def _survey(
     utterances: Sequence[Utterance], faults: FaultList, options: CheckOptions
 ) -> dict[str, SoundFacts]:
-    """Read all sound; facts by id of the utterances whose sound can be read."""
+    """Read the sound of all utterances; returns the properties by id of each readable one."""
     import_soundfile()  # if it is missing, that is no fault of each file
     failed: dict[str, Sound | UserError] = {}
     facts: dict[str, SoundFacts] = {}
@@ -182,7 +182,7 @@ def _survey(
 
 
 def _sound_fault(utterance: Utterance, sound: Sound | UserError) -> tuple[Fault, str]:
-    """The fault of an utterance whose sound is empty or cannot be read."""
+    """The kind of fault, and its description, if the sound is empty or cannot be read."""
     source = utterance.sound
     if isinstance(sound, Sound):
         is_part = source.start > 0.0 or source.end >= 0.0
@@ -206,7 +206,7 @@ def _is_usable(
     faults: FaultList,
     options: CheckOptions,
 ) -> bool:
-    """Whether an utterance can be trained on; faults of its sound are added to `faults`."""
+    """Whether an utterance can be used for training; add faults of its sound to `faults`."""
     where = f"{utterance.place} '{utterance.name}'"
     num_phones = sum(words.num_phones(word) or 1 for word in utterance.words)
     needed = num_phones * _FRAME_SECONDS
@@ -230,11 +230,11 @@ def _is_usable(
 def split_held_out(
     data: CheckedData, share: float = 0.1, max_seconds: float = 7200.0
 ) -> tuple[list[Utterance], list[Utterance]]:
-    """Split utterances into those for training and held-out ones.
+    """Split the data: a pair of lists, training utterances and held-out utterances.
 
-    Held out are speakers with about `share` of the sound, at least one, and at most about
-    `max_seconds`. If there is only one speaker, or none is named, utterances are held out instead.
-    The choice depends on ids, speakers and durations only.
+    Held out are speakers with about `share` of the sound, at least one speaker, and at most about
+    `max_seconds`. If there is only one speaker, or no speaker is named, utterances are held out
+    instead. The choice depends on ids, speakers and durations only.
     """
     groups: dict[str, list[Utterance]] = {}
     for utterance in data.utterances:
@@ -252,7 +252,7 @@ def split_held_out(
 
 
 def _chosen(sizes: dict[str, float], wanted: float) -> set[str]:
-    """Names whose sizes sum to about `wanted`: at least one name, and not all of them."""
+    """Choose names whose sizes sum to about `wanted`: at least one name, and not all names."""
     held: set[str] = set()
     total = 0.0
     for name in perl_shuffled(sorted(sizes)):

@@ -19,7 +19,7 @@ _KALDI_FILES = ("wav.scp", "segments", "text", "utt2spk")
 
 @dataclass(frozen=True)
 class Corpus:
-    """The utterances of some data, sorted by id."""
+    """All utterances of a user's data, sorted by id."""
 
     name: str
     utterances: tuple[Utterance, ...]
@@ -52,7 +52,7 @@ def read_corpus(data: str, faults: FaultList, base: str = "") -> Corpus:
 
 
 def _manifest_of(data: str) -> str:
-    """The path itself if it is a file, or the only manifest in a folder; DataError otherwise."""
+    """The path `data` if it is a file, else the only manifest in the folder; or DataError."""
     if not os.path.isdir(data):
         return data
     found = sorted(name for name in os.listdir(data) if name.lower().endswith(MANIFEST_KINDS))
@@ -69,11 +69,7 @@ def _manifest_of(data: str) -> str:
 
 
 def _read_kaldi_data(folder: str, faults: FaultList, base: str) -> list[Utterance]:
-    """Read a data directory; wrong lines are added to `faults` and left out.
-
-    Relative names and pipes in wav.scp start from the folder `base`. DataError if wav.scp or text
-    is missing.
-    """
+    """Read a Kaldi data directory; wrong lines are reported in `faults` and skipped."""
     recordings = {
         key: SoundSource(_resolved(rest, base, folder), from_wav_scp=True)
         for key, rest, _ in _lines(folder, "wav.scp", faults)
@@ -99,7 +95,7 @@ def _read_kaldi_data(folder: str, faults: FaultList, base: str) -> list[Utteranc
 def _segments(
     folder: str, recordings: dict[str, SoundSource], faults: FaultList
 ) -> dict[str, SoundSource]:
-    """The sounds by utterance: the recordings, or their parts if there is a file segments."""
+    """The sound of each utterance: the part named in the file segments, else a whole recording."""
     if not os.path.exists(os.path.join(folder, "segments")):
         return recordings
     sounds = {}
@@ -121,7 +117,7 @@ def _segments(
 def _lines(
     folder: str, name: str, faults: FaultList, is_optional: bool = False, has_values: bool = True
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield key, rest of the line, and place of each line; the keys differ."""
+    """Yield (key, rest of the line, place) for each line; lines with a repeated key are faults."""
     path = os.path.join(folder, name)
     if is_optional and not os.path.exists(path):
         return
@@ -141,7 +137,7 @@ def _lines(
 
 
 def _resolved(name: str, base: str, folder: str) -> str:
-    """A name in wav.scp: relative to `base` as in Kaldi, or else to the data directory `folder`."""
+    """Resolve a path or pipe in wav.scp: relative to `base` as in Kaldi, else to `folder`."""
     if name.endswith("|"):
         return f"cd {shlex.quote(base)} && {name}"
     path, beside = os.path.join(base, name), os.path.join(os.path.abspath(folder), name)

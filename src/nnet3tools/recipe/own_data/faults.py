@@ -12,7 +12,7 @@ from nnet3tools.io import log
 
 
 class Severity(enum.Enum):
-    """What a fault does to the training."""
+    """The effect of a fault on the training; for example, an utterance is left out."""
 
     ERROR = "error"
     """Training does not start."""
@@ -25,7 +25,7 @@ class Severity(enum.Enum):
 
 
 class Fault(enum.Enum):
-    """Kinds of faults: severity, title, and what was expected (a remark for notes)."""
+    """The kinds of faults, each with severity, title, and the expected input."""
 
     MALFORMED = (Severity.ERROR, "malformed line", "the fields that the header or format names")
     NOT_UTF8 = (Severity.ERROR, "text that is not UTF-8", "UTF-8 (convert it with iconv)")
@@ -63,7 +63,7 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault of one file, line or utterance."""
+    """A fault of a file, line or utterance: the place and the problem."""
 
     where: str
     found: str
@@ -71,13 +71,13 @@ class Finding:
 
 @dataclass
 class FaultList:
-    """All faults of some data; at most `most_shown` of each kind are listed."""
+    """Collects the faults of a user's data; the report lists up to `most_shown` of each kind."""
 
     most_shown: int = 10
     findings: dict[Fault, list[Finding]] = field(default_factory=dict)
 
     def add(self, fault: Fault, where: str, found: str) -> None:
-        """Record a fault: the file, line or utterance, and what was found there."""
+        """Record a fault at `where` (file, line or utterance), described by `found`."""
         self.findings.setdefault(fault, []).append(Finding(where, found))
 
     @property
@@ -86,7 +86,7 @@ class FaultList:
         return sum(len(f) for kind, f in self.findings.items() if kind.severity is Severity.ERROR)
 
     def lines(self) -> list[str]:
-        """The report: kinds in the order of `Fault`, each with its first findings."""
+        """The lines of the report: kinds of faults in the order of `Fault`, each with examples."""
         return [line for fault in Fault if fault in self.findings for line in self._of(fault)]
 
     def _of(self, fault: Fault) -> list[str]:
@@ -101,7 +101,7 @@ class FaultList:
         return [f"{head} ({len(findings)}); expected {fault.expected}", *shown]
 
     def report(self) -> None:
-        """Write the list to standard error; DataError if it contains errors."""
+        """Write the report to standard error; DataError if it contains errors."""
         for line in self.lines():
             log.write(line)
         if self.num_errors:

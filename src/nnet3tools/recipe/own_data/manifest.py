@@ -41,7 +41,7 @@ Fields = dict[str, str]
 
 
 class _BadLineError(Exception):
-    """A line that is left out: the kind of fault, and what was found."""
+    """Error: a manifest line cannot be used; has the kind of fault and a description."""
 
     def __init__(self, fault: Fault, found: str) -> None:
         super().__init__(found)
@@ -49,10 +49,7 @@ class _BadLineError(Exception):
 
 
 def read_manifest(path: str, faults: FaultList) -> list[Utterance]:
-    """Read a manifest; wrong lines are added to `faults` and left out.
-
-    DataError if the file cannot be read, or if its header lacks the sound or the text.
-    """
+    """Read a manifest; wrong lines are reported in `faults` and skipped."""
     if not path.lower().endswith(MANIFEST_KINDS):
         kinds = ", ".join(MANIFEST_KINDS)
         raise DataError(f"'{path}': expected a Kaldi data directory or a manifest ({kinds})")
@@ -76,7 +73,7 @@ def read_manifest(path: str, faults: FaultList) -> list[Utterance]:
 
 
 def _columns(names: Container[str]) -> dict[str, str]:
-    """The columns of the fields among the names of a header or of a JSON object."""
+    """The column name of each known field, among the names in a header or JSON object."""
     found = {
         field: next((n for n in known if n in names), "") for field, known in COLUMN_NAMES.items()
     }
@@ -84,7 +81,7 @@ def _columns(names: Container[str]) -> dict[str, str]:
 
 
 def _table(path: str, lines: list[str], faults: FaultList) -> Iterator[tuple[int, Fields]]:
-    """Yield number and values of each row of a TSV file, or of a CSV file with , or ; or tabs."""
+    """Yield (line number, fields) of each row of a TSV file, or a CSV file with any separator."""
     is_tsv = path.lower().endswith(".tsv")
     # Common Voice's TSV files have quotation marks as they are.
     rows = csv.reader(
@@ -123,7 +120,7 @@ def _table(path: str, lines: list[str], faults: FaultList) -> Iterator[tuple[int
 def _objects(
     path: str, lines: list[str], faults: FaultList
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield number and values of each line of a file with one JSON object in each line."""
+    """Yield (line number, fields) of each line of a file with one JSON object per line."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -140,7 +137,7 @@ def _objects(
 
 
 def _as_text(key: str, value: Any) -> str:
-    """A value as text; Hugging Face's {"path": ...} is its path."""
+    """Convert a JSON value to text; Hugging Face's {"path": ...} becomes the path."""
     if isinstance(value, dict):
         value = value.get("path")
     text = "" if value is None else str(value)
@@ -154,7 +151,7 @@ def _as_text(key: str, value: Any) -> str:
 
 
 def _utterances(path: str, rows: list[tuple[int, Fields]], faults: FaultList) -> list[Utterance]:
-    """The utterances of rows; each needs an id of its own, or a sound or part of its own."""
+    """Convert rows to utterances; ids, or else sounds or parts of sounds, must be unique."""
     stems = _stems([fields.get("sound", "") for _, fields in rows])
     speakers = _short_names(fields.get("speaker", "") for _, fields in rows)
     found: dict[str, Utterance] = {}
@@ -178,7 +175,11 @@ def _utterances(path: str, rows: list[tuple[int, Fields]], faults: FaultList) ->
 
 
 def _utterance(fields: Fields, stem: str, speakers: Mapping[str, str], place: str) -> Utterance:
-    """The utterance of a line; `stem` is the name of its sound, `place` that of file and line."""
+    """Convert the fields of a row to an utterance.
+
+    `stem` is the id that its sound's name gives, `speakers` maps names to keys, and `place` is the
+    file and line for messages.
+    """
     fields = dict.fromkeys(COLUMN_NAMES, "") | fields
     if not fields["sound"].strip():
         raise _BadLineError(Fault.MALFORMED, "no sound file")
@@ -211,13 +212,13 @@ def _seconds(text: str, default: float) -> float:
 
 
 def _resolved(sound: str, folder: str) -> str:
-    """The path of a sound file that a manifest in `folder` names."""
+    """The path of a sound file named in a manifest; relative names start from `folder`."""
     paths = [os.path.join(folder, part, sound) for part in _FOLDERS]
     return next((path for path in paths if os.path.exists(path)), paths[0])
 
 
 def _stems(sounds: list[str]) -> list[str]:
-    """Names of utterances from paths: without folders if the paths then still differ."""
+    """Utterance names from paths: without folders, unless names would be equal."""
     names = [os.path.splitext(os.path.basename(sound))[0] for sound in sounds]
     paths = {name: sound for name, sound in zip(names, sounds, strict=True)}
     if any(paths[name] != sound for name, sound in zip(names, sounds, strict=True)):
@@ -226,12 +227,12 @@ def _stems(sounds: list[str]) -> list[str]:
 
 
 def _as_key(text: str) -> str:
-    """The text as a key of Kaldi's tables: other characters than letters and digits become _."""
+    """Convert a text to a key of Kaldi's tables: other characters than letters, digits become _."""
     return re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", text)).lstrip("-") or "_"
 
 
 def _short_names(names: Iterable[str]) -> dict[str, str]:
-    """Keys of Kaldi's tables by name, all different; those of long names are their beginnings."""
+    """A unique short key of Kaldi's tables for each name; long names are cut."""
     found: dict[str, str] = {}
     taken: Counter[str] = Counter()
     for name in sorted(set(names)):

@@ -28,7 +28,7 @@ _VARIANT = re.compile(r"(.+)\(\d+\)")
 
 
 def _is_punctuation(char: str) -> bool:
-    """Whether a character is not pronounced: punctuation, blanks, control characters."""
+    """Whether a character is not pronounced: punctuation, blank or control character."""
     return unicodedata.category(char)[0] in "PCZ" and char not in _SPOKEN_SIGNS
 
 
@@ -40,7 +40,7 @@ def _without_punctuation(word: str) -> str:
 
 
 def letters(word: str) -> tuple[str, ...]:
-    """The letters, digits and signs of a word as phones; words in <> or [] are noises."""
+    """Spell a word: its letters, digits and signs as phones; words in <> or [] are noises."""
     if _NO_SPEECH.fullmatch(word):
         return (SPOKEN_NOISE,)
     return tuple(char for char in word if not _is_punctuation(char))
@@ -48,7 +48,7 @@ def letters(word: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class WordList:
-    """Words with pronunciations: the user's dictionary, or every word by its letters."""
+    """A list of words with pronunciations: the user's dictionary, or words spelled as letters."""
 
     given: Dictionary | None = None
     """The user's dictionary; None: letters are phones, as in Kaldi's character recipes."""
@@ -59,7 +59,7 @@ class WordList:
 
     @classmethod
     def of(cls, dictionary: Dictionary, name: str) -> WordList:
-        """The words of a dictionary; DataError, with its `name`, if no word is for unknown ones."""
+        """Make the list of the dictionary `name`; DataError if it has no word for unknown ones."""
         sizes: dict[str, int] = {}
         for entry in dictionary.lexicon:
             sizes[entry.word] = min(len(entry.phones), sizes.get(entry.word, 1 << 20))
@@ -70,9 +70,9 @@ class WordList:
         return cls(dictionary, unknown[0], sizes)
 
     def normalized(self, word: str) -> str:
-        """A word of a transcript, without punctuation at both ends; "" for mere punctuation.
+        """A transcript word without punctuation at both ends; "" if it is only punctuation.
 
-        A word that the dictionary has as it is, or lacks in both forms, stays as it is.
+        A word that the dictionary has unchanged, or lacks in both forms, is not changed.
         """
         if word in self.num_phones_of or (self.given is None and _NO_SPEECH.fullmatch(word)):
             return word
@@ -85,7 +85,7 @@ class WordList:
         return len(letters(word)) if self.given is None else self.num_phones_of.get(word, 0)
 
     def nearest(self, word: str) -> str:
-        """The text ` (did you mean 'x'?)` with the most similar word, or ""."""
+        """The text ` (did you mean 'x'?)` with the most similar word of the list, or ""."""
         # Only words that can be similar: difflib takes a second for 100,000 words.
         folded = word.casefold()
         by_folded = {
@@ -99,7 +99,7 @@ class WordList:
         return nearest_hint(word, by_folded.values())
 
     def dictionary(self, words: Iterable[str]) -> Dictionary:
-        """The user's dictionary with all of its words, or one that spells `words`."""
+        """The user's complete dictionary or, without one, a dictionary that spells `words`."""
         if self.given is not None:
             return self.given
         spelled = [Pronunciation(word, letters(word)) for word in sorted(set(words))]
@@ -107,9 +107,9 @@ class WordList:
 
 
 def read_word_list(lexicon: str, faults: FaultList) -> WordList:
-    """Read a lexicon.txt, lexiconp.txt, CMU dictionary or dictionary folder; "none" for letters.
+    """Read a lexicon.txt, lexiconp.txt, CMU dictionary or dictionary folder; "none": letters.
 
-    Wrong lines are added to `faults` and left out. DataError if it cannot be read.
+    Wrong lines are reported in `faults` and skipped. DataError if the lexicon cannot be read.
     """
     if lexicon == "none":
         return WordList()
@@ -153,9 +153,9 @@ def _is_probability(text: str) -> bool:
 
 
 def _dictionary(entries: Sequence[Pronunciation], base: Callable[[str], str]) -> Dictionary:
-    """The dictionary of pronunciations, with a word for unknown words.
+    """Make a dictionary of pronunciations, including a word for unknown words.
 
-    Phones with one `base`, such as a vowel with and without stress, are one set.
+    Phones with equal `base(phone)`, such as a vowel with and without stress, form one set.
     """
     if not any(entry.word in _UNKNOWN_WORDS for entry in entries):
         entries = [Pronunciation(_UNKNOWN_WORDS[0], (SPOKEN_NOISE,)), *entries]

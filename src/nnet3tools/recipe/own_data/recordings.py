@@ -33,7 +33,7 @@ _MIN_ARCHIVE, _MAX_ARCHIVE = 20, 500
 
 @dataclass(frozen=True)
 class SoundSource:
-    """Where the sound of an utterance is."""
+    """The place of an utterance's sound: file or pipe, and the part of the recording."""
 
     name: str
     """Path of a sound file; from wav.scp also a pipe or an offset into an archive."""
@@ -58,7 +58,7 @@ class Utterance:
 
 
 def by_recording(utterances: Sequence[Utterance]) -> list[list[Utterance]]:
-    """Group adjacent utterances that are parts of one recording."""
+    """Group adjacent utterances that are parts of the same recording."""
     return [list(group) for _, group in groupby(utterances, key=lambda u: u.sound.name)]
 
 
@@ -94,7 +94,7 @@ def _read_wave(rxfilename: str) -> Wave:
 
 
 def _part(wave: Wave, source: SoundSource) -> Sound:
-    """The part of a recording that a source names."""
+    """Cut the part that `source` names out of a recording."""
     clipped = float(np.mean(np.abs(wave.samples.astype(np.int32)) >= 32735))
     segment = Segment("", "", source.start, max(source.end, -1.0), source.channel)
     try:
@@ -105,10 +105,7 @@ def _part(wave: Wave, source: SoundSource) -> Sound:
 
 
 def in_threads(what: str, work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Call `work` for all items in threads, and show the progress of `what`.
-
-    Threads help because libsndfile and NumPy release Python's lock.
-    """
+    """Call `work` for each item in several threads; progress messages name `what`."""
     with Progress(what, len(items)) as progress, ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(work, items):
             progress.step()
@@ -160,7 +157,7 @@ def write_data_dir(folder: Path, utterances: Sequence[Utterance], rate: int) -> 
 def _resampled(
     recordings: Sequence[Sequence[Utterance]], rate: int
 ) -> Iterator[tuple[Utterance, Sound]]:
-    """Yield the utterances of recordings, each with its sound at `rate` Hz."""
+    """Yield each utterance of the recordings with its sound resampled to `rate` Hz."""
     for recording in recordings:
         for utterance, sound in zip(recording, read_sounds(recording), strict=True):
             if isinstance(sound, UserError):

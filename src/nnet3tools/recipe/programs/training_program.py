@@ -21,7 +21,7 @@ See also: nnet3-xconfig-to-configs, docs/training.md
 def frame_training(
     name: str, network: str, targets: str, options_class: type[DnnOptions | RnnOptions]
 ) -> Main:
-    """The `main` of the program `name`; `network` and `targets` are words of its usage."""
+    """Make the `main` of program `name`; `network` and `targets` are words of its usage text."""
     script = name.removeprefix("nnet3-").replace("-", "_") + ".py"
     usage = _USAGE_OF_FRAMES.format(name=name, network=network, script=script, targets=targets)
     return training_program(name, usage, options_class)
@@ -30,7 +30,7 @@ def frame_training(
 def training_program(
     name: str, usage: str, options_class: type[DnnOptions | RnnOptions | ChainOptions]
 ) -> Main:
-    """The `main` of the program `name`."""
+    """Make the `main` of program `name` from its usage text and its class of options."""
 
     @program(name, usage, options_class, num_args=0, values_apart=True)
     def main(options: DnnOptions | RnnOptions | ChainOptions, args: list[str]) -> None:

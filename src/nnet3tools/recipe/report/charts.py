@@ -32,33 +32,33 @@ class Band:
 
 
 def text_of(text: str) -> str:
-    """The text as HTML: escaped, with control characters replaced by U+FFFD."""
+    """Convert text to HTML: escaped, with control characters replaced by U+FFFD."""
     clean = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in text)
     return html.escape(clean)
 
 
 def cells(values: Iterable[object], tag: str = "td") -> str:
-    """The cells of a row of a table; values are HTML already."""
+    """HTML of the cells of a table row; values must be HTML already."""
     return "".join(f"<{tag}>{value}</{tag}>" for value in values)
 
 
 def bar(part: float, whole: float) -> str:
-    """A cell with a bar whose length is the share of `part` in `whole`."""
+    """HTML of a table cell with a bar, which fills the share `part` / `whole`."""
     return f'<td class="bar"><i style="width:{100 * part / max(whole, 1e-9):.1f}%"></i></td>'
 
 
 def table(kind: str, rows: Iterable[str]) -> str:
-    """A table of the class `kind`, from the cells of each row."""
+    """HTML of a table with the CSS class `kind`; each row is HTML of its cells."""
     return f'<table class="{kind}"><tr>{"</tr><tr>".join(rows)}</tr></table>'
 
 
 def scrolling(text: str) -> str:
-    """HTML of a box that scrolls if it is too wide; "" for no text."""
+    """Put HTML into a box that scrolls if it is too wide; "" for no text."""
     return f'<div class="scrolling" tabindex="0">{text}</div>' if text else ""
 
 
 def readable(value: float) -> str:
-    """The number as text with four digits, and without exponent below ten million."""
+    """Format a number with four digits, and without exponent below ten million."""
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
@@ -75,7 +75,7 @@ class _Axis:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, most: int) -> list[float]:
-        """Round numbers on the axis, about `most` of them, to label it."""
+        """About `most` round numbers on the axis, for its labels."""
         size = _round_step((self.high - self.low) / most)
         first = math.ceil(self.low / size - 1e-9)
         return [i * size for i in range(first, math.floor(self.high / size + 1e-9) + 1)]
@@ -87,7 +87,7 @@ def _round_step(least: float) -> float:
 
 
 def _axis(values: Sequence[float], start: float, end: float, zero: bool) -> _Axis:
-    """An axis from position `start` to `end` for all values; with `zero`, also for zero."""
+    """Make an axis from position `start` to `end` for all values; with `zero`, it includes zero."""
     low, high = min(values), max(values)
     low = min(low, 0.0) if zero else low
     # Values that are nearly equal get a margin in proportion to their size.
@@ -135,7 +135,7 @@ def line_chart(
 
 
 def _thinned(points: Curve) -> Curve:
-    """At most about 400 of the curve's points, including the last one."""
+    """Thin out the points of a curve to about 400, keeping the last point."""
     step = -(-len(points) // _MOST_POINTS) or 1
     return [*points[:-1:step], *points[-1:]]
 

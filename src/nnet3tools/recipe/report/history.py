@@ -28,7 +28,7 @@ def _mean(values: list[float]) -> float:
 
 @dataclass(frozen=True)
 class StageTime:
-    """The total time of all jobs of a stage, and how many failed."""
+    """The total time of all jobs of a stage, and the number of failed jobs."""
 
     stage: str
     num_jobs: int
@@ -44,7 +44,7 @@ class History:
     logs: list[LogFile] = field(default_factory=list)
 
     def of_stage(self, stage: str) -> list[LogFile]:
-        """The logs of a stage that have an iteration, in the order of iterations."""
+        """The logs of a stage that belong to iterations, sorted by iteration."""
         found = [log for log in self.logs if log.stage == stage and log.iteration is not None]
         return sorted(found, key=lambda log: [int(mark) for mark in log.marks if mark.isdigit()])
 
@@ -56,9 +56,10 @@ class History:
     # -- curves
 
     def diagnostics(self, part: str, quantity: str) -> dict[str, Curve]:
-        """Curves by output of `quantity` ("objectives", "accuracies") on `part` ("train", "valid").
+        """Curves by output name of a `quantity` of the diagnostics on the data `part`.
 
-        Point i is the model before iteration i; the final model follows the last iteration.
+        `quantity` is "objectives" or "accuracies", `part` is "train" or "valid". Point i is the
+        model before iteration i; the final model follows the last iteration.
         """
         curves: dict[str, Curve] = {}
         for log in [*self.of_stage(f"compute_prob_{part}"), *self.final(part)]:
@@ -68,7 +69,7 @@ class History:
         return curves
 
     def final(self, part: str) -> list[LogFile]:
-        """The diagnostics of the final model before priors are adjusted, if there are any."""
+        """The logs that evaluate the final model on the data `part` before priors are adjusted."""
         found = [log for log in self.logs if log.stage == f"compute_prob_{part}"]
         return [log for log in found if log.marks in (("final",), ("combined",))][:1]
 
@@ -80,9 +81,9 @@ class History:
         return found
 
     def training_objectives(self) -> dict[str, Curve]:
-        """Curves by output of the training jobs' objective, averaged over an iteration's jobs.
+        """Curves by output of the training objective, averaged over the jobs of an iteration.
 
-        The points are halfway between the models before and after the iteration.
+        Each point is halfway between the models before and after its iteration.
         """
         curves: dict[str, Curve] = {}
         for i, logs in self.by_iteration("train").items():
@@ -92,7 +93,7 @@ class History:
         return curves
 
     def learning_rates(self) -> tuple[Curve, Curve]:
-        """Two curves: the learning rate of the jobs, and the same divided by their number."""
+        """Curves of the learning rate of jobs, and of this rate divided by the number of jobs."""
         given: Curve = []
         divided: Curve = []
         for i, logs in self.by_iteration("train").items():
@@ -102,7 +103,7 @@ class History:
         return given, divided
 
     def dropout(self) -> dict[str, Curve]:
-        """Curves of the dropout proportion by pattern of component names."""
+        """Curves of the dropout proportion, by pattern of component names."""
         curves: dict[str, dict[float, float]] = {}
         for log in self.of_stage("train"):
             for pattern, proportion in log.dropout.items():
@@ -110,10 +111,7 @@ class History:
         return {pattern: sorted(curve.items()) for pattern, curve in curves.items()}
 
     def frame_rates(self) -> Curve:
-        """A curve of the frames per second that all jobs of an iteration process together.
-
-        Iterations are left out whose duration is known in whole seconds only and is short.
-        """
+        """A curve of the frames per second that all jobs of an iteration process in total."""
         curve: Curve = []
         for i, logs in self.by_iteration("train").items():
             frames, seconds = 0.0, 0.0
@@ -126,7 +124,7 @@ class History:
         return curve
 
     def changes(self, kind: str) -> dict[str, Curve]:
-        """Curves by component (in the network's order) of a figure of nnet3-show-progress."""
+        """Curves, by component, of the figure `kind` in the logs of nnet3-show-progress."""
         curves: dict[str, Curve] = {}
         for log in self.of_stage("progress"):
             for name, value in log.per_component.get(kind, {}).items():
@@ -134,9 +132,9 @@ class History:
         return curves
 
     def max_changes(self) -> tuple[dict[str, Curve], Curve]:
-        """Curves of the percentage of minibatches limited by max-change: by component, and overall.
+        """Percentages of minibatches limited by max-change: curves by component, and overall.
 
-        Jobs are averaged; a log without a figure counts as 0.
+        Each point is the mean over jobs; a log without a figure counts as 0.
         """
         jobs = {
             i: ended
@@ -181,7 +179,7 @@ class History:
     # -- models
 
     def models(self) -> list[tuple[int, NetworkFacts]]:
-        """Pairs (iteration, network facts) from the logs of nnet3-info."""
+        """Pairs (iteration, network) from the logs of nnet3-info."""
         of_stage = self.of_stage("progress")
         return [(log.iteration or 0, log.network) for log in of_stage if log.network]
 
@@ -220,7 +218,7 @@ class History:
         return sorted(times, key=lambda time: (-time.seconds, time.stage))
 
     def span(self) -> tuple[float, float] | None:
-        """Times of the first job's start and the last job's end; None if logs lack them."""
+        """The time of the first job's start and the last job's end; None if the logs lack both."""
         begun = [log for log in self.logs if log.started is not None]
         if not begun:
             return None
@@ -229,7 +227,7 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """The history of a training directory, from its logs and those of its examples."""
+    """Read the history of a training directory from its logs and the logs of its examples."""
     logs: list[LogFile] = []
     for place in (folder / "log", folder / "egs" / "log"):
         try:

@@ -82,9 +82,9 @@ class LogFile:
 
 
 def read_log(path: str) -> LogFile | None:
-    """The facts of a log file; None if its name is not that of a log, or it cannot be read.
+    """Read the facts of a log file; None if it is no log by its name, or cannot be read.
 
-    A file that has not changed is read once in a process, because a report is written after every
+    An unchanged file is read only once per process, because a report is written after every
     iteration.
     """
     try:
@@ -131,7 +131,7 @@ def _take_line(out: LogFile, line: str) -> None:
 
 
 def _take_frame(out: LogFile, line: str) -> None:
-    """Add to `out` the facts (host, times, status) of a line that run.pl writes around a job."""
+    """Parse a line that run.pl writes around a job; add host, times or status to `out`."""
     if line.startswith("# Started at "):
         out.started = _parse_date(line.removeprefix("# Started at "))
     elif found := _TIME.search(line):
@@ -176,7 +176,7 @@ def _pairs(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _parse_date(text: str) -> float | None:
-    """Seconds since 1970 of "Sun Nov 22 05:02:29 UTC 2026", its zone ignored; None if malformed."""
+    """Seconds since 1970 of "Sun Nov 22 05:02:29 UTC 2026", zone ignored; None if malformed."""
     words = text.split()
     try:
         moment = datetime.datetime.strptime(" ".join([*words[1:4], words[-1]]), "%b %d %H:%M:%S %Y")

@@ -29,7 +29,7 @@ PERCENTS = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node of the network, as a report shows it."""
+    """A node of the network and its sources, as a report shows them."""
 
     kind: str
     """ "input", "output", "component" or "range"."""
@@ -42,7 +42,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class Nonlinearity:
-    """Statistics of a nonlinearity, or of one gate of an LSTM, over its units."""
+    """Statistics over the units of a nonlinearity, or of one gate of an LSTM."""
 
     name: str
     values: tuple[float, ...]
@@ -75,7 +75,7 @@ class NetworkFacts:
 
 
 def read_network(lines: list[str]) -> NetworkFacts:
-    """The network that lines of nnet3-info or a config describe; skips other lines."""
+    """Parse the output of nnet3-info, or a config file, to a network; skips other lines."""
     nodes: dict[str, NodeFacts] = {}
     components: dict[str, ComponentFacts] = {}
     numbers: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _read_node(line: str) -> NodeFacts | None:
 
 
 def _sources(expression: Expression) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Pairs (node, time offsets) of the nodes that a descriptor names, in its order."""
+    """Pairs (node name, time offsets) of the nodes that a descriptor reads, in its order."""
     offsets: dict[str, set[int]] = {}
     for name, offset in _leaves(expression):
         offsets.setdefault(name, set()).add(offset)
@@ -131,7 +131,7 @@ def _leaves(expression: Expression) -> Iterator[tuple[str, int]]:
 
 
 def _read_component(line: str) -> ComponentFacts | None:
-    """The component in a line of nnet3-info or of a config; None for other lines."""
+    """Parse the line of a component in nnet3-info's output or a config; None for other lines."""
     match = _COMPONENT.fullmatch(line)
     if match is None:
         return None
@@ -145,7 +145,7 @@ def _read_component(line: str) -> ComponentFacts | None:
 
 
 def _time_offsets(text: str) -> tuple[int, ...]:
-    """The time offsets of a TDNN component or convolution in its line; () for others."""
+    """The time offsets in the line of a TDNN or convolution component; () for other components."""
     if found := _TIME_OFFSETS.search(text):
         words = found[1].split(",")
     elif found := _PATCH_OFFSETS.search(text):
@@ -166,7 +166,7 @@ def _nonlinearity(name: str, text: str) -> Nonlinearity | None:
 
 
 def _numbers(inside: str) -> tuple[float, ...]:
-    """The numbers of a summary: 13 percentiles, or fewer than ten values; () if malformed."""
+    """Parse the numbers of a summary: 13 percentiles, or below ten values; () if malformed."""
     match = _PERCENTILES.search(inside)
     words = re.split("[, ]+", match[1] if match else inside.strip())
     numbers = tuple(n for n in map(number_or_none, words) if n is not None)
@@ -178,7 +178,7 @@ def _numbers(inside: str) -> tuple[float, ...]:
 
 
 def number_or_none(text: str) -> float | None:
-    """The number in a text (tiny ones as 0); None if malformed or too large for a chart."""
+    """Parse a number (tiny numbers become 0); None if malformed or too large for a chart."""
     try:
         value = float(text)
     except ValueError:
@@ -189,14 +189,17 @@ def number_or_none(text: str) -> float | None:
 
 
 def percentile(numbers: tuple[float, ...], percent: int) -> float:
-    """The percentile `percent` of `numbers`, in the form that `Nonlinearity` has them."""
+    """The percentile `percent` of numbers: 13 percentiles, or sorted values if below ten."""
     if len(numbers) == len(PERCENTS):
         return numbers[PERCENTS.index(percent)]
     return numbers[(len(numbers) - 1) * percent // 100]
 
 
 def share_below(numbers: tuple[float, ...], limit: float) -> float:
-    """The approximate share, 0 to 1, of units below `limit`; `numbers` as in `Nonlinearity`."""
+    """The approximate share (0 to 1) of units with a value below `limit`.
+
+    `numbers` has 13 percentiles, or the sorted values of fewer than ten units.
+    """
     if len(numbers) != len(PERCENTS):
         return sum(n < limit for n in numbers) / len(numbers)
     for (p, low), (q, high) in itertools.pairwise(zip(PERCENTS, numbers, strict=True)):

@@ -64,7 +64,7 @@ def network_picture(network: NetworkFacts) -> str:
 
 
 def _boxes(network: NetworkFacts) -> list[Box]:
-    """The boxes of the picture, one per chain of nodes that only the next node reads."""
+    """Make the boxes of the picture; a chain of nodes without branches is one box."""
     nodes = {node.name: node for node in network.nodes}
     readers: dict[str, list[str]] = {}
     for node in network.nodes:
@@ -72,7 +72,7 @@ def _boxes(network: NetworkFacts) -> list[Box]:
             readers.setdefault(source, []).append(node.name)
 
     def follows(node: NodeFacts) -> str:
-        """The node that this node continues, or ""."""
+        """The node that `node` continues, in one box with it; "" if there is none."""
         if node.kind != "component" or len(node.sources) != 1:
             return ""
         source, offsets = node.sources[0]
@@ -105,9 +105,10 @@ def _edges(boxes: list[Box]) -> Edges:
 
 
 def _ranks(count: int, edges: Edges) -> list[int]:
-    """The row of each box: below all boxes that it reads, except where an edge closes a loop.
+    """The row number of each box: below all boxes that it reads.
 
-    Boxes are in the order of the file; an edge from a later box to an earlier one closes a loop.
+    Boxes are in the order of the file; an edge from a later box to an earlier one closes a loop and
+    is ignored.
     """
     ranks = [0] * count
     forward = sorted((b, a) for a, b in edges if a < b)
@@ -117,7 +118,7 @@ def _ranks(count: int, edges: Edges) -> list[int]:
 
 
 def _ordered_rows(ranks: list[int], edges: Edges) -> list[list[int]]:
-    """The boxes of each row, sorted by the mean position of the boxes that they read."""
+    """The boxes in each row, sorted by the mean position of the boxes that each of them reads."""
     rows: list[list[int]] = [[] for _ in range(max(ranks) + 1)]
     for i, rank in enumerate(ranks):
         rows[rank].append(i)
@@ -161,7 +162,7 @@ def _kind(type_name: str) -> str:
 
 
 def _wrapped(text: str, width: int = 30) -> list[str]:
-    """The text in lines, broken after commas."""
+    """Break a text after commas into lines of about `width` characters."""
     lines = [""]
     for word in text.split(", "):
         longer = f"{lines[-1]}, {word}" if lines[-1] else word
@@ -170,7 +171,7 @@ def _wrapped(text: str, width: int = 30) -> list[str]:
 
 
 def _places(rows: list[list[int]], num_lines: list[int]) -> tuple[list[Place], int, int]:
-    """The place of each box, and width and height of the picture."""
+    """The place of each box, and the width and height of the picture."""
     widest = max(len(row) for row in rows)
     width = widest * _BOX_WIDTH + (widest - 1) * _GAP_X + 2 * _GAP_X
     heights = [n * _LINE_HEIGHT + 2 * _PADDING for n in num_lines]
@@ -202,7 +203,7 @@ def _box(box: Box, place: Place, lines: list[str]) -> str:
 
 
 def _arrow(source: Place, target: Place, offsets: tuple[int, ...], num_rows: int) -> str:
-    """SVG of an arrow between boxes (left, top, height), bent if it passes rows or leads back."""
+    """SVG of an arrow with time offsets between two boxes; bent if it passes rows or leads back."""
     past = num_rows > 1 and abs(source[0] - target[0]) < _BOX_WIDTH
     if num_rows <= 0:
         path, at = _bow(source, target, _BOX_WIDTH, 20)
@@ -221,7 +222,7 @@ def _arrow(source: Place, target: Place, offsets: tuple[int, ...], num_rows: int
 
 
 def _bow(source: Place, target: Place, side: int, out: int) -> tuple[str, tuple[float, float]]:
-    """The path of a bent arrow, `out` beyond the outer box at `side`, and its label's position."""
+    """A bent arrow, `out` beside the outer box at `side`: its SVG path, its label's position."""
     x1, x2 = source[0] + side, target[0] + side
     y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2
     bend = (max(x1, x2) if out > 0 else min(x1, x2)) + out
@@ -230,7 +231,7 @@ def _bow(source: Place, target: Place, side: int, out: int) -> tuple[str, tuple[
 
 
 def _offsets_text(offsets: tuple[int, ...]) -> str:
-    """The time offsets as text for a label; "" if the only offset is 0."""
+    """The text of time offsets for a label; "" if the only offset is 0."""
     text = "" if offsets == (0,) else ", ".join(f"{t:+d}" if t else "0" for t in offsets)
     if len(text) > 24:
         return f"{offsets[0]:+d} … {offsets[-1]:+d} ({len(offsets)})"

@@ -35,9 +35,9 @@ def report_page(folder: Path) -> str:
 
 
 def html_page(title: str, heading: str, body: str, more_style: str = "", media: str = "") -> str:
-    """The HTML text of a page with the style of reports; texts are HTML already.
+    """The HTML text of a page in the style of reports; `heading` and `body` are HTML.
 
-    `media` is the source of sound that the page may play, in the form of a security policy.
+    `media` is the source of sound that the page may play, as in a Content-Security-Policy.
     """
     colors = resources.files("nnet3tools.program") / "page" / "colors.css"
     own = resources.files("nnet3tools.recipe.report") / "page" / "style.css"

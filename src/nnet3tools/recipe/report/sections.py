@@ -81,7 +81,7 @@ def _of(output: str, name: str) -> str:
 
 
 def _newest(history: History, quantity: str, output: str) -> str:
-    """Text with the newest model's `quantity` of an output on training and validation data."""
+    """The newest values of `quantity` for an output, on training and validation data, as text."""
     parts = []
     for part in ("train", "valid"):
         curve = history.diagnostics(part, quantity).get(output, [])
@@ -226,14 +226,14 @@ def _stages(history: History) -> str:
 
 
 def _commands(history: History) -> str:
-    """HTML with the training driver's command, if recorded, and the last training job's."""
+    """HTML with the recorded command of the training driver, and the last job's command."""
     train = history.of_stage("train")
     commands = [_driver_command(history.folder), *(log.command for log in train[-1:])]
     return "".join(f"<pre>{text_of(command)}</pre>" for command in commands if command)
 
 
 def _driver_command(folder: Path) -> str:
-    """The recorded command line of the driver, with options that change results; "" if none."""
+    """The driver's command line with options that change results; "" if none is recorded."""
     try:
         record = json.loads((folder / "experiment.json").read_text("utf-8"))
         options = [f"--{name}={value}" for name, value in record["options"].items() if value]

@@ -28,7 +28,7 @@ CopySizes = Callable[[int], list[tuple[str, int]]]
 
 
 def copies_at_allowed_lengths(setup: Setup) -> list[Step]:
-    """Steps that make the flat start's data: several utterances of each allowed length."""
+    """Steps that make data for the first model: copies of each utterance at allowed lengths."""
     seconds = [float(duration) for duration in read_map(TRAIN / "utt2dur").values()]
     ends = (setup.num_frames(int(s * setup.facts.rate)) for s in (min(seconds), max(seconds)))
     lengths = allowed_lengths(*ends)
@@ -43,7 +43,7 @@ def copies_at_allowed_lengths(setup: Setup) -> list[Step]:
 
 
 def copies_at_speeds(setup: Setup) -> list[Step]:
-    """Steps that make the second model's data at the speeds of the table of sizes."""
+    """Steps that make data for the second model: copies of each utterance at several speeds."""
 
     def sizes(num_samples: int) -> list[tuple[str, int]]:
         return [(f"-sp{s:g}", round(num_samples / s)) for s in setup.size.speeds]
@@ -74,7 +74,7 @@ def _features_job(folder: Path, part: int) -> Job:
 
 
 def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
-    """Write the text files of a data directory of copies, and the parts of its sound."""
+    """Write the text files of a data directory of copies, and the lists of sound in parts."""
     words, durations = read_table(TRAIN / "text"), read_map(TRAIN / "utt2dur")
     keys = sorted(words, key=byte_order)
     copies: dict[str, list[tuple[str, int]]] = {}
@@ -97,13 +97,13 @@ def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
 
 
 def _part_of(setup: Setup, items: list[str], part: int) -> list[str]:
-    """The items of one part, from 1, out of all items in order."""
+    """The part with number `part`, counted from 1, of a list split into equal parts."""
     first, last = (len(items) * number // setup.num_parts for number in (part - 1, part))
     return items[first:last]
 
 
 def _collect(setup: Setup, folder: Path) -> None:
-    """Write feats.scp, and transcripts and features by part, all sorted by key."""
+    """Write feats.scp and, for each part, transcripts and features, all sorted by key."""
     scripts = [
         line for part in setup.parts for line in read_lines(part_file(folder, "feats.scp", part))
     ]

@@ -47,7 +47,7 @@ _MODELS = {
 
 
 def write_page(setup: Setup) -> None:
-    """Score what has been decoded, write work/results and report.html, and log the word errors."""
+    """Score the decoded text, write work/results and report.html, and log the word errors."""
     found = {}
     for data, title in _TITLES.items():
         if (text := DECODE / f"{data.name}.txt").exists():
@@ -94,7 +94,7 @@ def _summary(setup: Setup, found: dict[Path, Scores]) -> str:
 
 
 def _curves() -> str:
-    """The objective by iteration of both trainings."""
+    """HTML with the objective by iteration of both models' training."""
     charts = []
     for folder, title in _MODELS.items():
         history = read_history(folder)
@@ -111,7 +111,7 @@ def _curves() -> str:
 
 
 def _errors(data: Path, scores: Scores) -> str:
-    """What was taken for what, and the worst utterances with their sound."""
+    """HTML of the most frequent confusions, and the worst utterances with their sound."""
     found = scores.confusions.most_common(_NUM_CONFUSIONS)
     if not found:
         return "<p>No errors.</p>"
@@ -145,7 +145,7 @@ def _words(pairs: list[WordPair]) -> str:
 
 
 def _copy_sounds(data: Path, keys: list[str]) -> dict[str, Path]:
-    """Write the sound of utterances to report/; returns the files by utterance."""
+    """Copy the sound of utterances to the folder report; returns the files by utterance."""
     _SOUND.mkdir(exist_ok=True)
     files = {}
     with RandomAccessTableReader(f"scp:{data}/wav.scp", WAVE) as table:

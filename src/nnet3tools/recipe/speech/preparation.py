@@ -58,7 +58,7 @@ def prepare_data(options: RecognizerTrainingOptions, data: str, lexicon: str, ba
 
 
 def _files(lexicon: str) -> list[str]:
-    """The files of a lexicon: itself, or those of a dictionary folder."""
+    """The files that make up a lexicon: a single file, or the files of a dictionary folder."""
     path = Path(lexicon)
     return [str(name) for name in (sorted(path.iterdir()) if path.is_dir() else [path])]
 
@@ -66,9 +66,9 @@ def _files(lexicon: str) -> list[str]:
 def _language_words(
     options: RecognizerTrainingOptions, words: WordList, data: CheckedData, faults: FaultList
 ) -> set[str]:
-    """The words of --arpa or --extra-text, which are written to work/lm.
+    """Copy --arpa or --extra-text to work/lm; returns its words that have pronunciations.
 
-    Faults: text that cannot be used, and words that only one of lexicon and model has.
+    Unusable text, and words that only the lexicon or the model has, are added to `faults`.
     """
     found: set[str] = set()
     if options.arpa:
@@ -97,7 +97,7 @@ def _note_words(faults: FaultList, path: str, what: str, words: set[str]) -> Non
 
 
 def _arpa_lines(path: str, faults: FaultList) -> list[str]:
-    """The lines of an ARPA file, which may be compressed (.gz)."""
+    """Read the lines of an ARPA file, which may be compressed (.gz)."""
     if not path.endswith(".gz"):
         return read_text(path, faults)
     try:
@@ -108,7 +108,7 @@ def _arpa_lines(path: str, faults: FaultList) -> list[str]:
 
 
 def _unigrams(lines: list[str]) -> Iterator[str]:
-    """Yield the words of an ARPA model, without <s> and </s>."""
+    """Yield the words of an ARPA model's unigrams, without <s> and </s>."""
     is_unigram = False
     for line in lines:
         if line.startswith("\\"):
@@ -134,10 +134,9 @@ def _write_mfcc_conf(rate: int) -> None:
 
 
 def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
-    """Record the contents of text files, and the sizes and times of change of sound files.
+    """Record the contents of text files, and sizes and change times of sound files, in a file.
 
-    A text file that does not exist is recorded as such. Sound that is no file, such as a pipe, is
-    left out.
+    A missing text file is recorded as missing. Sound from pipes is left out.
     """
     found: dict[str, object] = {name: _digest(name) for name in texts}
     found |= {name: _stamp(name) for name in sounds if os.path.isfile(name)}
@@ -145,9 +144,9 @@ def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
 
 
 def check_unchanged(hint: str) -> None:
-    """DataError, ending in `hint`, if a recorded file has changed; files may be missing now.
+    """DataError, ending in `hint`, if a recorded input file has changed.
 
-    Sound that is missing has been copied by the first stage.
+    A sound file may be missing, because the first stage has copied the sound.
     """
     for name, before in json.loads(_INPUTS.read_text()).items():
         if os.path.isfile(name):

@@ -32,7 +32,10 @@ def pronunciations_said(
     pronunciations: Mapping[str, Sequence[Phones]],
     silence: str,
 ) -> list[Said] | None:
-    """How the words were said; None if the phones of an alignment do not fit them."""
+    """Find the pronunciation of each word, and whether silence followed, in an alignment's phones.
+
+    None if the phones are not a sequence of pronunciations of the words.
+    """
     reached: list[dict[int, tuple[int, Phones, bool]]] = []
     places = [int(list(phones[:1]) == [silence])]
     for word in words:
@@ -58,7 +61,7 @@ def pronunciations_said(
 def weighted(
     lexicon: Sequence[Pronunciation], counts: Counter[tuple[str, Phones]]
 ) -> list[Pronunciation]:
-    """The lexicon with the probabilities of counted pronunciations, times those it has."""
+    """The lexicon with its probabilities multiplied by those estimated from `counts`."""
     of_words: Counter[str] = Counter()
     for (word, _), count in counts.items():
         of_words[word] += count
@@ -76,7 +79,7 @@ def weighted(
 
 
 def write_dictionary_as_said(setup: Setup) -> None:
-    """Write the dictionary folder with the counted probabilities, and log what was counted."""
+    """Write a dictionary with probabilities of pronunciations, and log the counts."""
     dictionary = Dictionary.load(str(DICT))
     pronunciations: dict[str, list[Phones]] = {}
     for entry in dictionary.lexicon:

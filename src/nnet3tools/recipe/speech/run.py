@@ -34,7 +34,7 @@ _HINT = "expected the same, or another output directory"
 
 @dataclass(frozen=True)
 class _Part:
-    """A stage before its steps are known: its name in files, its title, and its plan."""
+    """A stage of the recognizer's training: file name, title, and function that plans its steps."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class _Part:
 
     @property
     def mark(self) -> Path:
-        """The file that says that the stage has ended."""
+        """The path of the file whose existence shows that the stage has ended."""
         return WORK / "done" / self.name
 
 
@@ -61,7 +61,7 @@ STAGES = (
 
 
 def train_recognizer(options: RecognizerTrainingOptions, data: str, lexicon: str, out: str) -> None:
-    """Train a recognizer on DATA with LEXICON; its directory is OUT."""
+    """Train a recognizer on `data` with `lexicon`; write it to the directory `out`."""
     _check(options)
     options = replace(
         options,
@@ -97,21 +97,18 @@ def _check(options: RecognizerTrainingOptions) -> None:
 
 
 def _absolute(path: str) -> str:
-    """The path from the root, because the program works in the output directory."""
+    """The absolute path, needed because the program changes to the output directory."""
     return os.path.abspath(path) if path else ""
 
 
 def _absolute_command(command: str) -> str:
-    """--cmd with its script's path from the root, if that is a file."""
+    """The --cmd option with an absolute path of its script, if the script is a file."""
     first, blank, rest = command.partition(" ")
     return _absolute(first) + blank + rest if os.path.isfile(first) else command
 
 
 def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Setup:
-    """The setup after the first stage, which is run unless an earlier call has done so.
-
-    DataError if an earlier call had other options, or if its input has changed.
-    """
+    """Run the first stage, unless an earlier call did; returns the setup of the training."""
     values = {"DATA": data, "LEXICON": lexicon, **option_values(options, (*RUN_NAMES, "num-shown"))}
     record = {"program": PROGRAM, "options": values, "network": []}
     check_recorded(_RECORD, record, _HINT)
@@ -129,10 +126,7 @@ def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base:
 
 
 def _run_stages(setup: Setup) -> None:
-    """Run the stages that have not ended, each with estimates of its time and of all that follow.
-
-    The estimates are scaled by the time that the finished stages took.
-    """
+    """Run all stages that have not ended; log estimates of the stage's and the remaining time."""
     left = [part for part in STAGES if not part.mark.exists()]
     if left:
         _announce(setup)
@@ -173,12 +167,12 @@ def _announce(setup: Setup) -> None:
 
 
 def _stage_times() -> dict[str, float]:
-    """The seconds that stages have taken so far, by title."""
+    """The seconds that each finished stage took, by title."""
     return json.loads(STAGE_TIMES.read_text()) if STAGE_TIMES.exists() else {}
 
 
 def _add_time(title: str, seconds: float) -> None:
-    """Add to the recorded time of a stage."""
+    """Add seconds to the recorded time of the stage `title`."""
     times = _stage_times()
     times[title] = times.get(title, 0.0) + seconds
     write_recorded(STAGE_TIMES, times)

@@ -51,33 +51,33 @@ def aligned(said: Sequence[str], recognized: Sequence[str]) -> list[WordPair]:
 
 @dataclass(frozen=True)
 class Scores:
-    """The alignments of utterances with what was recognized; `pairs` is by utterance."""
+    """Alignments of spoken and recognized words; `pairs` is by utterance."""
 
     pairs: dict[str, list[WordPair]]
 
     @classmethod
     def of(cls, said: Mapping[str, Sequence[str]], text: Mapping[str, Sequence[str]]) -> Scores:
-        """Scores of the recognized `text`; utterances without text have no words recognized."""
+        """Align each utterance's words; without an entry in `text`, it has no recognized words."""
         return cls({key: aligned(words, text.get(key, ())) for key, words in said.items()})
 
     @cached_property
     def errors(self) -> dict[str, int]:
-        """The number of errors by utterance."""
+        """The number of word errors in each utterance."""
         return {key: sum(a != b for a, b in pairs) for key, pairs in self.pairs.items()}
 
     @cached_property
     def confusions(self) -> Counter[WordPair]:
-        """How often each wrong pair occurs."""
+        """The number of times that each pair of different words was aligned."""
         return Counter(p for pairs in self.pairs.values() for p in pairs if p[0] != p[1])
 
     @cached_property
     def num_errors(self) -> int:
-        """The number of all errors."""
+        """The number of word errors in all utterances."""
         return sum(self.errors.values())
 
     @cached_property
     def num_words(self) -> int:
-        """The number of words that were said."""
+        """The number of spoken words in all utterances."""
         return sum(bool(said) for pairs in self.pairs.values() for said, _ in pairs)
 
     @property
@@ -86,13 +86,13 @@ class Scores:
         return 100.0 * self.num_errors / max(self.num_words, 1)
 
     def worst(self, count: int) -> list[str]:
-        """The utterances with most errors, at most `count`; none without errors."""
+        """At most `count` utterances, those with the most errors; each has an error."""
         order = sorted(self.errors, key=lambda key: (-self.errors[key], key))
         return [key for key in order[:count] if self.errors[key]]
 
 
 def best_scale(errors: dict[float, int]) -> float:
-    """The middle one of the scales with the fewest errors."""
+    """The scale with the fewest errors; if several scales have as few, the middle one."""
     fewest = min(errors.values())
     best = [scale for scale, count in errors.items() if count == fewest]
     return best[len(best) // 2]

@@ -32,7 +32,7 @@ _FRAMES_PER_PART = 150_000
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about the data that the first stage finds out and the other stages need."""
+    """Properties of the user's data, which the first stage finds and the other stages use."""
 
     rate: int
     num_utterances: int
@@ -46,25 +46,25 @@ class Facts:
 
 @dataclass(frozen=True)
 class Setup:
-    """Options, facts and size of a training."""
+    """The options, data properties and model size of a recognizer's training."""
 
     options: RecognizerTrainingOptions
     facts: Facts
     size: Size
 
     def num_frames(self, num_samples: int) -> int:
-        """The frames (25 ms, every 10 ms) of a sound, as --snip-edges=true counts them."""
+        """The number of frames (25 ms, every 10 ms) of a sound, as with --snip-edges=true."""
         rate = self.facts.rate
         return max(0, 1 + (num_samples - rate // 40) // (rate // 100))
 
     def num_samples(self, num_frames: int) -> int:
-        """The least samples of a sound with `num_frames` frames."""
+        """The smallest number of samples of a sound with `num_frames` frames."""
         rate = self.facts.rate
         return (num_frames - 1) * (rate // 100) + rate // 40
 
     @property
     def num_parts(self) -> int:
-        """The number of parts that features, graphs and alignments are made in."""
+        """The number of parts into which features, graphs and alignments are divided."""
         frames = self.size.copied_frames(self.facts.num_seconds)[0]
         return max(1, min(64, self.facts.num_utterances, math.ceil(frames / _FRAMES_PER_PART)))
 
@@ -80,22 +80,22 @@ class Setup:
 
     @property
     def wants_gpu(self) -> bool:
-        """Whether a GPU was asked for; alignment jobs do not share one unasked."""
+        """Whether a GPU was requested; alignment jobs use one only on request."""
         return self.options.run.use_gpu in ("yes", "true", "wait")
 
 
 def job(log: str, *programs: tuple[str, ...], home: str = "egs.1", wants_gpu: bool = False) -> Job:
-    """A job of a pipeline of programs, with its log in work/log."""
+    """Make a job that runs a pipeline of programs and logs to `log` in work/log."""
     return Job(f"{WORK}/log/{log}.log", (programs,), home, wants_gpu)
 
 
 def step(log: str, *programs: tuple[str, ...], out: Path) -> Jobs:
-    """A step of one such job, which writes the file `out`."""
+    """Make a step of one job, a pipeline of programs, which writes the file `out`."""
     return Jobs((job(log, *programs),), (out,))
 
 
 def action(function: Callable[[], object]) -> Later:
-    """A step that calls a function."""
+    """Make a step that calls a function."""
 
     def steps() -> list[Step]:
         function()
@@ -105,17 +105,17 @@ def action(function: Callable[[], object]) -> Later:
 
 
 def part_file(folder: Path, name: str, part: int) -> Path:
-    """The path of a file of one part of a data directory."""
+    """The path of the file `name` for one part of a data directory."""
     return folder / "parts" / f"{name}.{part}"
 
 
 def read_table(path: Path) -> dict[str, list[str]]:
-    """The words of each line of a text table after its key."""
+    """Read a text table: key -> the other words of its line."""
     rows = (line.split() for line in read_lines(path))
     return {row[0]: row[1:] for row in rows if row}
 
 
 def features(script: Path, stats: Path) -> str:
-    """The rspecifier of the normalized features of a script file, each utterance for itself."""
+    """The rspecifier of a script file's features, normalized per utterance."""
     normalize = f"apply-cmvn-online {CMVN_OPTIONS} {stats / 'global_cmvn.stats'}"
     return f"ark,s,cs:{normalize} scp:{script} ark:- |"

@@ -13,7 +13,7 @@ NUM_CEPSTRA = 40
 
 @dataclass(frozen=True)
 class Size:
-    """A row of the table; docs/own-data.md gives the reasons."""
+    """A row of the table of model sizes, for an amount of sound (reasons: docs/own-data.md)."""
 
     name: str
     most_hours: float
@@ -45,23 +45,26 @@ class Size:
 
     @property
     def num_parameters(self) -> int:
-        """About the number of parameters of a network."""
+        """The approximate number of parameters of one network."""
         layer = 5 * self.dim * self.bottleneck_dim
         return len(self.strides) * layer + (3 * NUM_CEPSTRA + 1000) * self.dim
 
     def copied_frames(self, num_seconds: float) -> tuple[int, int]:
-        """The frames of both models' data with all copies, for so much training sound."""
+        """The number of frames, with all copies, in the first and the second model's training data.
+
+        `num_seconds` is the duration of the training sound.
+        """
         frames = round(num_seconds * FRAMES_PER_HOUR / 3600)
         first = frames * self.num_copies
         return first, frames * len(self.speeds) if self.speeds else first
 
     def num_passes(self, model: int, num_frames: int) -> int:
-        """Passes of model 0 or 1 over `num_frames` frames, so that small data are seen enough."""
+        """The number of training passes of model 0 or 1 over its frames; more for small data."""
         for_small_data = min(_MOST_PASSES[model], math.ceil(_LEAST_FRAMES / max(num_frames, 1)))
         return max(self.passes[model], for_small_data)
 
     def stage_seconds(self, num_seconds: float) -> dict[str, float]:
-        """The expected seconds of each stage for so much training sound, on one machine."""
+        """The expected seconds of each stage, by title, for `num_seconds` of training sound."""
         frames = self.copied_frames(num_seconds)
         trained = []
         for model in (0, 1):
@@ -80,7 +83,7 @@ class Size:
         }
 
     def bytes_needed(self, num_seconds: float, rate: int) -> int:
-        """About the largest number of bytes in the output directory during the training."""
+        """The approximate peak size of the output directory, in bytes, during training."""
         first, second = self.copied_frames(num_seconds)
         features = NUM_CEPSTRA * (first + (second if self.speeds else 0))
         # Examples are there twice while they are shuffled; graphs and supervisions are as large.
@@ -130,7 +133,7 @@ SIZES = (
 
 
 def size_for(name: str, hours: float) -> Size:
-    """The row called `name`, or for "auto" the first row for `hours` of sound; OptionError."""
+    """The row called `name` or, for "auto", the row for `hours` of sound; OptionError if none."""
     for size in SIZES:
         if size.name == name or (name == "auto" and hours <= size.most_hours):
             return size

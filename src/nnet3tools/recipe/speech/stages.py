@@ -53,14 +53,14 @@ def lang_steps(setup: Setup) -> list[Step]:
 
 
 def _prepare_lang(setup: Setup, dictionary: Path, lang: Path) -> Step:
-    """The step that makes a lang folder of a dictionary folder."""
+    """The step that makes a lang folder from a dictionary folder."""
     options = ("--position-dependent-phones=false", "--chain-topology=true")
     words = ("nnet3-prepare-lang", *options, str(dictionary), setup.facts.unknown_word, str(lang))
     return step(f"prepare_{lang.name}", words, out=lang / "L_disambig.fst")
 
 
 def _language_model(setup: Setup) -> Step:
-    """The step that estimates a language model of transcripts and --extra-text."""
+    """The step that estimates a language model from transcripts and --extra-text."""
     words = (
         "nnet3-make-lm",
         f"--order={setup.options.lm_order}",
@@ -78,7 +78,7 @@ def _language_model(setup: Setup) -> Step:
 
 
 def flat_start_steps(setup: Setup) -> list[Step]:
-    """Steps that make the flat start's phone language model, tree, and graphs of transcripts."""
+    """Steps that make the first model's phone language model, tree, and transcript graphs."""
     text, tree = COPIES / "text", FLAT_TREE
     phones = ("nnet3-text-to-phones", "--between-silprob=0.1", str(LANG), str(text), "-")
     estimate = ("chain-est-phone-lm", "--num-extra-lm-states=500", "ark:-", f"{tree}/phone_lm.fst")
@@ -95,13 +95,13 @@ def flat_start_steps(setup: Setup) -> list[Step]:
 
 
 def _tree_files(setup: Setup, tree: Path) -> list[Step]:
-    """Steps that write phones.txt and num_jobs, which training looks for beside a tree."""
+    """Steps that write phones.txt and num_jobs, which training expects beside the tree."""
     num_jobs = WriteText(tree / "num_jobs", f"{setup.num_parts}\n")
     return [copy_file(LANG / "phones.txt", tree / "phones.txt"), num_jobs]
 
 
 def _training_graphs(setup: Setup, data: Path, out: Path) -> Jobs:
-    """The step that compiles the graphs of a data directory's transcripts, in parts."""
+    """The step that compiles training graphs of a data directory's transcripts, in parts."""
     jobs = []
     for part in setup.parts:
         words = (
@@ -128,7 +128,7 @@ def first_training(setup: Setup) -> list[Step]:
 
 
 def alignment_steps(setup: Setup) -> list[Step]:
-    """Steps that align the second model's data with the first model, by the second's tree."""
+    """Steps that align the second model's data with the first model, for the second's tree."""
     before: list[Step] = []
     if setup.second_data == SPEEDS:
         before = [*copies_at_speeds(setup), _training_graphs(setup, SPEEDS, SPEEDS)]
@@ -138,7 +138,7 @@ def alignment_steps(setup: Setup) -> list[Step]:
 
 
 def _biphone_tree(setup: Setup) -> list[Step]:
-    """Steps that make the tree of left biphones from counts of them in the transcripts."""
+    """Steps that make the tree of left biphones, from counts of biphones in the transcripts."""
     text, counts = setup.second_data / "text", TREE / "phone_counts.txt"
     no_silence = ("--edge-silprob=0", "--between-silprob=0", f"--phone-counts={counts}")
     count = ("nnet3-text-to-phones", *no_silence, str(LANG), str(text), "/dev/null")
@@ -209,7 +209,7 @@ def graph_steps(setup: Setup) -> list[Step]:
 
 
 def scale_steps(setup: Setup) -> list[Step]:
-    """Steps that decode the held-out part and write the model directory with the best scale."""
+    """Steps that decode the held-out part, choose the best scale, and write the model directory."""
     mfcc = ("compute-mfcc-feats", "--config=mfcc.conf", f"scp:{HELD_OUT}/wav.scp", "ark:-")
     script = HELD_OUT / "feats.scp"
     copy = ("copy-feats", "--compress=true", "ark:-", f"ark,scp:{HELD_OUT}/feats.ark,{script}")
@@ -235,9 +235,9 @@ def scale_steps(setup: Setup) -> list[Step]:
 
 
 def scoring_steps(setup: Setup) -> list[Step]:
-    """Steps that decode the held-out part and --test as a user would, and write the report.
+    """Steps that decode the held-out part and --test like a user, and write the report.
 
-    The sound and features of the training data, which need most of the disk, are removed.
+    The sound and features of the training data are removed, because they are large.
     """
     steps: list[Step] = []
     for data in (HELD_OUT, TEST):

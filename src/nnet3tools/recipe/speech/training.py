@@ -34,7 +34,7 @@ def training(setup: Setup, folder: Path, data: Path, tree: Path) -> list[Step]:
 
 
 def _network_steps(setup: Setup, folder: Path, tree: Path) -> list[Step]:
-    """Steps that write configs and the network with its first values, drawn by --seed."""
+    """Steps that write the configs, and the network with random first values (--seed)."""
     from nnet3tools.nnet.hmm.tree import ContextDependency
 
     num_pdfs = ContextDependency.load(str(tree / "tree")).num_pdfs
@@ -51,9 +51,9 @@ def _network_steps(setup: Setup, folder: Path, tree: Path) -> list[Step]:
 
 
 def xconfig(size: Size, num_pdfs: int, is_second: bool, configs: Path) -> str:
-    """A TDNN-F; the second model has an output for cross-entropy and, if wanted, SpecAugment.
+    """The xconfig text of a TDNN-F; the second model has a cross-entropy output and SpecAugment.
 
-    A matrix that SpecAugment needs is written to the folder `configs`.
+    SpecAugment is optional. The matrix that it needs is written to the folder `configs`.
     """
     l2 = size.l2[is_second]
     regularized = f"l2-regularize={l2:g}"
@@ -91,7 +91,7 @@ def xconfig(size: Size, num_pdfs: int, is_second: bool, configs: Path) -> str:
 
 
 def _average(setup: Setup, folder: Path, data: Path) -> Step:
-    """The step that averages the models after the last passes to averaged.mdl."""
+    """The step that writes averaged.mdl, the mean of the models after the last passes."""
     num_passes, _, interval = _schedule(setup, data, folder == FLAT)
     numbers = sorted(int(path.stem) for path in folder.glob("[0-9]*.mdl"))
     last, kept = numbers[-1], [n for n in numbers[:-1] if n and n % interval == 0]
@@ -115,7 +115,7 @@ def _train(setup: Setup, folder: Path, data: Path, tree: Path) -> None:
 
 
 def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
-    """The command line of the training program."""
+    """The command line of the training program for one model, as words."""
     size, run, is_e2e = setup.size, setup.options.run, folder == FLAT
     num_passes, (first_jobs, last_jobs), interval = _schedule(setup, data, is_e2e)
     recordings = read_map(data / "utt2uniq")
@@ -163,7 +163,7 @@ def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
 
 
 def _chunk_widths(data: Path) -> str:
-    """The widths of chunks in frames, the last of which the shortest utterance has."""
+    """The option of chunk widths in frames; the shortest utterance has at least the last width."""
     shortest = min(map(int, read_map(data / "utt2num_frames").values()))
     widths = [*_CHUNK_WIDTHS]
     for width in _SHORT_WIDTHS:
@@ -173,7 +173,7 @@ def _chunk_widths(data: Path) -> str:
 
 
 def _schedule(setup: Setup, data: Path, is_e2e: bool) -> tuple[int, tuple[int, int], int]:
-    """The passes over `data`, the first and last number of jobs, and the iterations of a pass."""
+    """The schedule for `data`: passes, (first, last) number of jobs, iterations per pass."""
     size = setup.size
     num_frames = sum(map(int, read_map(data / "utt2num_frames").values()))
     num_archives = num_frames // size.frames_per_iter + 1
