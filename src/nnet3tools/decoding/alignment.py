@@ -44,7 +44,7 @@ def transition_log_probs(
 
 @dataclass
 class Aligner:
-    """Finds the best path of an utterance's frames through its graph, with one acoustic model."""
+    """Finds, for one acoustic model, the best path of an utterance's frames through its graph."""
 
     model: TransitionModel
     options: AlignOptions
@@ -53,7 +53,9 @@ class Aligner:
     num_retried: int = 0
 
     def align(self, key: str, graph: Fst, loglikes: NDArray[np.float32]) -> BestPath | None:
-        """The best path to a final state of `graph`; None, after a warning, if there is none."""
+        """The best path of `loglikes` (frames, pdfs) to a final state; None, with a warning, if
+        none.
+        """
         if not graph.num_states:
             log.warning(f"Empty decoding graph for {key}")
             return None

@@ -27,10 +27,10 @@ _MOST_VISITS = 100_000
 
 
 class Decoder:
-    """Beam search in NumPy: `start`, `advance` with outputs as they become available, `finish`."""
+    """Beam search in NumPy: `start`, then `advance` with each piece of outputs, then `finish`."""
 
     def __init__(self, graph: DecodingGraph, options: SearchOptions) -> None:
-        """The graph may be shared by decoders."""
+        """Prepare searches over `graph`, which other decoders may share."""
         self.graph = graph
         self._options = options
         self._place = np.zeros(graph.num_states, np.intp)
@@ -47,10 +47,7 @@ class Decoder:
         self.frames = [self._frame(states, costs, self._options.beam, NO_LINKS, 0.0)]
 
     def advance(self, loglikes: NDArray[np.float32]) -> None:
-        """Decode further frames, given (frames, pdfs) log-likelihoods times the acoustic scale.
-
-        DataError if the network has fewer outputs than the model has pdfs.
-        """
+        """Decode frames: `loglikes` (frames, pdfs) are log-likelihoods times the acoustic scale."""
         self.graph.check_outputs(loglikes)
         interval = self._options.prune_interval
         for row in loglikes:
@@ -98,7 +95,7 @@ class Decoder:
         return Ways.of(self.frames)
 
     def trace(self) -> tuple[NDArray[np.int64], float]:
-        """The graph's arcs on the best path so far, and the relative cost of final states.
+        """(graph arcs on the best path so far, relative cost of final states).
 
         Final costs do not decide the path. The relative cost is that of the best path to a final
         state minus that of the best path to any state: infinite if no final state is reached.
@@ -130,7 +127,7 @@ class Decoder:
     def _cheapest(
         self, links: Links, before: Frame, token: int, limit: np.float32
     ) -> tuple[int, np.float32]:
-        """(the cheapest of the links to a token, its cost); -1 if none is below the limit."""
+        """(number of the cheapest link to a token, its cost); number -1 if not below `limit`."""
         leading = np.flatnonzero(links.targets == token)
         costs = before.costs[links.sources[leading]] + links.acoustic[leading]
         costs = costs + self.graph.fst.weights[links.arcs[leading]]
@@ -189,7 +186,7 @@ class Decoder:
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
-        """A Frame of tokens `states`, to which `emitting` lead, and of tokens that epsilons add."""
+        """A Frame of tokens in `states`, reached by `emitting`, and of tokens added by epsilons."""
         closed, costs, epsilon = self._closed(states, costs, np.float32(limit))
         return Frame(closed, costs, emitting, epsilon, np.float32(offset))
 
@@ -240,7 +237,7 @@ class Decoder:
     def _closed(
         self, states: NDArray[np.int32], costs: NDArray[np.float32], limit: np.float32
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], Links]:
-        """(states, costs, links) with the tokens that epsilon arcs add below the cost `limit`.
+        """Follow epsilon arcs: (states, costs, links) of all tokens with costs below `limit`.
 
         The links are those of the epsilon arcs.
         """
@@ -263,9 +260,10 @@ class Decoder:
         limit: np.float32,
         waiting: list[int],
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(states, costs) after epsilon arcs were followed from `waiting`, the latest token first.
+        """(states, costs) of all tokens after following epsilon arcs; the latest tokens go first.
 
-        This is a Python loop, because the order matters and a frame has few such arcs.
+        `waiting` has token numbers. A Python loop, as the order matters and a frame has few such
+        arcs.
         """
         fst, has_epsilon, place = self.graph.fst, self.graph.has_epsilon, self._place
         reached, best = states.tolist(), list(costs)

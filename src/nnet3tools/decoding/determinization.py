@@ -42,7 +42,7 @@ _ONE: _Element = (_Single(0.0), _Single(0.0), ())
 
 @dataclass
 class _OutputState:
-    """An output state: its subset of input states in minimal form, and its arcs so far."""
+    """An output state: its subset of input states in minimal form, and arcs created so far."""
 
     subset: _Subset
     forward_cost: float
@@ -51,7 +51,7 @@ class _OutputState:
 
 
 class _Task(NamedTuple):
-    """An output arc to create: its output state, its label, and its subset before normalization.
+    """An output arc to create: its source state, its label, and the subset of its next state.
 
     Tasks are compared by cost only. heapq pops equal tasks in the same order as C++'s
     priority_queue, so states get Kaldi's numbers.
@@ -76,8 +76,8 @@ def determinized(
     """(lattice that is deterministic on its labels, beam that was reached).
 
     The input's states must be in topological order. `delta` is the tolerance between weights of
-    equal subsets. The beam reached is smaller than `beam` if `max_memory` bytes were used up (0:
-    no limit).
+    equal subsets. The beam reached is smaller than `beam` if `max_memory` bytes were used up (0: no
+    limit).
     """
     if (library := decoding_library()) is not None:
         return determinized_by(library, lattice, beam, delta, max_memory)
@@ -87,10 +87,12 @@ def determinized(
 
 
 class Determinizer:
-    """Determinizes one lattice on its labels, in Python: `run`, then `result`."""
+    """Determinizes one lattice on its labels, in Python: call `run`, then `result`."""
 
     def __init__(self, lattice: CompactLattice, beam: float, delta: float, max_memory: int) -> None:
-        """`delta` is the tolerance between weights of equal subsets; `max_memory` is in bytes."""
+        """`delta`: tolerance between weights of equal subsets; `max_memory`: bytes (0: no
+        limit).
+        """
         self._delta, self._max_memory = _Single(delta), max_memory
         arc_lists = [[_single(arc) for arc in arcs] for arcs in lattice.arc_lists()]
         self._finals = [
@@ -154,7 +156,7 @@ class Determinizer:
 
     @staticmethod
     def _followed(element: _Element, arc: _Arc, other: _Element | None) -> _Element | None:
-        """The weight and ids after an arc; None if they are not better than `other`."""
+        """The element after `arc` from `element`; None unless it is better than `other`."""
         graph, acoustic = element[0] + arc[1], element[1] + arc[2]
         if other is None:
             return graph, acoustic, element[2] + arc[3]
@@ -177,7 +179,7 @@ class Determinizer:
 
     @staticmethod
     def _normalized(subset: _Subset) -> tuple[_Subset, _Element]:
-        """(subset divided by its best weight and its common prefix of ids, weight and prefix)."""
+        """(subset without its common weight and prefix, (best weight, common prefix of ids))."""
         elements = list(subset.values())
         graph, acoustic, prefix = elements[0]
         for other in elements[1:]:
@@ -191,7 +193,7 @@ class Determinizer:
         return rest, (graph, acoustic, prefix)
 
     def _is_equal(self, one: _Subset, other: _Subset) -> bool:
-        """Whether two subsets with equal states and sequences have equal weights up to `delta`."""
+        """Whether weights of subsets with equal states and ids differ by at most `delta`."""
         pairs = zip(one.values(), other.values(), strict=True)
         return all(
             a[:2] == b[:2] or abs((a[0] + a[1]) - (b[0] + b[1])) <= self._delta for a, b in pairs
@@ -200,7 +202,7 @@ class Determinizer:
     # -- output states
 
     def _state_of_initial(self, subset: _Subset, forward_cost: float) -> tuple[int, _Element]:
-        """(output state, remaining weight) of a normalized subset before closure."""
+        """(output state for a normalized subset before its epsilon closure, remaining weight)."""
         known = self._initial.setdefault(_key(subset), [])
         for other, state, rest in reversed(known):
             if self._is_equal(subset, other):
@@ -257,7 +259,7 @@ class Determinizer:
                 heapq.heappush(self._queue, _Task(cost, number, label, ordered))
 
     def _do(self, task: _Task) -> None:
-        """Carry out a task: add its output arc, and the arc's target state if it is new."""
+        """Add the output arc that `task` describes, and the arc's next state if it is new."""
         state = self._states[task.state]
         subset, weight = self._normalized(task.subset)
         target, rest = self._state_of_initial(subset, state.forward_cost + _cost(weight))
@@ -278,12 +280,12 @@ def _single(arc: CompactArc) -> _Arc:
 
 
 def _cost(element: _Element) -> float:
-    """The cost of a weight in double precision (ConvertToCost)."""
+    """The sum of graph and acoustic cost in double precision (Kaldi's ConvertToCost)."""
     return float(element[0]) + float(element[1])
 
 
 def _compare(graph: np.float32, acoustic: np.float32, other: _Element) -> int:
-    """1 if the weight (graph, acoustic) is better than `other`, -1 if it is worse, 0 if equal."""
+    """1 if the weight (graph, acoustic) is better than that of `other`, -1 if worse, 0 if equal."""
     total, other_total = graph + acoustic, other[0] + other[1]
     if total != other_total:
         return 1 if total < other_total else -1
@@ -291,7 +293,7 @@ def _compare(graph: np.float32, acoustic: np.float32, other: _Element) -> int:
 
 
 def _common_prefix(first: _Ids, other: _Ids) -> _Ids:
-    """The common prefix of two sequences."""
+    """The longest common prefix of two sequences of transition ids."""
     for place, (one, another) in enumerate(zip(first, other, strict=False)):
         if one != another:
             return first[:place]

@@ -28,7 +28,7 @@ class WordErrors:
 
 
 def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> WordErrors:
-    """The least number of errors of the hypothesis (Kaldi's LevenshteinEditDistance).
+    """The smallest counts of errors that explain the hypothesis (Kaldi's LevenshteinEditDistance).
 
     Among alignments with as many errors, insertions are preferred to deletions, and deletions to
     matches and substitutions, word by word.

@@ -1,4 +1,4 @@
-"""Ends of utterances in a stream, by Kaldi's five rules (online2/online-endpoint).
+"""Endpoint detection: ends of utterances in a stream by Kaldi's five rules (online-endpoint).
 
 An utterance ends if any rule holds. Only declarations and arithmetic: programs parse options before
 they load NumPy.
@@ -18,7 +18,7 @@ _NEVER = math.inf
 
 @dataclass(frozen=True)
 class EndpointRule:
-    """Conditions on an utterance that must all hold; lengths are in seconds."""
+    """An endpoint rule: conditions on an utterance that must all hold; lengths are in seconds."""
 
     must_contain_nonsilence: bool = option(
         True,
@@ -42,7 +42,7 @@ class EndpointRule:
     )
 
     def holds(self, trailing_silence: float, relative_cost: float, length: float) -> bool:
-        """Whether an utterance of `length` seconds ends by this rule (RuleActivated)."""
+        """Whether an utterance of `length` seconds meets all conditions (RuleActivated)."""
         return (
             (length > trailing_silence or not self.must_contain_nonsilence)
             and trailing_silence >= self.min_trailing_silence
@@ -52,7 +52,7 @@ class EndpointRule:
 
 
 def _rule(nonsilence: bool, silence: float, cost: float, length: float) -> type[EndpointRule]:
-    """A subclass of EndpointRule with these defaults."""
+    """A subclass of EndpointRule with these values as defaults of its fields."""
     defaults = (nonsilence, silence, cost, length)
     fields = [
         (item.name, type(value), dataclasses.field(default=value, metadata=item.metadata))
@@ -80,7 +80,7 @@ class EndpointOptions:
     """A long utterance."""
 
     def check(self) -> None:
-        """OptionError if the silence phones are not a list of numbers, as 1:2:3."""
+        """Raise OptionError unless the silence phones are a list of numbers, as 1:2:3."""
         self.phones()
 
     def phones(self) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Tokens of a frame, and the links between them."""
+"""Tokens of a frame of the search, and the links between tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass
 class Links:
-    """Arrays that describe links: source and target token in their frames, arc, acoustic cost."""
+    """Arrays over links: source and target token (numbers in their frames), arc, acoustic cost."""
 
     sources: NDArray[np.intp]
     targets: NDArray[np.intp]
@@ -18,13 +18,13 @@ class Links:
     acoustic: NDArray[np.float32]
 
     def only(self, kept: NDArray[np.bool_]) -> Links:
-        """A copy with only the links that the mask `kept` selects."""
+        """A copy with the links for which the mask `kept` is True."""
         return Links(self.sources[kept], self.targets[kept], self.arcs[kept], self.acoustic[kept])
 
 
 @dataclass
 class Frame:
-    """The search after one frame: tokens (graph state and cost), and the links that lead to them.
+    """The tokens (graph state and cost) after one frame, and the links that lead to them.
 
     Acoustic costs in `emitting` contain `offset`, minus the best cost of the previous frame. It
     keeps costs small, so that float32 is exact enough.
@@ -58,7 +58,7 @@ class Ways:
 
     @classmethod
     def of(cls, frames: list[Frame]) -> Ways:
-        """The tokens and links of consecutive frames, renumbered."""
+        """Join consecutive frames; their tokens are renumbered through all frames."""
         sizes = np.array([len(frame.states) for frame in frames])
         firsts = np.cumsum(sizes) - sizes
         before = np.concatenate([[0], firsts[:-1]])
@@ -73,7 +73,7 @@ class Ways:
 
 
 def _counted(links: list[Links], before: NDArray[np.intp], firsts: NDArray[np.intp]) -> Links:
-    """The links of all frames joined.
+    """Join the links of all frames; tokens get numbers through all frames.
 
     Frame i adds `before[i]` to sources, `firsts[i]` to targets.
     """

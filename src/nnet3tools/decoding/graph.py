@@ -27,7 +27,7 @@ class DecodingGraph:
 
     @classmethod
     def of(cls, fst: Fst, model: TransitionModel, name: str) -> DecodingGraph:
-        """A DecodingGraph of an FST whose input labels are transition ids of the model.
+        """Prepare an FST, whose input labels are transition ids of `model`, for the search.
 
         `name` is the FST's name in error messages. Raises the errors of `check`.
         """
@@ -59,11 +59,11 @@ class DecodingGraph:
 
     @cached_property
     def num_pdfs(self) -> int:
-        """Number of network outputs that the graph's transition ids need."""
+        """The least number of network outputs that the graph's transition ids require."""
         return int(self.pdfs.max(initial=-1)) + 1
 
     def check_outputs(self, loglikes: NDArray[np.float32]) -> None:
-        """Raise DataError if log-likelihoods (frames, pdfs) have too few columns."""
+        """Raise DataError if `loglikes` (frames, pdfs) have too few columns for the graph."""
         if (num_columns := loglikes.shape[1]) < self.num_pdfs:
             raise DataError(
                 f"the model has {self.num_pdfs} pdfs, the network {num_columns} outputs"
@@ -76,18 +76,21 @@ class DecodingGraph:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of memory that the FST takes."""
+        """Bytes of memory that the FST's arrays occupy."""
         return self.fst.num_bytes
 
     @property
     def finals(self) -> NDArray[np.float32]:
-        """Final cost of each state, (N,), infinite for a state that is not final."""
+        """Final cost of each state, (N,); infinite for states that are not final."""
         return self.fst.finals
 
     def emitting(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(tokens[i], arc) for each emitting arc that leaves states[i], for all i."""
+        """Arrays (token, arc): one entry for each arc with a transition id that leaves states[i].
+
+        Token i is `tokens[i]`, which is in `states[i]`.
+        """
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] != EPSILON
         return tokens[chosen], arcs[chosen]
@@ -95,7 +98,7 @@ class DecodingGraph:
     def epsilon(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """(tokens[i], arc) for each epsilon arc that leaves states[i], for all i."""
+        """Arrays (token, arc): an entry for each epsilon arc from states[i], with tokens[i]."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] == EPSILON
         return tokens[chosen], arcs[chosen]

@@ -36,9 +36,9 @@ _Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Bin:
-    """A position of a hypothesis: each word (0: no word) with posterior, begin and end in frames.
+    """The words aligned to one position of a hypothesis (0: no word): posteriors and times.
 
-    The word with the highest posterior is the first.
+    Times are (begin, end) in frames. The word with the highest posterior is the first.
     """
 
     words: tuple[int, ...]
@@ -47,18 +47,18 @@ class Bin:
 
     @property
     def span(self) -> tuple[float, float]:
-        """Average begin and end of the words, in frames."""
+        """Average begin and end of the words, in frames, weighted with the posteriors."""
         begin, end = np.array(self.posteriors) @ np.array(self.times)
         return float(begin), float(end)
 
     def place_of(self, word: int) -> int | None:
-        """The position of a word in `words`; None if it is not there."""
+        """The index of `word` in `words`; None if `words` lacks it."""
         return self.words.index(word) if word in self.words else None
 
 
 @dataclass(frozen=True)
 class BayesRisk:
-    """The hypothesis, its bins, and its risk: the expected number of word errors."""
+    """Minimum-Bayes-risk result: hypothesis, its bins, and its risk (expected word errors)."""
 
     words: tuple[int, ...]
     confidences: tuple[float, ...]
@@ -68,7 +68,7 @@ class BayesRisk:
     bins: tuple[Bin, ...]
 
     def bin_times(self) -> list[tuple[float, float]]:
-        """Average begin and end of each bin in frames, without overlaps."""
+        """Average (begin, end) of each bin in frames, adjusted to avoid overlaps."""
         spans = [list(one.span) for one in self.bins]
         for before, after in pairwise(spans):
             if before[1] > after[0]:
@@ -79,10 +79,10 @@ class BayesRisk:
 def minimum_bayes_risk(
     lattice: CompactLattice, words: Sequence[int] | None = None, decode_mbr: bool = True
 ) -> BayesRisk:
-    """Minimum-Bayes-risk result for a lattice, whose costs must contain their scales.
+    """The hypothesis with the least expected word errors, with confidences, times and bins.
 
-    The hypothesis begins as `words`, or as the best path's. With `decode_mbr` it is changed until
-    its risk does not fall any more; otherwise only its confidences, times and risk are computed.
+    The lattice's costs must contain their scales. The hypothesis begins as `words`, or as the best
+    path's. With `decode_mbr` it is changed until its risk does not fall any more.
     """
     if words is None:
         words = [arc[0] for arcs in best_compact_path(lattice).arc_lists() for arc in arcs]
@@ -101,7 +101,7 @@ def minimum_bayes_risk(
 
 
 def _gain(bins: Sequence[Bin], before: _Ints, after: Sequence[int]) -> float:
-    """A bound on the decrease of the risk by new words in the bins."""
+    """A bound on the decrease of the risk if the bins' words change from `before` to `after`."""
     gain = 0.0
     for one, old, new in zip(bins, before.tolist(), after, strict=True):
         if old != new:
@@ -125,7 +125,7 @@ def _result(words: Sequence[int], risk: float, bins: Sequence[Bin]) -> BayesRisk
 
 
 def _separate(times: list[tuple[float, float]]) -> None:
-    """If the last two spans overlap, divide their time in proportion to their lengths, in place."""
+    """If the last two (begin, end) overlap, divide their time in proportion to their lengths."""
     if len(times) < 2 or times[-2][1] <= times[-1][0]:
         return
     (begin, end), (next_begin, next_end) = times[-2:]
@@ -138,7 +138,7 @@ def _separate(times: list[tuple[float, float]]) -> None:
 
 
 class _Arcs:
-    """The arcs of a lattice with one final state, in groups whose sources are done before them."""
+    """Arcs of a lattice with one final state, grouped by level: sources are in earlier levels."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         self._is_empty = lattice.fst.start == NO_STATE
@@ -173,7 +173,7 @@ class _Arcs:
         self._shares = self._shares_of(loglikes)
 
     def _shares_of(self, loglikes: _Floats) -> _Floats:
-        """For each arc, the posterior of the arc among those to its target."""
+        """For each arc, its share of the total probability of all paths to its target state."""
         alpha = np.full(self._num_states, -np.inf)
         alpha[0] = 0.0
         for group in self._groups:
@@ -182,14 +182,18 @@ class _Arcs:
         return np.exp(alpha[self._sources] + loglikes - alpha[self._targets])
 
     def statistics(self, hypothesis: _Ints) -> tuple[float, list[Bin]]:
-        """(expected edit distance of the paths from the hypothesis, its bins)."""
+        """(expected edit distance between the lattice's paths and the hypothesis, the bins)."""
         if self._is_empty:
             return 0.0, [Bin((0,), (1.0,), ((0.0, 0.0),)) for _ in hypothesis]
         risk, choices = self._distances(hypothesis)
         return risk, self._bins(hypothesis, choices)
 
     def _distances(self, hypothesis: _Ints) -> tuple[float, NDArray[np.int8]]:
-        """(expected edit distance, how each arc's word is aligned to each bin, (arcs, Q))."""
+        """(expected edit distance, alignment choices (arcs, Q)).
+
+        A choice is _MATCH, _INSERTION or _DELETION, for an arc's word at a position of the
+        hypothesis.
+        """
         is_word = (hypothesis != 0).astype(np.float64)
         deleted = np.concatenate([[0.0], np.cumsum(is_word)])
         distances = np.zeros((self._num_states, len(hypothesis) + 1))
@@ -240,7 +244,7 @@ class _Arcs:
 
 
 def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
-    """Add to each position the result of the next one if that is a deletion; (arcs, Q + 1).
+    """Counts (arcs, Q + 1) after each run of deletions has passed its counts on to its start.
 
     These are sums over runs, as differences of sums from the right.
     """
@@ -259,7 +263,7 @@ def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
 def _binned(
     size: int, places: _Ints, words: _Ints, counts: _Floats, begins: _Ints, ends: _Ints
 ) -> list[Bin]:
-    """The bins of words with their posterior `counts` and times."""
+    """The `size` bins: entry i says that the word `words[i]` has `counts[i]` in bin `places[i]`."""
     keys, inverse = np.unique(places * (words.max() + 1) + words, return_inverse=True)
     total = np.bincount(inverse, counts)
     begin, end = (np.bincount(inverse, counts * time) for time in (begins, ends))

@@ -42,7 +42,7 @@ def minimized(lattice: CompactLattice) -> CompactLattice:
 
 
 def _with_early_ids(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """(arcs, finals) after the ids that begin all paths from a state moved to its incoming arcs."""
+    """(arcs, finals) after the common first ids of each state's paths moved to incoming arcs."""
     shifts = _shifts(arcs, finals)
     moved = [
         [
@@ -59,7 +59,7 @@ def _with_early_ids(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
 
 
 def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
-    """For each state, the number of ids that begin all of its paths; 0 for the start state."""
+    """For each state, the number of ids that all of its paths begin with; 0 for the start."""
     shifts = [0] * len(arcs)
     for state in range(len(arcs) - 1, 0, -1):
         ways = [(arc[3], arc[4], len(arc[3]) + shifts[arc[4]]) for arc in arcs[state]]
@@ -76,7 +76,7 @@ def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
 
 
 def _way_ids(arcs: _Arcs, finals: _Finals, way: tuple[_Ids, int, int], length: int) -> _Ids:
-    """The first `length` ids of paths that begin with `way`: (ids, next state; -1 at the end)."""
+    """The first `length` ids of a path that begins with `way`: (ids, next state or -1, count)."""
     ids, state, _ = way
     if len(ids) < length:
         ids += _beginning(arcs, finals, state, length - len(ids))
@@ -107,7 +107,7 @@ def _num_common(one: _Ids, other: _Ids) -> int:
 
 
 def _with_early_weights(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """(arcs, finals) after the weight of a state's best path moved to its incoming arcs."""
+    """(arcs, finals) after the weight of each state's best path moved to its incoming arcs."""
     ways = _weights_to_end(arcs, finals)
     ways[0] = (0.0, 0.0)  # the start state has no incoming arcs: its weight stays
     moved: _Arcs = []
@@ -160,7 +160,7 @@ def _minus(one: _Weight | FinalWeight, other: _Weight) -> _Weight:
 
 
 def _equal_states(arcs: _Arcs, finals: _Finals) -> list[int]:
-    """For each state, the equal state with a higher number that replaces it, or itself."""
+    """For each state, the state that replaces it: an equal one with a higher number, or itself."""
     merged = list(range(len(arcs)))
     kinds: list[int] = [0] * len(arcs)
     numbers: dict[tuple, int] = {}
@@ -182,7 +182,10 @@ def _equal_states(arcs: _Arcs, finals: _Finals) -> list[int]:
 
 
 def _is_equal(arcs: _Arcs, finals: _Finals, merged: list[int], one: int, other: int) -> bool:
-    """Whether two states have arcs to the same `merged` states with about equal weights."""
+    """Whether two states have arcs with equal labels to equal states, and about equal weights.
+
+    `merged` maps each state to the state that replaces it.
+    """
     final, other_final = finals[one], finals[other]
     if final is not None and other_final is not None and not _is_close(final[:2], other_final[:2]):
         return False
@@ -191,10 +194,7 @@ def _is_equal(arcs: _Arcs, finals: _Finals, merged: list[int], one: int, other: 
 
 
 def _sorted(arcs: list[CompactArc], merged: list[int]) -> list[tuple[int, int, _Weight, _Ids]]:
-    """(label, target state, weight, ids) of a state's arcs, sorted by label and target.
-
-    Each target is replaced by the state that it was `merged` with.
-    """
+    """(label, target, weight, ids) of each arc, sorted, with targets mapped by `merged`."""
     described = [(arc[0], merged[arc[4]], (arc[1], arc[2]), arc[3]) for arc in arcs]
     return sorted(described, key=lambda arc: arc[:2])
 

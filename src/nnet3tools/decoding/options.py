@@ -38,7 +38,7 @@ class DeterminizeOptions:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of the search.
+    """Options of the Viterbi search: beams and limits of the number of tokens.
 
     native/library.py declares them to C as the members of a struct `search_options`.
     """

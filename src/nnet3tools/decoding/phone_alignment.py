@@ -18,7 +18,7 @@ _Pending = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class PhoneAligned:
-    """An aligned lattice, and the first problem found in the input (empty if none)."""
+    """An aligned lattice, and the first problem found in the input (empty string if none)."""
 
     lattice: CompactLattice
     problem: str = ""
@@ -26,7 +26,7 @@ class PhoneAligned:
 
 @dataclass(frozen=True)
 class PhoneAligner:
-    """Aligns lattices to phone boundaries; fields are the options of lattice-align-phones."""
+    """Aligns lattices to phone boundaries; the fields are options of lattice-align-phones."""
 
     model: TransitionModel
     is_reordered: bool = True
@@ -53,7 +53,7 @@ class PhoneAligner:
 
 
 def with_super_final(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with one new final state, to which epsilon arcs with the final weights lead."""
+    """The lattice with one final state: epsilon arcs to it replace the former final weights."""
     arcs, finals = lattice.arc_lists(), lattice.final_list()
     ends = [state for state, final in enumerate(finals) if final is not None]
     if len(ends) == 1 and finals[ends[0]] == _ONE and not arcs[ends[0]]:
@@ -98,7 +98,7 @@ class _Alignment:
         return number
 
     def _process(self, pending: _Pending) -> None:
-        """Write an arc for a pending whole phone or second word; otherwise follow input arcs."""
+        """Write an arc for a complete phone or a surplus word, else follow the input arcs."""
         state, ids, words = pending
         number = self._numbers[pending]
         if length := self._phone_length(ids):
@@ -120,7 +120,8 @@ class _Alignment:
         ids: tuple[tuple[int, ...], tuple[int, ...]],
         words: tuple[int, ...],
     ) -> None:
-        """Add an arc from output state `number`, with ids[0] and a label: the phone or first word.
+        """Add an arc from output state `number` with ids[0]; its label is a phone or the first
+        word.
 
         The input state `state`, ids[1] and the other words remain pending.
         """
@@ -161,7 +162,7 @@ class _Alignment:
             self._complain(f"the last phone has {count} final transitions, expected 1")
 
     def _complain(self, problem: str) -> None:
-        """Keep a problem's text in `self.problem`, if it is the first problem."""
+        """Keep the text of a problem in `self.problem`, unless an earlier problem is there."""
         self.problem = self.problem or (
             f"{problem} (a lattice that was cut off, of another model, or a wrong --reorder)"
         )

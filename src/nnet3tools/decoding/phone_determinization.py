@@ -30,7 +30,7 @@ class PhoneDeterminizer:
     """Determinizes lattices of one acoustic model on phones, then on words, with pruning."""
 
     def __init__(self, model: TransitionModel, beam: float, options: DeterminizeOptions) -> None:
-        """`beam` is the lattice beam."""
+        """`beam` is the lattice beam, which limits costs relative to the best path."""
         self._options, self._beam = options, beam
         transitions = model.transitions()
         entered = (model.tuples[transitions.states, 1] == 0) & ~transitions.is_self_loop
@@ -38,9 +38,7 @@ class PhoneDeterminizer:
         self._phones = np.where(entered, transitions.phones, 0)
 
     def determinize(self, raw: Lattice) -> tuple[CompactLattice, bool]:
-        """(lattice with one path for each word sequence, whether it is complete within the
-        beam).
-        """
+        """(lattice with one path per word sequence, whether it is complete within the beam)."""
         options = self._options
         if not (options.phone_determinize or options.word_determinize):
             log.warning(
@@ -62,7 +60,9 @@ class PhoneDeterminizer:
         return lattice.connected(), complete
 
     def _run(self, lattice: CompactLattice) -> tuple[CompactLattice, bool]:
-        """(determinized lattice, whether complete); uses a smaller beam if memory runs out."""
+        """(determinized lattice, whether it is complete within the beam); retries if memory
+        ends.
+        """
         beam = self._beam
         for attempt in range(_MOST_TRIES):
             made, reached = determinized(lattice, beam, self._options.delta, self._options.max_mem)
@@ -107,7 +107,7 @@ class PhoneDeterminizer:
 
 
 class _Arcs(NamedTuple):
-    """Arcs to add to a lattice."""
+    """Arcs to add to a lattice, as arrays."""
 
     sources: NDArray[np.integer]
     labels: NDArray[np.integer]
@@ -118,7 +118,7 @@ class _Arcs(NamedTuple):
 
 
 class _Finals(NamedTuple):
-    """Final weights to replace those of all states of a lattice."""
+    """New final weights for all states of a lattice, as arrays."""
 
     graph: NDArray[np.float32]
     acoustic: NDArray[np.float32]
@@ -132,7 +132,7 @@ def _extended(
     arcs: _Arcs,
     finals: _Finals,
 ) -> CompactLattice:
-    """The lattice with `labels` and `targets` on its arcs, with `arcs` after each state's own."""
+    """The lattice with new labels and targets on its arcs, `arcs` after them, and new `finals`."""
     fst = lattice.fst
     sources = np.concatenate([fst.sources, arcs.sources])
     order = np.argsort(sources, kind="stable")
@@ -150,7 +150,7 @@ def _extended(
 
 
 def _labelled(raw: Lattice) -> CompactLattice:
-    """A decoder's lattice, whose states are in topological order, as a lattice of words."""
+    """Convert a top-sorted decoder's lattice to a CompactLattice with words as labels."""
     fst = raw.fst
     reads = fst.ilabels != 0
     ends = np.zeros(fst.num_arcs + fst.num_states + 1, np.int64)

@@ -40,7 +40,7 @@ _NO_COSTS = np.zeros(0, np.float32)
 def _follow_epsilon(
     frame: Frame, extra: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """(this frame's extra costs relative to the best path, mask of the epsilon links to keep)."""
+    """(extra costs of this frame's tokens, mask of the epsilon links to keep)."""
     links = frame.epsilon
     if not len(links.arcs):
         return extra, np.zeros(0, bool)
@@ -57,7 +57,7 @@ def _follow_epsilon(
 def _follow_emitting(
     frame: Frame, extra: _Floats, costs_before: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """(previous frame's extra costs relative to the best path, mask of emitting links to keep)."""
+    """(extra costs of the previous frame's tokens, mask of the emitting links to keep)."""
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
     ways = _extra_of_links(extra[links.targets], detour, beam)
@@ -67,7 +67,7 @@ def _follow_emitting(
 
 
 def _extra_of_links(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
-    """The extra cost of each link: that of the best path through the link minus the best path's.
+    """The extra cost of each link: cost of the best path through the link minus the best path's.
 
     It is the target's extra cost (`after`) plus the link's `detour` (see `_detours`), infinite
     outside the beam, and at least 0 in spite of rounding.
@@ -91,9 +91,9 @@ def _detours(
 def _keep(
     frame: Frame, kept: NDArray[np.bool_], emitting: NDArray[np.bool_], epsilon: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], bool]:
-    """Remove the tokens and links of a frame that the masks leave out, in place.
+    """Remove tokens (mask `kept` is False) and links (other masks) of a frame, in place.
 
-    Returns new token numbers, and whether anything was removed.
+    Returns the new number of each former token, and whether anything was removed.
     """
     numbers = np.cumsum(kept) - 1
     changed = not (kept.all() and emitting.all() and epsilon.all())

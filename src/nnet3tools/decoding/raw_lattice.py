@@ -48,7 +48,7 @@ def raw_lattice(decoder: Search, may_loop: bool = False) -> Lattice:
 
 
 def _topological_numbers(ways: Ways) -> _Ints:
-    """The lattice state of each token: frame by frame, in the order of creation.
+    """The lattice state of each token, (tokens,), in topological order: frame after frame.
 
     Within a frame, epsilon links must lead to higher numbers. If a link leads back to a token, the
     token is moved after the frame's other tokens (as TopSortTokens does).
@@ -71,7 +71,7 @@ def _topological_numbers(ways: Ways) -> _Ints:
 
 
 def _places(followers: list[list[int]]) -> _Ints:
-    """A position for each token, lower than those of its followers. DataError for a loop."""
+    """A position for each token, before its followers' (`followers[i]`); DataError for a loop."""
     places = list(range(len(followers)))
     last = len(places)
     waiting = dict.fromkeys(places)

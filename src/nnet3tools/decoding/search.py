@@ -1,4 +1,4 @@
-"""The choice of the search: the C library's if there is one, else Python's."""
+"""The choice between the search in C and the search in Python."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ Search = Decoder | NativeDecoder
 
 
 def new_search(graph: DecodingGraph, options: SearchOptions) -> Search:
-    """A new search over a graph; several searches may share the graph."""
+    """A new search over a graph, in C if the library is available; searches may share the graph."""
     library = decoding_library()
     return Decoder(graph, options) if library is None else NativeDecoder(library, graph, options)

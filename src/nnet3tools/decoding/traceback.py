@@ -20,7 +20,7 @@ _ZERO, _INFINITY = np.float32(0.0), np.float32(np.inf)
 
 @dataclass(frozen=True)
 class BestPath:
-    """The arcs of a path in order of time.
+    """A path through a graph: arrays with one element for each arc, in order of time.
 
     `ilabels` are transition ids, 0 for an epsilon arc; `words` are words or 0; `graph` and
     `acoustic` are costs, float32; `final` is the cost of the final weight.
@@ -34,23 +34,23 @@ class BestPath:
 
     @property
     def alignment(self) -> NDArray[np.int32]:
-        """The transition id of each frame."""
+        """The transition id of each frame, (frames,)."""
         return self.ilabels[self.ilabels != 0]
 
     @property
     def transcript(self) -> NDArray[np.int32]:
-        """The words of the path, in order."""
+        """The words of the path, (words,), in order."""
         return self.words[self.words != 0]
 
     @property
     def word_starts(self) -> NDArray[np.intp]:
-        """The frame at which each word of the transcript is output."""
+        """The frame at which the path outputs each word, (words,)."""
         frames = np.cumsum(self.ilabels != 0) - (self.ilabels != 0)
         return frames[self.words != 0]
 
     @property
     def frame_costs(self) -> NDArray[np.float32]:
-        """The acoustic cost of each frame."""
+        """The acoustic cost of each frame, (frames,)."""
         return self.acoustic[self.ilabels != 0]
 
     @property
@@ -61,7 +61,7 @@ class BestPath:
 
 
 def path_so_far(search: Search) -> tuple[BestPath, float]:
-    """The best path so far of a search that goes on, and the relative cost of final states.
+    """(best path so far, relative cost of final states) of a search that goes on.
 
     Final costs do not decide the path, and it has no acoustic costs (0). See Decoder.trace.
     """
@@ -73,7 +73,7 @@ def path_so_far(search: Search) -> tuple[BestPath, float]:
 
 
 def best_path(lattice: Lattice) -> BestPath:
-    """The best path of a decoder's lattice; among equal paths, that of OpenFst's ShortestPath.
+    """The best path of a decoder's lattice; of equal paths, the one that ShortestPath returns.
 
     Graph and acoustic costs are summed separately in single precision, state by state. DataError
     for a loop of epsilon arcs that makes paths cheaper, even if only by rounding.

@@ -20,7 +20,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 @dataclass(frozen=True)
 class Decoded:
-    """The result for one utterance; `is_partial` says that no final state was reached."""
+    """A decoded utterance; `is_partial` means that the best path reaches no final state."""
 
     best: BestPath
     lattice: Lattice | CompactLattice
@@ -28,7 +28,7 @@ class Decoded:
 
     @property
     def loglike(self) -> float:
-        """Log-likelihood of the best path, its acoustic part multiplied by the acoustic scale."""
+        """Log-likelihood of the best path; the acoustic part contains the acoustic scale."""
         return -sum(self.best.costs)
 
     @property
@@ -53,7 +53,7 @@ class DecodingTotals:
 
 
 class UtteranceDecoder:
-    """Decodes utterances with one acoustic model and the options; graphs may differ."""
+    """Decodes utterances with one acoustic model and options; each utterance may have its graph."""
 
     def __init__(
         self,
@@ -62,7 +62,10 @@ class UtteranceDecoder:
         acoustic_scale: float,
         allow_partial: bool,
     ) -> None:
-        """`acoustic_scale` is contained in the log-likelihoods; lattices do not contain it."""
+        """`acoustic_scale` is contained in the log-likelihoods, but is removed from lattices.
+
+        Without `allow_partial`, an utterance that reaches no final state has no result.
+        """
         self._options = options
         self._determinizer = None
         if options.determinize_lattice:
@@ -74,13 +77,13 @@ class UtteranceDecoder:
         return new_search(graph, self._options)
 
     def decode(self, decoder: Search, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
-        """Decode (frames, pdfs) log-likelihoods; None, after a warning, if there is no output."""
+        """Decode `loglikes` (frames, pdfs); None, with a warning, if there is no result."""
         decoder.start()
         decoder.advance(loglikes)
         return self.finish(decoder, key)
 
     def finish(self, decoder: Search, key: str) -> Decoded | None:
-        """The result after all frames; None, after a warning, if there is no output."""
+        """The result after the last frame of utterance `key`; None, with a warning, if it fails."""
         if not decoder.is_alive:
             log.warning(f"Failed to decode utterance with id {key}")
             return None

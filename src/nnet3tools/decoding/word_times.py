@@ -1,4 +1,4 @@
-"""Times of the words of a path, and their confidences from the lattice."""
+"""Start and end times of the words of a path, and their confidences from the lattice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnet3tools.nnet.hmm.transition_model import Transitions
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Pronunciations by word, and the phones that may stand between words."""
+    """The pronunciations of each word, and the silence phones, which may stand between words."""
 
     pronunciations: dict[int, list[tuple[int, ...]]]
     silence: frozenset[int]
@@ -25,7 +25,7 @@ class Lexicon:
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word, its frames [begin, end), and its posterior probability."""
+    """A word, its frames (`begin` included, `end` not), and its posterior probability."""
 
     word: int
     begin: int
@@ -36,7 +36,7 @@ class SpokenWord:
 def spoken_words(
     path: BestPath, lattice: CompactLattice, transitions: Transitions, lexicon: Lexicon | None
 ) -> list[SpokenWord]:
-    """The words of a path with times in frames of the network's output.
+    """The words of a path with times, in frames of the network's output, and confidences.
 
     Times come from the alignment's phones and the lexicon. Without a lexicon, or if the phones do
     not match it (in a path that was cut off), they come from the positions of the words in the
@@ -55,7 +55,7 @@ def spoken_words(
 def word_spans(
     path: BestPath, transitions: Transitions, lexicon: Lexicon | None
 ) -> list[tuple[int, int]]:
-    """Frames [begin, end) of each word of a path, by the lexicon or else by the graph."""
+    """(begin, end) in frames of each word of a path, by the lexicon or else by the graph."""
     if lexicon is not None:
         words = path.transcript.tolist()
         spans = _spans_by_lexicon(path.alignment, words, transitions, lexicon)
@@ -67,7 +67,7 @@ def word_spans(
 def _spans_by_lexicon(
     alignment: NDArray[np.int32], words: list[int], transitions: Transitions, lexicon: Lexicon
 ) -> list[tuple[int, int]] | None:
-    """Frames [begin, end) of each word; None if the phones do not match the pronunciations."""
+    """(begin, end) in frames of each word; None if the phones do not match the pronunciations."""
     ends = [0, *phone_ends(transitions, alignment).tolist()]
     phones = transitions.phones[alignment[ends[:-1]]].tolist()
     # State: the number of phones used, and the first and last phone of each word so far.

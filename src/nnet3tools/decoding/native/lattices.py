@@ -14,7 +14,7 @@ from nnet3tools.fst.lattice import CompactLattice, Lattice, Strings
 
 
 class _Lattice(ctypes.Structure):
-    """The C struct `lattice` of determinize.c."""
+    """The C struct `lattice` of determinize.c: a lattice as arrays."""
 
     _fields_ = (
         ("num_states", ctypes.c_int64),
@@ -34,7 +34,7 @@ class _Lattice(ctypes.Structure):
 def determinized_by(
     library: ctypes.CDLL, lattice: CompactLattice, beam: float, delta: float, max_memory: int
 ) -> tuple[CompactLattice, float]:
-    """The result of determinization.determinized, computed in C. MemoryError if memory runs out."""
+    """`determinization.determinized`, computed in C; MemoryError if memory runs out."""
     if not lattice.is_top_sorted:
         raise ProgramError("a lattice to be determinized has states out of order")
     arrays = _arrays(lattice)
@@ -76,7 +76,7 @@ def _arrays(lattice: CompactLattice) -> list[NDArray]:
 
 
 def _copied(made: _Lattice) -> CompactLattice:
-    """A CompactLattice with copies of the arrays that C allocated."""
+    """Copy the arrays that C allocated for a lattice to a CompactLattice."""
     states, arcs = made.num_states, made.num_arcs
     ends = _copy(made.string_first, np.int64, arcs + states + 1)
     labels = _copy(made.labels, np.int32, arcs)
@@ -115,7 +115,7 @@ def top_order_by(library: ctypes.CDLL, lattice: CompactLattice) -> NDArray[np.in
 
 
 def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int64], int]:
-    """The result of traceback._best_arcs, computed in C."""
+    """`traceback._best_arcs`, computed in C: (last arc to each state, best final state)."""
     fst, size = lattice.fst, lattice.fst.num_states
     costs, entered = np.empty((size, 2), np.float32), np.empty(size, np.int64)
     wanted: tuple[tuple[NDArray, type], ...] = (

@@ -1,4 +1,4 @@
-"""The library compiled from the C files of this folder."""
+"""Compiles and loads the C library of this folder."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class OptionStruct(ctypes.Structure):
 
     @classmethod
     def of(cls, options: SearchOptions) -> Self:
-        """The C struct with the values of these options."""
+        """Copy the values of `options` to the C struct."""
         return cls(**{name: getattr(options, name) for name in _OPTIONS})
 
 
 def decoding_library() -> ctypes.CDLL | None:
-    """The C library of decoding; None if it cannot be compiled, or with --cpu-kernels=numpy."""
+    """The C library of decoding; None if it cannot be compiled or --cpu-kernels=numpy is given."""
     return compiled_library() if are_native() else None
 
 
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
-    """The C library of decoding, for all --cpu-kernels; None if it cannot be compiled."""
+    """The C library of decoding, whatever --cpu-kernels says; None if it cannot be compiled."""
     members = " ".join(f"{kind} {name};" for name, (kind, _) in _OPTIONS.items())
     options = f"typedef struct {{ {members} }} search_options;"
     return load_files(Path(__file__).parent, _FILES, "the decoder", options)

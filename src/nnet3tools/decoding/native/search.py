@@ -1,4 +1,4 @@
-"""The search by the C library."""
+"""The Viterbi search computed by the C library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROOM_FOR_ARCS = 4096
 
 
 class _Graph(ctypes.Structure):
-    """The C struct `search_graph` of search.c."""
+    """The C struct `search_graph` of search.c: pointers to a decoding graph's arrays."""
 
     _fields_ = (
         ("num_states", ctypes.c_int64),
@@ -39,16 +39,18 @@ class _Graph(ctypes.Structure):
 
 
 class _Ways(ctypes.Structure):
-    """The C struct `way_arrays` of search.c."""
+    """The C struct `way_arrays` of search.c: pointers to arrays for tokens and links."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("sources", "targets", "arcs", "acoustic"))
 
 
 class NativeDecoder:
-    """The same search as decoder.Decoder, in C, with the same tokens and links."""
+    """Beam search in C, with the same tokens and links as `decoder.Decoder`."""
 
     def __init__(self, library: ctypes.CDLL, graph: DecodingGraph, options: SearchOptions) -> None:
-        """Several decoders may share a graph. MemoryError if memory runs out."""
+        """Prepare searches over `graph`, which decoders may share; MemoryError if memory runs
+        out.
+        """
         self.graph = graph
         self._library: Any = library
         arrays = _arrays(graph)
@@ -73,7 +75,7 @@ class NativeDecoder:
         self._has_begun = True
 
     def advance(self, loglikes: NDArray[np.float32]) -> None:
-        """Decode further frames, given (frames, pdfs) log-likelihoods times the acoustic scale."""
+        """Decode frames: `loglikes` (frames, pdfs) are log-likelihoods times the acoustic scale."""
         self._require_begun()
         if self._has_ended:
             raise ProgramError("a search that was finished does not go on")
@@ -100,7 +102,7 @@ class NativeDecoder:
         _check(self._library.nn_search_finish(self._handle))
 
     def _require_begun(self) -> None:
-        """Raise ProgramError before `start`: C reads the last frame without a check."""
+        """Raise ProgramError if `start` was not called: C reads the last frame without a check."""
         if not self._has_begun:
             raise ProgramError("a search was used before it was started")
 
@@ -136,7 +138,7 @@ class NativeDecoder:
         return Ways(num_tokens, last_states, emitting, epsilon)
 
     def trace(self) -> tuple[NDArray[np.int64], float]:
-        """The graph's arcs on the best path so far, and the relative cost of final states.
+        """(graph arcs on the best path so far, relative cost of final states).
 
         See decoder.Decoder.trace.
         """
