@@ -69,7 +69,11 @@ def _read_vector(reader: Reader, header: Header) -> Fst:
 
 
 def _refill(reader: Reader, used: int, size: int) -> bytes:
-    """Consume `used` bytes; return the next ones, at least `size` unless the stream ends."""
+    """Skip `used` bytes of the buffered input; return the bytes that follow, at least `size` of
+    them.
+
+    There are fewer only at the end of the stream.
+    """
     reader.advance(used)
     while len(buffer := reader.buffered(_LOOK_AHEAD)) < size and reader.more():
         pass
@@ -126,7 +130,9 @@ def _of_columns(
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
-    """Index of each state's first arc, and the total number of arcs, given the numbers of arcs."""
+    """Index of each state's first arc, then the number of all arcs, (N + 1,), from arc counts
+    (N,).
+    """
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets

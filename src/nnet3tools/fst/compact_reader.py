@@ -23,7 +23,7 @@ def read_compact_acceptor(reader: Reader) -> Fst:
 
 
 def read_compact(reader: Reader, header: Header) -> Fst:
-    """Read offsets of states, then elements: arcs, or final weights with label and state -1."""
+    """Read the body of a compact acceptor: offsets of states, then arcs and final weights."""
     states = num_states(reader, header)
     align(reader, header)
     ends = reader.read_array(states + 1, "<u4", f"an FST of {states} states")
@@ -67,7 +67,7 @@ _COMPACT = "compact_acceptor", "standard"
 
 
 def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
-    """Decode the compact acceptors at the given (data, offset) places.
+    """Decode many compact acceptors; each place is (data, offset of the acceptor in the data).
 
     The bytes are valid: `file_walks.walk_acceptor` has checked them.
     """
@@ -96,7 +96,7 @@ def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
 
 
 def _part(whole: Fst, header: Header, begin: int, end: int) -> Fst:
-    """The FST made of states `begin` to `end` (exclusive) of a union of FSTs."""
+    """The FST made of states `begin` to `end` (exclusive) of `whole`, a union of FSTs."""
     offsets = whole.offsets[begin : end + 1]
     arcs = slice(int(offsets[0]), int(offsets[-1]))
     labels = whole.ilabels[arcs]

@@ -10,7 +10,7 @@ from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 
 
 class ArcsByLabel:
-    """The arcs of an FST, grouped by state and by input (or output) label."""
+    """The arcs of an FST, grouped by state and by input (or output) label, for composition."""
 
     def __init__(self, fst: Fst, output: bool = False) -> None:
         self.start, self.finals = fst.start, fst.finals.tolist()
@@ -18,7 +18,7 @@ class ArcsByLabel:
         self._tables: dict[int, dict[int, list[ArcTuple]]] = {}
 
     def by_label(self, state: int) -> dict[int, list[ArcTuple]]:
-        """The arcs of a state by label; the dictionary is made at its first use."""
+        """The arcs of a state by label; the dictionary is made at the first call for this state."""
         if (table := self._tables.get(state)) is None:
             table = defaultdict(list)
             for arc in self._lists[state]:
@@ -32,11 +32,7 @@ class ArcsByLabel:
 
 
 class _ArcsOfLabels:
-    """Finds the arcs of a state whose input is one of given labels or epsilon, in order.
-
-    Searching all arcs of a language model's states made composition with a lexicon of 5,000 words
-    and 37,000 arcs seven times slower.
-    """
+    """Finds the arcs of a state that read epsilon or one of given labels, in their order."""
 
     def __init__(self, fst: Fst) -> None:
         self._lists = fst.arc_lists()

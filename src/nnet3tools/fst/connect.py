@@ -1,4 +1,4 @@
-"""Reachability of an FST's states, subsets of its states, and renumbering."""
+"""Reachability of an FST's states, selection of states, and renumbering."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def keep_states(fst: Fst, keep: _Bools) -> Fst:
 def _renumbered(
     fst: Fst, finals: NDArray[np.float32], numbers: NDArray[np.integer], arcs: _Bools | slice
 ) -> Fst:
-    """The FST with the arcs that `arcs` selects and new `finals`; state s becomes `numbers[s]`."""
+    """The FST with the selected `arcs` and with `finals`; state s becomes `numbers[s]`."""
     outputs = None if fst.olabels is fst.ilabels else fst.olabels[arcs]
     return Fst.from_arcs(
         int(numbers[fst.start]),
@@ -81,19 +81,19 @@ def _renumbered(
 
 
 def connect(fst: Fst) -> Fst:
-    """Drop the states that are on no path from the start to a final state."""
+    """The FST without the states that are on no path from the start to a final state."""
     return keep_states(fst, accessible(fst) & coaccessible(fst)) if fst.num_states else fst
 
 
 def reordered(fst: Fst, numbers: _Ints) -> Fst:
-    """Renumber the states: state s becomes `numbers[s]`; `numbers` (N,) is a permutation."""
+    """The FST with renumbered states: s becomes `numbers[s]`; `numbers` (N,) is a permutation."""
     finals = np.empty_like(fst.finals)
     finals[numbers] = fst.finals
     return _renumbered(fst, finals, numbers, slice(None))
 
 
 def breadth_first_sorted(fst: Fst) -> Fst:
-    """Renumber the states in breadth-first order (Kaldi's SortBreadthFirstSearch).
+    """The FST with its states in breadth-first order (Kaldi's SortBreadthFirstSearch).
 
     All states must be reachable. If all paths to a state have the same length, states end up in
     order of time.
@@ -112,7 +112,7 @@ def steps_from_start(fst: Fst) -> _Ints:
 
 
 def _breadth_first(fst: Fst) -> tuple[list[int], list[int]]:
-    """(reachable states in breadth-first order, each state's steps from the start or -1)."""
+    """(reachable states in breadth-first order, for each state its steps from the start or -1)."""
     ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
     steps = [-1] * fst.num_states
     queue: list[int] = []

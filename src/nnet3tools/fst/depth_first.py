@@ -7,10 +7,7 @@ from nnet3tools.fst.fst import Fst
 
 
 def depth_first(fst: Fst) -> tuple[list[int], list[int], bool]:
-    """States in discovery order, states in finishing order, whether there is a cycle.
-
-    Unreachable states come last.
-    """
+    """(states in discovery order, states in finishing order, whether there is a cycle)."""
     targets, ends = fst.nextstates.tolist(), fst.offsets.tolist()
     place = ends[:-1]  # the next arc of each state to follow
     discovered: list[int] = []

@@ -94,10 +94,10 @@ def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[i
 
 
 def _normalized(label: int, elements: list[tuple[int, int, float]]) -> tuple[int, float, Subset]:
-    """The (label, weight, next subset) of the arc for one label.
+    """(label, weight, next subset) of the arc with one label.
 
-    `elements` are the (label, state, weight) that the label leads to, sorted. The arc has the least
-    weight; each state of the next subset keeps what its weight exceeds it by.
+    `elements` are (label, state, weight), sorted. The arc has the least weight; each state of the
+    next subset keeps the difference between its weight and this least weight.
     """
     least = min(weight for _, _, weight in elements)
     owed: dict[int, float] = {}

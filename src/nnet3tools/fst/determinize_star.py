@@ -28,7 +28,7 @@ Labels = tuple[int, ...]
 
 
 class _Element(NamedTuple):
-    """A state of the FST with its residual weight and output labels not yet written."""
+    """A state of the input FST, its residual weight, and its output labels not yet written."""
 
     state: int
     weight: float
@@ -36,7 +36,9 @@ class _Element(NamedTuple):
 
 
 class _NewArc(NamedTuple):
-    """An arc that may write several labels. With next state -1 it stands for a final weight."""
+    """An output arc that may write several labels; next state -1 means that it is a final
+    weight.
+    """
 
     label: int
     written: Labels
@@ -89,7 +91,7 @@ class _SubsetNumbers:
     count: int = 0
 
     def number_of(self, subset: list[_Element]) -> tuple[int, bool]:
-        """The subset's number, and whether the subset is new."""
+        """(number of the subset, whether the subset is new); a new subset gets the next number."""
         key = tuple((element.state, element.owed) for element in subset)
         weights = [element.weight for element in subset]
         candidates = self.by_key.setdefault(key, [])
@@ -112,7 +114,7 @@ class _Determinizer:
         self._stack: list[tuple[list[_Element], int]] = []
 
     def run(self) -> list[list[_NewArc]]:
-        """Determinize; returns the arcs of each state of the result."""
+        """Determinize; returns the arcs of each state of the result, by state number."""
         self._number_of([_Element(self._start, 0.0, ())])
         while self._stack:
             subset, number = self._stack.pop()
@@ -131,7 +133,7 @@ class _Determinizer:
         return number
 
     def _epsilons(self, element: _Element) -> list[_Element]:
-        """The elements that the epsilon arcs of a state lead to; arcs are sorted by input label."""
+        """The elements that the epsilon arcs of an element's state lead to."""
         found = []
         for ilabel, olabel, weight, target in self._lists[element.state]:
             if ilabel != EPSILON:
@@ -141,7 +143,7 @@ class _Determinizer:
         return found
 
     def _closure(self, subset: list[_Element]) -> list[_Element]:
-        """The subset extended by all states that epsilons lead to, sorted by state."""
+        """The subset extended by all states that epsilon arcs reach, sorted by state."""
         beginning = [after for element in subset for after in self._epsilons(element)]
         return _Closure(subset).grown(beginning, self._epsilons) if beginning else subset
 
@@ -226,7 +228,7 @@ def _divided(subset: list[_Element]) -> tuple[Labels, float, list[_Element]]:
 
 
 class _Closure:
-    """The states that epsilons lead to, with the sum of the weights of all paths.
+    """Epsilon closure of a subset, with the sum of the weights of all paths to each state.
 
     A state's weight is propagated in portions: the increase since the last propagation waits until
     it changes the sum by more than DELTA.
@@ -242,7 +244,7 @@ class _Closure:
     def grown(
         self, beginning: list[_Element], epsilons: Callable[[_Element], list[_Element]]
     ) -> list[_Element]:
-        """The elements that epsilons lead to, sorted by state.
+        """The elements that are reached by one or more epsilon arcs, sorted by state.
 
         `beginning` are the elements one epsilon away. `epsilons(element)` returns the elements one
         epsilon away from an element.

@@ -16,7 +16,7 @@ _END = -1
 
 @dataclass(frozen=True)
 class Codes:
-    """The labels and weights that the labels 1, 2, ... of an encoded acceptor stand for."""
+    """Labels and weights of the arcs that the codes 1, 2, ... of an encoded acceptor represent."""
 
     labels: NDArray[np.int32]
     weights: NDArray[np.float32]
@@ -25,7 +25,7 @@ class Codes:
 
 
 def encoded(fst: Fst) -> tuple[Fst, Codes]:
-    """Encode an FST as an acceptor; codes are numbered in order of first occurrence.
+    """(`fst` as an acceptor of codes, the codes), numbered in order of first occurrence.
 
     A final weight becomes an arc, after the state's other arcs, to a new last state.
     """
@@ -60,7 +60,7 @@ def _with_ends(labels: NDArray[np.int32], num_finals: int) -> NDArray[np.int32]:
 
 
 def _label_numbers(fst: Fst) -> NDArray[np.int64]:
-    """A number for each arc's label (acceptor) or pair of labels (transducer)."""
+    """For each arc, a number of its label (acceptor) or pair of labels (transducer)."""
     if fst.olabels is fst.ilabels:
         return fst.ilabels.astype(np.int64)
     both = (fst.ilabels.astype(np.int64) << 32) | (fst.olabels.astype(np.int64) & 0xFFFFFFFF)
@@ -68,7 +68,7 @@ def _label_numbers(fst: Fst) -> NDArray[np.int64]:
 
 
 def decoded(fst: Fst, codes: Codes) -> Fst:
-    """Decode an encoded FST, whose states may have been merged since; the result is connected.
+    """Replace the codes of an acceptor by labels and weights; the result is connected.
 
     Epsilon arcs to a final state without arcs become final weights.
     """

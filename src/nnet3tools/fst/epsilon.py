@@ -53,7 +53,7 @@ def remove_epsilons(fst: Fst) -> Fst:
 
 
 def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_], plain: Fst) -> Fst:
-    """The arcs and final weights that replace epsilon arcs, as an FST.
+    """An FST with the arcs and final weights that replace epsilon arcs.
 
     Each `kept` state with epsilons has its new arcs and its new final weight. All other states have
     no arcs and their old final weight. `plain` has the reversed arcs of `kept` states without
@@ -133,7 +133,10 @@ def _reversed_arcs(fst: Fst) -> Fst:
 
 
 def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[int]:
-    """The states with epsilon arcs, each after those its epsilons lead to (unless in a cycle)."""
+    """States with epsilon arcs, in an order where an epsilon's target precedes its source.
+
+    In a cycle of epsilons the order is arbitrary.
+    """
     states = np.unique(fst.sources[epsilons])
     targets = fst.nextstates[epsilons]
     has_epsilons = np.zeros(fst.num_states, bool)
@@ -157,10 +160,10 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
 
 
 class _Closures:
-    """Expands epsilon closures of states; an expanded state has no epsilon arcs left."""
+    """Replaces the epsilon arcs of states by the arcs and final weights that they lead to."""
 
     def __init__(self, fst: Fst, plain: Fst) -> None:
-        """States with arcs in `plain` have these arcs in place of those in `fst`."""
+        """A state with arcs in `plain` has them in place of its arcs in `fst`."""
         self._fst, self._plain = fst, plain
         self._arcs: dict[int, list[ArcTuple]] = {}
         self._finals: dict[int, float] = {}
@@ -178,7 +181,7 @@ class _Closures:
         return self._finals.get(state, float(self._fst.finals[state]))
 
     def _distances(self, source: int) -> dict[int, float]:
-        """The least weight of a path of epsilons from `source` to each state that they reach."""
+        """The least weight of a path of epsilon arcs from `source` to each state, by state."""
         distances, waiting = {source: 0.0}, [source]
         for state in waiting:  # which grows
             here = distances[state]
@@ -195,7 +198,7 @@ class _Closures:
         return distances
 
     def expand(self, source: int) -> tuple[list[ArcTuple], float]:
-        """The arcs and final weight that replace the epsilons of `source`; kept for later calls."""
+        """(arcs, final weight) that replace the epsilons of `source`; later calls reuse them."""
         distances = self._distances(source)
         final, stack, seen = NOT_FINAL, [source], set()
         found: dict[tuple[int, int, int], float] = {}
@@ -219,7 +222,7 @@ class _Closures:
 
 
 def concatenate(fsts: list[Fst], last_first: bool = True) -> Fst:
-    """The FST that accepts a path of each of `fsts` in order, joined by epsilons.
+    """The FST that accepts the concatenation of one path of each FST, joined by epsilons.
 
     With `last_first` the states of the last FST get the lowest numbers, as in Kaldi's merged
     supervisions. A final state's epsilon precedes its other arcs.

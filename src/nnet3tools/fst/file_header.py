@@ -49,12 +49,12 @@ class Header:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether arrays start at multiples of 16 bytes."""
+        """Whether the file pads arrays to start at multiples of 16 bytes."""
         return bool(self.flags & IS_ALIGNED) or self.version == ALIGNED_VERSION
 
 
 def read_header(reader: Reader, arc_types: tuple[str, ...] = ("standard",)) -> Header:
-    """Read a header and skip symbol tables; DataError unless the arc type is in `arc_types`."""
+    """Read a header and skip symbol tables; DataError for an arc type not in `arc_types`."""
     if reader.read_array(1, "<i4", "an FST's header")[0] != MAGIC:
         raise reader.error("expected an OpenFst file, found something else (wrong magic number)")
     kind, arcs = _read_name(reader), _read_name(reader)

@@ -1,4 +1,4 @@
-"""Constants of OpenFst's binary files, for code with and without NumPy."""
+"""Constants of OpenFst's binary files, usable with and without NumPy."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ TRINARY = 0x0000FFFFFFFF0000
 
 
 def all_settled(properties: int) -> bool:
-    """Whether at least one bit of each pair of OpenFst's property bits is set."""
+    """Whether every property is known: of each pair of OpenFst's bits at least one is set."""
     yes = TRINARY & 0x5555555555555555
     return (properties | properties >> 1) & yes == yes

@@ -1,4 +1,4 @@
-"""Walks over FSTs in OpenFst's binary files, to find their end without NumPy."""
+"""Walks over FSTs in OpenFst's binary files, which find the end of an FST without NumPy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _VECTOR, _ACCEPTOR = _start_of(b"vector"), _start_of(b"compact_acceptor")
 
 
 def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
-    """Move past a file header; returns properties, number of states and number of arcs.
+    """Move past a file header; returns (properties, number of states, number of arcs).
 
     OtherFormError for symbol tables, padding and other kinds of files.
     """
@@ -105,7 +105,7 @@ def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
 
 
 def _array(walk: ByteWalk, kind: str, count: int) -> array[Any]:
-    """Move past `count` numbers of four bytes and return them."""
+    """Move past `count` numbers of four bytes, of the array type `kind`, and return them."""
     end = walk.at + 4 * count
     walk.need(4 * count)
     values = array(kind, bytes(walk.data[walk.at : end]))
@@ -120,7 +120,7 @@ def _check_acceptor(
     ends: array[int],
     label_dim: int,
 ) -> int:
-    """Check the elements; returns the number of final weights.
+    """Check the elements of a compact acceptor; returns the number of final weights.
 
     OtherFormError unless each element is a valid arc, or a final weight at the start of a state.
     """

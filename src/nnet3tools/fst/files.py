@@ -19,7 +19,7 @@ def read_fst(reader: Reader) -> Fst:
 
 
 def load_fst(rxfilename: str) -> Fst:
-    """Read the FST in a file or pipe."""
+    """Read the FST in the file or pipe that an rxfilename gives."""
     with open_input(rxfilename, header=False) as reader:
         return read_fst(reader)
 

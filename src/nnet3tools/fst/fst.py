@@ -67,7 +67,9 @@ class Fst:
         nextstates: NDArray[np.integer],
         olabels: NDArray[np.integer] | None = None,
     ) -> Fst:
-        """Make an FST of arcs, keeping each state's order; `olabels` None for an acceptor."""
+        """Make an FST from arrays over its arcs, in any order of states; no `olabels`: an
+        acceptor.
+        """
         order = np.argsort(sources, kind="stable")
         inputs = np.asarray(ilabels, _INT)[order]
         outputs = inputs if olabels is None else np.asarray(olabels, _INT)[order]
@@ -86,7 +88,7 @@ class Fst:
     def from_lists(
         cls, start: int, finals: Sequence[float], arcs: Sequence[Sequence[ArcTuple]]
     ) -> Fst:
-        """Make an FST of each state's final weight and list of arcs."""
+        """Make an FST from the final weight and the list of arcs of each state."""
         offsets = np.zeros(len(arcs) + 1, np.int64)
         np.cumsum([len(arcs_of_state) for arcs_of_state in arcs], out=offsets[1:])
         flat = [arc for arcs_of_state in arcs for arc in arcs_of_state]
@@ -157,7 +159,7 @@ class Fst:
         return self.olabels is self.ilabels or bool((self.olabels == self.ilabels).all())
 
     def arc_lists(self) -> list[list[ArcTuple]]:
-        """The arcs of each state as Python tuples, for algorithms that visit single states."""
+        """The arcs of each state as Python tuples, for algorithms that visit states one by one."""
         weights = self.weights.tolist()
         inputs, nextstates = self.ilabels.tolist(), self.nextstates.tolist()
         outputs = inputs if self.olabels is self.ilabels else self.olabels.tolist()
@@ -172,7 +174,7 @@ class Fst:
         return self.relabelled(self.ilabels)
 
     def relabelled(self, labels: NDArray[np.int32]) -> Fst:
-        """The acceptor with the labels `labels` (A,) on the arcs."""
+        """The acceptor with `labels` (A,) in place of the labels of the arcs."""
         return replace(self, ilabels=labels, olabels=labels, properties=0)
 
     def scaled(self, scale: float) -> Fst:
@@ -183,7 +185,7 @@ class Fst:
         return replace(self, weights=self.weights * factor, finals=finals, properties=0)
 
     def with_arcs_in(self, order: NDArray[np.intp]) -> Fst:
-        """The FST with arcs permuted by `order` (A,), which keeps each state's arcs together."""
+        """The FST with arcs permuted by `order` (A,); it must keep each state's arcs together."""
         inputs = self.ilabels[order]
         outputs = inputs if self.olabels is self.ilabels else self.olabels[order]
         return replace(
@@ -196,7 +198,7 @@ class Fst:
         )
 
     def with_arcs_only(self, arcs: NDArray[np.bool_] | NDArray[np.integer]) -> Fst:
-        """The FST with all states and the selected arcs: a mask (A,) or increasing indexes."""
+        """The FST with all states and only the selected arcs: a mask (A,) or increasing indexes."""
         outputs = None if self.olabels is self.ilabels else self.olabels[arcs]
         return Fst.from_arcs(
             self.start,
@@ -221,12 +223,16 @@ class Fst:
         return self.with_arcs_in(sort_order(self.sources, keys))
 
     def without_inputs(self, labels: Sequence[int]) -> Fst:
-        """The FST with these input labels replaced by epsilon (RemoveSomeInputSymbols)."""
+        """The FST with the input labels in `labels` replaced by epsilon
+        (RemoveSomeInputSymbols).
+        """
         kept = np.where(np.isin(self.ilabels, labels), np.int32(EPSILON), self.ilabels)
         return replace(self, ilabels=kept, properties=0)
 
     def with_properties(self, properties: int) -> Fst:
-        """The FST with `properties`, OpenFst's bits, for the header of its file."""
+        """The FST with OpenFst's property bits `properties`, which its file's header will
+        contain.
+        """
         return replace(self, properties=int(properties))
 
     # -- checks
@@ -253,7 +259,7 @@ class Fst:
 
 
 def sort_order(groups: NDArray[np.integer], keys: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Order by group, then by key; equal keys of a group in the order of std::sort."""
+    """Indexes that sort by group, then by key; ties in the order of std::sort."""
     order = np.lexsort((keys, groups))
     if not len(order):
         return order

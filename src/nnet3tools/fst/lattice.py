@@ -38,14 +38,14 @@ class Strings:
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> Strings:
-        """Make Strings from Python sequences."""
+        """Make Strings from Python sequences of integers."""
         ends = np.zeros(len(sequences) + 1, np.int64)
         np.cumsum([len(sequence) for sequence in sequences], out=ends[1:])
         return cls(ends, np.array([i for sequence in sequences for i in sequence], np.int32))
 
     @classmethod
     def none(cls, count: int) -> Strings:
-        """Make `count` empty sequences."""
+        """Make Strings of `count` empty sequences."""
         return cls(np.zeros(count + 1, np.int64), np.zeros(0, np.int32))
 
     @property
@@ -59,12 +59,12 @@ class Strings:
         return [tuple(ids[begin:end]) for begin, end in pairwise(self.ends.tolist())]
 
     def joined(self, other: Strings) -> Strings:
-        """Append the sequences of `other`."""
+        """All sequences of this object, followed by the sequences of `other`."""
         ends = np.concatenate([self.ends, other.ends[1:] + self.ends[-1]])
         return Strings(ends, np.concatenate([self.ids, other.ids]))
 
     def only(self, chosen: NDArray[np.integer]) -> Strings:
-        """Select the sequences with the numbers `chosen`."""
+        """The sequences with the numbers `chosen`, in this order."""
         lengths = self.lengths[chosen]
         ends = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
@@ -74,7 +74,7 @@ class Strings:
 
 @dataclass(frozen=True)
 class _TwoCosts:
-    """Base of both kinds of lattices: `fst` has the graph costs, arrays have acoustic costs.
+    """Base class of lattices: `fst` has the graph costs, two arrays have the acoustic costs.
 
     `acoustic` (A,) belongs to arcs, `final_acoustic` (N,) to final weights (0 for other states).
     """
@@ -90,7 +90,9 @@ class _TwoCosts:
         acoustic_to_graph: float = 0.0,
         graph_to_acoustic: float = 0.0,
     ) -> Self:
-        """Scale costs and add a multiple of one cost to the other (Kaldi's ScaleLattice)."""
+        """The lattice with scaled costs, plus multiples of one cost added to the other
+        (ScaleLattice).
+        """
         scales = np.array([[graph_scale, acoustic_to_graph], [graph_to_acoustic, acoustic_scale]])
         if (scales == np.eye(2)).all():
             return self
@@ -104,7 +106,9 @@ class _TwoCosts:
         return replace(self, fst=fst, acoustic=acoustic, final_acoustic=final_acoustic)
 
     def total_costs(self) -> tuple[float, float]:
-        """Sums of graph and acoustic costs over all arcs and final weights of a single path."""
+        """(graph, acoustic) cost of a lattice that is a single path: sums over arcs and final
+        weights.
+        """
         final = self.fst.is_final
         graph = np.append(self.fst.weights, self.fst.finals[final])
         acoustic = np.append(self.acoustic, self.final_acoustic[final])
@@ -127,7 +131,7 @@ class _TwoCosts:
         return costs
 
     def connected(self) -> Self:
-        """Drop the states that are on no path from the start to a final state."""
+        """The lattice without the states that are on no path from the start to a final state."""
         fst = self.fst
         if not fst.num_states:
             return self
@@ -139,14 +143,16 @@ class _TwoCosts:
         return self._with(keep_states(fst, keep), arcs, np.flatnonzero(keep))
 
     def in_order(self, order: NDArray[np.integer]) -> Self:
-        """Renumber states as StateSort: `order[i]` becomes state i. Arcs keep their order."""
+        """The lattice with renumbered states: state `order[i]` becomes i (OpenFst's StateSort)."""
         numbers = np.empty(len(order), np.int32)
         numbers[order] = np.arange(len(order), dtype=np.int32)
         fst = reordered(self.fst, numbers).with_properties(self.fst.properties & OF_ANY_ORDER)
         return self._with(fst, np.argsort(numbers[self.fst.sources], kind="stable"), order)
 
     def _with(self, fst: Fst, arcs: NDArray[np.integer], states: NDArray[np.integer]) -> Self:
-        """The lattice of `fst`, whose arcs and states are those with these numbers."""
+        """A lattice with the arcs and states of `fst`; `arcs` and `states` are their former
+        numbers.
+        """
         costs = {"acoustic": self.acoustic[arcs], "final_acoustic": self.final_acoustic[states]}
         return replace(self, fst=fst, **costs)
 
@@ -161,7 +167,7 @@ def _mixed(
 
 @dataclass(frozen=True)
 class Lattice(_TwoCosts):
-    """A lattice that reads transition ids and writes words; weights have two costs."""
+    """A lattice that reads transition ids and writes words; weights are (graph, acoustic) costs."""
 
     @classmethod
     def from_lists(
@@ -170,7 +176,7 @@ class Lattice(_TwoCosts):
         finals: Sequence[tuple[float, float] | None],
         arcs: Sequence[Sequence[tuple[int, int, float, float, int]]],
     ) -> Lattice:
-        """Make a lattice of each state's final costs (None if not final) and arcs.
+        """Make a lattice from each state's final costs (None if not final) and arcs.
 
         An arc is (input label, output label, graph cost, acoustic cost, next state).
         """
@@ -191,7 +197,7 @@ class Lattice(_TwoCosts):
         ]
 
     def final_list(self) -> list[tuple[float, float] | None]:
-        """Final (graph, acoustic) cost of each state, None if the state is not final."""
+        """(graph, acoustic) final cost of each state; None for a state that is not final."""
         pairs = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strict=True)
         return [None if graph == NOT_FINAL else (graph, acoustic) for graph, acoustic in pairs]
 
@@ -209,7 +215,7 @@ class CompactLattice(_TwoCosts):
         finals: Sequence[FinalWeight | None],
         arcs: Sequence[Sequence[CompactArc]],
     ) -> CompactLattice:
-        """Make a lattice of each state's final weight (None if not final) and arcs."""
+        """Make a lattice from each state's final weight (None if not final) and arcs."""
         of_fst: list[list[ArcTuple]] = [
             [(word, word, graph, n) for word, graph, _, _, n in of_state] for of_state in arcs
         ]
@@ -245,7 +251,9 @@ class CompactLattice(_TwoCosts):
         return replace(super()._with(fst, arcs, states), strings=strings)
 
     def with_penalty(self, penalty: float) -> CompactLattice:
-        """Add `penalty` to each word's graph cost (Kaldi's AddWordInsPenToCompactLattice)."""
+        """The lattice with `penalty` added to each word's graph cost
+        (AddWordInsPenToCompactLattice).
+        """
         extra = np.where(self.fst.ilabels != 0, np.float32(penalty), np.float32(0))
         fst = replace(self.fst, weights=self.fst.weights + extra, properties=0)
         return replace(self, fst=fst)
@@ -256,7 +264,7 @@ def _final_acoustic(finals: Sequence[tuple | None]) -> NDArray[np.float32]:
 
 
 def states_of(lattice: Lattice | CompactLattice) -> list[State]:
-    """The states of a lattice of either kind."""
+    """For each state of a lattice of either kind, its arcs and final weight as a State."""
     if isinstance(lattice, CompactLattice):
         return [
             (
@@ -275,7 +283,7 @@ def states_of(lattice: Lattice | CompactLattice) -> list[State]:
 
 
 def lattice_of(start: int, states: Sequence[State], is_compact: bool) -> Lattice | CompactLattice:
-    """The lattice with these states, of the kind that is asked for."""
+    """Make a lattice from its states: a CompactLattice if `is_compact`, else a Lattice."""
     finals = [final for final, _ in states]
     if is_compact:
         words = [[(i, *weight, n) for i, _, weight, n in arcs] for _, arcs in states]

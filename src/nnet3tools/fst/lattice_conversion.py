@@ -48,7 +48,9 @@ def compacted(lattice: Lattice) -> CompactLattice:
 
 
 def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:
-    """Whether each state is inside a chain: one arc in, one arc out, which writes no word."""
+    """For each state, whether it is inside a chain: one arc in, one arc out, which writes no
+    word.
+    """
     fst = lattice.fst
     arcs_in = [0] * fst.num_states
     for target in fst.nextstates.tolist():
@@ -83,7 +85,9 @@ def expanded(lattice: CompactLattice) -> Lattice:
     finals: list[tuple[float, float] | None] = [None] * size
 
     def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
-        """Add arcs through `num_inner` new states; returns the last new state (or `state`)."""
+        """Add `first` as a chain through `num_inner` new states; returns the last of them or
+        `state`.
+        """
         word, graph, acoustic, ids, _ = first
         for place in range(num_inner):
             arcs.append([])

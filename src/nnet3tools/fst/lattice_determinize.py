@@ -25,19 +25,19 @@ _Element = tuple[int, float, float]
 
 
 def as_acceptor(lattice: Lattice) -> CompactLattice:
-    """The acceptor of transition ids; words are dropped."""
+    """The acceptor of a lattice's transition ids; words are dropped."""
     fst = lattice.fst.projected()
     strings = Strings.none(fst.num_arcs + fst.num_states)
     return CompactLattice(fst, lattice.acoustic, lattice.final_acoustic, strings)
 
 
 def from_acceptor(acceptor: CompactLattice) -> Lattice:
-    """The lattice whose inputs and outputs are the acceptor's labels."""
+    """The lattice whose input and output labels are the acceptor's labels."""
     return Lattice(acceptor.fst, acceptor.acoustic, acceptor.final_acoustic)
 
 
 def reversed_lattice(acceptor: CompactLattice) -> CompactLattice:
-    """The acceptor of the reversed sequences, with the states of `reversed_fst`."""
+    """The acceptor of the reversed sequences; states are numbered as by `reversed_fst`."""
     fst = reversed_fst(acceptor.fst)
     ends = np.flatnonzero(acceptor.fst.is_final)
     sources = np.concatenate([np.zeros(len(ends), np.int32), acceptor.fst.nextstates + 1])
@@ -74,7 +74,7 @@ def determinized_lattice(acceptor: CompactLattice) -> CompactLattice:
 
 
 def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int, list[_Element]]]:
-    """For each label that leaves a subset, in order, the states it leads to, with total costs.
+    """For each label of arcs from a subset, in order: (label, next states with their costs).
 
     `lists` has the arcs of each state of the acceptor.
     """
@@ -87,7 +87,7 @@ def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int,
 
 
 def _normalized(elements: list[_Element]) -> tuple[float, float, _Subset]:
-    """Graph and acoustic cost of the best element, and the subset of residual costs."""
+    """(graph cost, acoustic cost, subset): costs of the best element, and elements minus these."""
     best: dict[int, FinalWeight] = {}
     for state, graph, acoustic in elements:
         best[state] = better_weight(best.get(state), (graph, acoustic, ()))

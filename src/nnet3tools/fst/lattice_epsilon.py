@@ -17,7 +17,7 @@ _SHORTEST_DELTA = single(1e-6)
 
 
 def better_weight(one: FinalWeight | None, other: FinalWeight) -> FinalWeight:
-    """The weight that Kaldi's Plus keeps: least total cost, then least graph cost.
+    """The better of two weights, as Kaldi's Plus: least total cost, then least graph cost.
 
     For equal costs: the shorter sequence of transition ids, then the one with greater ids.
     """
@@ -30,7 +30,7 @@ def _rank(weight: FinalWeight) -> tuple[float, float, int, tuple[int, ...]]:
 
 
 def _are_close(one: FinalWeight, other: FinalWeight) -> bool:
-    """Whether OpenFst regards two path weights as equal."""
+    """Whether OpenFst treats two path weights as equal (within its tolerance)."""
     totals = single(one[0] + one[1]), single(other[0] + other[1])
     return one[2] == other[2] and single(abs(totals[0] - totals[1])) <= _SHORTEST_DELTA
 
@@ -52,7 +52,7 @@ def lattice_without_epsilons(lattice: CompactLattice) -> CompactLattice:
 
 
 class _EpsilonRemoval:
-    """Expands states in reverse topological order, so that next states have no epsilons left."""
+    """Removes epsilon arcs from states in reverse topological order, so next states have none."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         self._start = lattice.fst.start

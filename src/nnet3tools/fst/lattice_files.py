@@ -66,7 +66,7 @@ def _read_binary(reader: Reader) -> Lattice | CompactLattice:
 
 
 class _Weights:
-    """Reads weights and arcs of a lattice one by one, because their lengths differ."""
+    """Reads weights and arcs of a binary lattice one by one, because their lengths differ."""
 
     def __init__(self, reader: Reader, cost_type: str, compact: bool) -> None:
         self._reader, self._type, self.compact = reader, cost_type, compact
@@ -108,7 +108,7 @@ def _read_compact(reader: Reader) -> CompactLattice:
 
 
 def write_lattice(writer: Writer, lattice: Lattice, digits: int = 6) -> None:
-    """Write a lattice like Kaldi's WriteLattice; `digits` of costs in text (7 inside objects)."""
+    """Write a lattice as Kaldi's WriteLattice; in text, costs have `digits` significant digits."""
     if not writer.binary:
         write_lattice_text(writer, lattice, digits)
         return

@@ -22,7 +22,7 @@ _IS_SORTED = Property.ACYCLIC | Property.INITIAL_ACYCLIC | Property.TOP_SORTED
 
 
 def in_top_order(lattice: Lattice) -> Lattice:
-    """Renumber states in the order of OpenFst's TopSort, even if they are already sorted.
+    """The lattice with its states in the order of OpenFst's TopSort, even if already sorted.
 
     DataError if the lattice has a cycle.
     """
@@ -35,7 +35,7 @@ def in_top_order(lattice: Lattice) -> Lattice:
 
 
 def lattice_state_times(lattice: Lattice) -> NDArray[np.int32]:
-    """Number of transition ids on the paths to each state, (N,): its frame.
+    """The frame of each state, (N,): the number of transition ids on paths from the start.
 
     The lattice is top-sorted. DataError if paths to a state differ in this number, or if a state is
     unreachable.
@@ -75,6 +75,6 @@ def concatenated(lattices: Sequence[Lattice]) -> Lattice:
 
 
 def _acoustic_fst(lattice: Lattice) -> Fst:
-    """The FST of a lattice with the acoustic costs as weights."""
+    """An FST with the arcs of a lattice and its acoustic costs as weights."""
     finals = np.where(lattice.fst.is_final, lattice.final_acoustic, np.float32(NOT_FINAL))
     return replace(lattice.fst, weights=lattice.acoustic, finals=finals)

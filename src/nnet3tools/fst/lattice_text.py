@@ -21,7 +21,7 @@ _ONE: FinalWeight = (0.0, 0.0, ())
 
 
 class _Lines:
-    """Collects arcs and final weights of text lines, and notes which kind of lattice they fit."""
+    """Collects arcs and final weights from text lines; notes which kinds of lattice they fit."""
 
     def __init__(self) -> None:
         self._arcs: list[tuple[int, tuple[int, int, FinalWeight, int]]] = []
@@ -30,11 +30,14 @@ class _Lines:
         self._may_be_plain = self._may_be_compact = True
 
     def num_named(self) -> int:
-        """Number of times that the lines name a state."""
+        """Number of mentions of states in the lines so far."""
         return 2 * len(self._arcs) + len(self._finals)
 
     def parse(self, fields: list[str]) -> list[int]:
-        """Parse a line; return the states it names. ValueError if it is wrong or another kind."""
+        """Parse the fields of a line; return the states it names.
+
+        ValueError if the line is malformed, or fits no kind of lattice that the earlier lines fit.
+        """
         state = parse_natural(fields[0])
         if len(fields) <= 2:
             parsed = _parse_weight(fields[1]) if len(fields) == 2 else None
@@ -81,7 +84,7 @@ def read_lattice_text(reader: Reader) -> Lattice | CompactLattice:
 
 
 def _parse_weight(text: str) -> FinalWeight:
-    """Parse graph cost, acoustic cost and, in compact lattices, transition ids."""
+    """Parse a weight: graph cost, acoustic cost and, in compact lattices, transition ids."""
     costs = text.split(",")
     if len(costs) not in (2, 3):
         raise ValueError
@@ -96,7 +99,7 @@ def _parse_weight(text: str) -> FinalWeight:
 
 
 def write_lattice_text(writer: Writer, lattice: Lattice | CompactLattice, digits: int = 6) -> None:
-    """Write Kaldi's text form, the start state first; costs have `digits` digits."""
+    """Write Kaldi's text form, the start state first; costs have `digits` significant digits."""
     is_compact = isinstance(lattice, CompactLattice)
 
     def labels(ilabel: int, olabel: int) -> str:

@@ -46,7 +46,7 @@ def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
 
 
 class _Work:
-    """The arcs and final weights while arcs are being joined, with each state's counts of arcs."""
+    """Arcs and final weights while arcs are being joined, with the counts of arcs of each state."""
 
     def __init__(self, fst: Fst, plus: Callable[[float, float], float]) -> None:
         self._plus = plus
@@ -84,7 +84,9 @@ class _Work:
         self.arcs[state][position] = (*arc[:3], _DELETED)
 
     def _join_final(self, state: int, arc: ArcTuple) -> bool:
-        """Add the final weight after an epsilon arc to `state`; False if `arc` is no epsilon."""
+        """Add the final weight after an epsilon arc to `state`; returns False if `arc` has
+        labels.
+        """
         if arc[0] or arc[1]:
             return False
         was_final = self.finals[state] != NOT_FINAL
@@ -99,7 +101,7 @@ class _Work:
         self.finals[state] = NOT_FINAL
 
     def _join_with_many(self, state: int, position: int, arc: ArcTuple) -> None:
-        """Join an arc, the only one into its next state, with each following arc that allows it."""
+        """Join `arc`, the only arc into its next state, with each following arc where possible."""
         between = arc[3]
         removed = kept = NOT_FINAL
         added: list[ArcTuple] = []
@@ -127,7 +129,9 @@ class _Work:
             self._add(state, joined)
 
     def _reweight(self, state: int, position: int, weight: float) -> None:
-        """Add `weight` to the arc at `position` of a state; subtract it from the next arcs."""
+        """Add `weight` to the arc at `position`, and subtract it from the arcs of the next
+        state.
+        """
         ilabel, olabel, before, between = self.arcs[state][position]
         self.arcs[state][position] = (ilabel, olabel, single(before + weight), between)
         self.arcs[between] = [

@@ -39,7 +39,7 @@ def distances_to_end(fst: Fst, order: list[int]) -> NDArray[np.float32]:
 def push_to_initial(
     fst: Fst, distances: NDArray[np.float32], remove_total_weight: bool = False
 ) -> Fst:
-    """Push weights of an acyclic connected FST toward the start.
+    """Push the weights of an acyclic connected FST toward the start; returns the new FST.
 
     `distances` are those of `distances_to_end`. The total weight goes to the arcs and final weight
     of the start, unless it is removed.
@@ -61,7 +61,7 @@ def push_to_initial(
 
 
 def quantized(fst: Fst, delta: np.float32) -> Fst:
-    """Round all weights to multiples of `delta`, in float32 as OpenFst does."""
+    """The FST with weights rounded to multiples of `delta`, in float32 as OpenFst does."""
 
     def rounded(weights: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.floor(weights / delta + np.float32(0.5)) * delta
@@ -89,7 +89,7 @@ def minimize_acyclic(fst: Fst) -> Fst:
 
 
 def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
-    """Merge states with equal final weights and equal arcs to equivalent states.
+    """The FST with equivalent states merged: equal final weights, equal arcs to equivalent states.
 
     Only states whose longest paths to the end have equal length can be equivalent. As in OpenFst,
     the first state of each class of equivalent states stays; in the last state's class, the last
@@ -114,7 +114,7 @@ def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
 
 
 def _by_height(lists: list[list[ArcTuple]], order: list[int]) -> list[list[int]]:
-    """Group the states by the length of the longest path to the end, shortest first."""
+    """States grouped by the length of their longest path to the end, the shortest length first."""
     heights = [0] * len(lists)
     groups: list[list[int]] = []
     for state in reversed(order):

@@ -55,7 +55,9 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
 
 
 class _Arcs:
-    """The arcs into one state at positions `at` to `end`; compared by the first one's label."""
+    """The arcs into one state from position `at` to `end`; ordered by the label of the arc at
+    `at`.
+    """
 
     __slots__ = ("at", "end", "label")
 
@@ -121,7 +123,7 @@ class _Refinement:
         marked[state] = None
 
     def _finish_split(self) -> None:
-        """For each class with marked states, make the smaller of its two parts a new class."""
+        """Make the smaller part of each class with marked states a new class."""
         for number, marked in self._marked.items():
             others = self._members[number]
             if not others:
@@ -137,7 +139,7 @@ class _Refinement:
 
 
 def _first_classes(fst: Fst) -> list[int]:
-    """Initial classes: by finality and the sorted set of labels of outgoing arcs."""
+    """The initial class of each state: by finality and the set of labels of outgoing arcs."""
     numbers: dict[tuple[bool, tuple[int, ...]], int] = {}
     classes = []
     labels, ends = fst.ilabels, fst.offsets

@@ -95,22 +95,22 @@ _Bools = NDArray[np.bool_]
 
 
 def _pair(yes: Property, true: bool) -> int:
-    """The bit `yes` if `true`, else the bit that negates it."""
+    """The bit `yes` if `true` holds, else the bit of the same pair that negates it."""
     return int(yes) if true else int(yes) << 1
 
 
 def all_properties(fst: Fst) -> int:
-    """All pairs of property bits of an FST, computed."""
+    """All property bits of an FST, computed from its states and arcs."""
     return _label_bits(fst) | _weight_and_path_bits(fst)
 
 
 def linear_properties(fst: Fst) -> int:
-    """The pairs of bits that OpenFst computes together when one is requested."""
+    """The property bits that OpenFst computes together when one of them is requested."""
     return all_properties(fst) & _LINEAR
 
 
 def concatenated_properties(first: int, second: int) -> int:
-    """Known properties of the concatenation of two FSTs (OpenFst's ConcatProperties)."""
+    """The property bits of the concatenation of two FSTs, from their bits (ConcatProperties)."""
     found = first & second & (_BOTH_HAVE | Property.EXPANDED | Property.MUTABLE)
     found |= (first | second) & (Property.NOT_TOP_SORTED | Property.NOT_STRING)
     found |= first & (_EITHER_HAS | Property.INITIAL_ACYCLIC | Property.INITIAL_CYCLIC)
@@ -120,7 +120,7 @@ def concatenated_properties(first: int, second: int) -> int:
 
 
 def is_deterministic(fst: Fst) -> bool:
-    """Whether no state has two arcs with one input label."""
+    """Whether no state has two arcs with the same input label."""
     return bool(_label_bits(fst) & Property.I_DETERMINISTIC)
 
 

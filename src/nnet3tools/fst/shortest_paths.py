@@ -16,7 +16,7 @@ _Arc = tuple[int, int, float, float, int]
 
 
 def best_compact_path(lattice: CompactLattice) -> CompactLattice:
-    """The lattice of the best path, or an empty lattice (Kaldi's CompactLatticeShortestPath)."""
+    """The best path as a lattice; empty if there is none (Kaldi's CompactLatticeShortestPath)."""
     if lattice.fst.start == NO_STATE:
         return CompactLattice.empty()
     lattice = top_sorted(lattice)
@@ -96,7 +96,7 @@ def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
 
 
 def _linear(end: _Way) -> Lattice:
-    """The linear lattice of a path that ends in final costs."""
+    """The linear lattice of the complete path `end`, whose last step has the final costs."""
     final, way = end.step, end.before
     path: list[_Arc] = []
     while way is not None:

@@ -1,4 +1,4 @@
-"""The order of equal keys after C++'s std::sort (libstdc++'s introsort).
+"""Order in which C++'s std::sort leaves elements with equal keys (libstdc++'s introsort).
 
 OpenFst sorts arcs with std::sort, and the order of arcs with equal labels affects the numbers of
 states. Up to 16 elements are sorted by insertion, which is stable.

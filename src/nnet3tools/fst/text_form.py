@@ -52,7 +52,7 @@ def read_att_lines(
     parse: Callable[[list[str]], Sequence[int]],
     count_named: Callable[[], int],
 ) -> tuple[int, int]:
-    """Parse lines up to an empty line; returns the first state and the number of states.
+    """Parse lines up to an empty line; returns (first state, number of states).
 
     `parse` gets a line's fields and returns the states it names, or raises ValueError.
     `count_named` returns how often states have been named. Messages call the object `lines_of` or
@@ -84,7 +84,10 @@ def _parse_line(
     arcs: list[tuple[int, int, int, float, int]],
     finals: dict[int, float],
 ) -> list[int]:
-    """Add a line's arc or final weight; return the states it names. ValueError if it is wrong."""
+    """Append a line's arc to `arcs`, or its weight to `finals`; return the states it names.
+
+    ValueError if the line is malformed.
+    """
     state = parse_natural(fields[0])
     if len(fields) <= 2:
         finals[state] = _parse_weight(fields[1]) if len(fields) == 2 else 0.0

@@ -11,12 +11,12 @@ from nnet3tools.fst.fst import NOT_FINAL
 
 
 def single(weight: float) -> float:
-    """Round to float32; of a sum of two float32 numbers it gives the float32 sum."""
+    """Round `weight` to float32; a rounded sum of two float32 numbers is their float32 sum."""
     return float(np.float32(weight))
 
 
 def single_sum(weights: NDArray[np.float32]) -> float:
-    """Sum in order in float32, as Kaldi multiplies weights."""
+    """Sum of weights in float32, added in order, as Kaldi combines weights along a path."""
     return float(np.cumsum(weights, dtype=np.float32)[-1]) if len(weights) else 0.0
 
 
