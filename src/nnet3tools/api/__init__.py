@@ -1,4 +1,4 @@
-"""The classes of the Python interface that the rooms below do not have in a public form.
+"""Classes of the Python interface; other public names come from the rooms below.
 
 Programs print their messages; here they go to the logger "nnet3tools" of Python's logging module.
 """

@@ -1,4 +1,4 @@
-"""Arrays that users give, checked and in the type that the engine takes."""
+"""Conversion of arrays that users give to checked arrays of the type that the package needs."""
 
 import os
 
@@ -12,7 +12,7 @@ Path = str | os.PathLike[str]
 
 
 def numbers(name: str, given: ArrayLike) -> NDArray:
-    """An array of numbers; DataError, with the name of the argument, for anything else."""
+    """Convert `given` to a numeric array; DataError, with the argument's `name`, if impossible."""
     try:
         array = np.asarray(given)
     except ValueError as error:  # rows of different lengths
@@ -23,7 +23,9 @@ def numbers(name: str, given: ArrayLike) -> NDArray:
 
 
 def float_matrix(name: str, given: ArrayLike) -> NDArray[np.float32]:
-    """A float32 matrix of at least one row; DataError, with the argument's name, otherwise."""
+    """Convert `given` to a float32 matrix with rows; DataError, naming the argument, if
+    impossible.
+    """
     array = numbers(name, given)
     if array.ndim != 2 or not len(array):
         raise DataError(f"{name}: expected a matrix of shape (rows, dim), found {array.shape}")

@@ -98,7 +98,7 @@ class Nnet(_Nnet):
 
     @property
     def context(self) -> NnetContext:
-        """Frames before (`left`) and after (`right`) an output that the output depends on."""
+        """The frames before (`left`) and after (`right`) a frame that its output depends on."""
         return compute_simple_nnet_context(self)
 
     def component(self, component: int | str) -> Any:
@@ -179,7 +179,9 @@ class Nnet(_Nnet):
     def _computer_for(
         self, options: SimpleComputationOptions, use_priors: bool
     ) -> UtteranceComputer:
-        """The computer for the network as it is now; the last one if nothing has changed."""
+        """The computer for the network; the previous one if network and options have not
+        changed.
+        """
         state = options, use_priors, self._digest()
         if self._computer is None or self._computer[0] != state:
             if use_priors and self.transition_model is None:
@@ -192,7 +194,7 @@ class Nnet(_Nnet):
         return self._computer[1]
 
     def _digest(self) -> bytes:
-        """A digest of the network's file, which changes with each property and parameter."""
+        """A digest of the network's file, to detect a change of any property or parameter."""
         digest = hashlib.blake2b(self.priors.tobytes())
         file = SimpleNamespace(write=digest.update)
         super().write(Writer(cast(BinaryIO, file), True, "a digest"))
@@ -206,7 +208,10 @@ class Nnet(_Nnet):
 
 
 def _ivectors(given: ArrayLike | None, period: int) -> Ivectors | None:
-    """The i-vectors of an utterance; OptionError or DataError if period or shape do not fit."""
+    """Convert a vector or matrix of i-vectors; `period` is the frames from one to the next.
+
+    OptionError or DataError if period or shape do not fit.
+    """
     if given is None:
         return None
     if np.ndim(given) == 1:

@@ -1,4 +1,4 @@
-"""Compiling requests to programs, looking at programs, and running them."""
+"""Compiling requests to programs, printing programs, and running them."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Program:
 
     @property
     def commands(self) -> list[str]:
-        """The commands, one text each."""
+        """The commands of the program, each as text."""
         return command_texts(self.computation, self.nnet)
 
     @property
     def max_memory_bytes(self) -> int:
-        """Bytes of the matrices that exist at the same time, at most."""
+        """The peak memory of the program's matrices in bytes."""
         return max_memory_use(self.computation)
 
     def html(self, title: str = "program") -> str:
@@ -68,7 +68,7 @@ class Program:
     def run(
         self, inputs: Mapping[str, ArrayLike], output_derivs: Mapping[str, ArrayLike] | None = None
     ) -> ProgramResult:
-        """Run the program once on matrices by node name, rows in the order of the request.
+        """Run the program once; matrices are given by node name, with rows in the request's order.
 
         With derivatives at the outputs the backward part runs, too. The result has `outputs`,
         `input_derivs` and `model_derivative` (a network of gradients, or None). DataError if a
@@ -112,9 +112,9 @@ class NnetComputer(_NnetComputer):
     """
 
     def __init__(self, program: Program, nnet_to_update: Nnet | None = None) -> None:
-        """`nnet_to_update` gets the model derivative; it may be the program's own network.
+        """Prepare a run; the model derivative is added to `nnet_to_update`.
 
-        DataError if the program computes a model derivative, and `nnet_to_update` is None.
+        It may be the program's own network. DataError if it is None, but the program computes one.
         """
         if program.computation.need_model_derivative and nnet_to_update is None:
             raise DataError("the program computes a model derivative: give nnet_to_update for it")

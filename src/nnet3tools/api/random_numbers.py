@@ -1,4 +1,4 @@
-"""RandomNumbers: a sequence of the random generator that belongs to one object."""
+"""RandomNumbers: gives an object its own sequence of random numbers."""
 
 import threading
 from typing import Self
@@ -9,7 +9,7 @@ _lock = threading.RLock()
 
 
 class RandomNumbers:
-    """In a `with` block, the process-wide generator continues the sequence of this object.
+    """In a `with` block, the process-wide generator continues this object's own sequence.
 
     Two objects thus give results that do not depend on each other. Blocks of several threads take
     turns.

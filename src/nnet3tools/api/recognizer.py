@@ -92,7 +92,7 @@ class Recognizer(_Recognizer):
 
 
 def _first_channel(path: str) -> tuple[NDArray[np.float32], float]:
-    """The samples (samples,) of a sound file's first channel, in the range of 16 bits; its rate."""
+    """(samples of a sound file's first channel in the range of 16-bit integers, rate in Hz)."""
     try:
         wave = read_object(path, WAVE)
         num_channels, samples, rate = len(wave.samples), wave.samples[0], wave.rate

@@ -1,4 +1,4 @@
-"""Tables (archives and script files) of Python values, with the kind of value given by name."""
+"""Tables (archives and script files) of Python values; the kind of value is given by name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Kind = Literal[
 
 
 def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
-    """A function that makes an array of the type; ValueError if a value does not fit."""
+    """A function that converts a value to an array; the function raises ValueError on failure."""
 
     def convert(value: Any) -> np.ndarray:
         array = numbers("a value", value)
@@ -50,7 +50,7 @@ def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
 
 
 def _instance(value: Any, *kinds: str) -> Any:
-    """The value; TypeError if its class has none of these names."""
+    """Return `value`; TypeError unless the name of its class is one of `kinds`."""
     if not {c.__name__ for c in type(value).__mro__} & set(kinds):
         raise TypeError
     return value

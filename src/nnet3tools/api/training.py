@@ -132,7 +132,7 @@ class Trainer:
         self._trainer.train(minibatch)
 
     def _sums(self) -> dict[str, np.ndarray]:
-        """(objective, weight) of each output over all minibatches so far."""
+        """Objective and weight of each output, by name, summed over all minibatches so far."""
         totals = self._trainer.totals
         return {
             k: np.array([float(t.all.objective), float(t.all.weight)]) for k, t in totals.items()
