@@ -51,5 +51,5 @@ def note_setting(before: object, value: object) -> None:
 
 
 def settings_version() -> int:
-    """A number that changes whenever recordings are invalidated by a changed setting."""
+    """A number that changes whenever a changed setting invalidates recordings."""
     return _version[0]

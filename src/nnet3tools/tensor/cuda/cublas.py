@@ -67,7 +67,7 @@ def load_cublas() -> Any:
 
 
 class Cublas:
-    """A cuBLAS handle with a fixed stream and workspace."""
+    """A cuBLAS library handle with a workspace for each stream that products are sent to."""
 
     def __init__(self, stream: int, upload: Callable[[np.ndarray], Array]) -> None:
         self._upload = upload
@@ -80,10 +80,11 @@ class Cublas:
         self.use(stream)
 
     def use(self, stream: int) -> None:
-        """Send later products to this stream.
+        """Send later products to the CUDA stream `stream`.
 
-        Each stream has a workspace, as products may overlap. All workspaces have one size: cuBLAS's
-        choice of a kernel, and so rounding, depends on it.
+        Each stream has a workspace, because products of two streams may run at the same time. All
+        workspaces have one size, because cuBLAS's choice of a kernel, and so rounding, depends on
+        the size.
         """
         if stream not in self._workspaces:
             self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)

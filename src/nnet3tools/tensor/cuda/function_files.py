@@ -135,7 +135,7 @@ class CudaFunction:
 
 @functools.cache
 def _pointwise(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> set[str]:
-    """Names of arrays that a function's body accesses only at its own point of the space."""
+    """Names of the arrays that a function's body accesses only at its own point of `space`."""
     own = r"\s*,\s*".join(space)
     return {
         name

@@ -93,7 +93,7 @@ def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
 
 
 def _forget_helper() -> None:
-    """Note in a forked process that it has no second thread."""
+    """Note, in a process made by fork, that it has no second thread."""
     global _jobs
     _jobs = None
 

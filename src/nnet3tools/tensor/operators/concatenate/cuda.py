@@ -37,7 +37,7 @@ def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[A
 
 
 def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -> Step:
-    """A bound kernel of `assign`, C++ with `whole` and `part`, for all elements of the parts."""
+    """A bound kernel of the C++ text `assign` about `whole` and `part`, for all elements."""
     if whole.ndim > len(_INDEXES):
         raise ProgramError(f"{what} of arrays of {whole.ndim} axes")
     names = tuple(_INDEXES[: whole.ndim])

@@ -57,7 +57,7 @@ class _Plan:
 
 
 def _sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(arcs sorted by their `keys`; first and last + 1 position of each of `values` among them)."""
+    """(arc numbers sorted by `keys`; where the arcs of each of `values` begin, then the end)."""
     order = np.argsort(keys, kind="stable")
     return order, np.append(np.searchsorted(keys[order], values), len(keys))
 
@@ -72,7 +72,7 @@ def leaky_hmm(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """CUDA kernels: float64 sums over states, sums over a state's arcs in the type of `output`."""
+    """CUDA version of the operator; sums over states are in float64, others in output's type."""
     plan: _Plan = hmm.plan("cupy", _Plan)
     num_frames, states = len(output) // num_sequences, hmm.num_states
     given: dict[str, Any] = {
