@@ -15,7 +15,7 @@ from nnet3tools.expression.shapes import ExpressionError
 
 
 def _gates(what: str, state: Node, count: int, *parts: Node) -> list[list[Node]]:
-    """Split each operand into `count` blocks of columns as wide as `state`; `what` names them."""
+    """Split each of `parts` into `count` column blocks as wide as `state`; `what` is the cell."""
     size = state.shape[-1]
     for part in parts:
         if part.shape[-1] != count * size:
@@ -44,20 +44,20 @@ def gru(
 
 
 def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -> Node:
-    """The next cell of Marian's LSTM; column blocks of x, s, b: gates f, i, candidate, gate o."""
+    """The next cell of Marian's LSTM; columns of x, s, b: gates f and i, candidate, gate o."""
     (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
     forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
     return _keep_masked(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
 
 
 def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:
-    """The output of Marian's LSTM, given the next cell and the x, s, b of `lstm_cell`."""
+    """The output of Marian's LSTM from the next cell and the x, s and b given to `lstm_cell`."""
     gates = [part[3] for part in _gates("lstm_output", cell, 4, x, s, b)]
     return apply("sigmoid", gates[0] + gates[1] + gates[2]) * apply("tanh", cell)
 
 
 def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, Node]:
-    """Output and next cell of a simple recurrent unit (Kim et al. 2019); f feeds the forget gate.
+    """(output, next cell) of a simple recurrent unit (Kim et al. 2019); f: forget gate's input.
 
     As in Marian, masked rows become 0.
     """

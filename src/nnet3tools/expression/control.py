@@ -1,4 +1,4 @@
-"""Nodes that control gradients and runs: stop and clip gradients, lambda, checkpoint and others."""
+"""Nodes that control gradients and runs: stop or clip gradients, callbacks, checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnet3tools.tensor.formulas import Type, dtype_of
 
 
 class Same(Node):
-    """Base class of nodes with the value and gradient of their operand."""
+    """Base class of nodes with the same value and gradient as their operand."""
 
     values_read = frozenset(), False
     is_value_view = is_gradient_view = True
@@ -32,7 +32,7 @@ class Same(Node):
 
 
 class Named(Same):
-    """A node that equals its operand but has another name."""
+    """A node that equals its operand, but has another name."""
 
     type_name = "named"
     options = ("name",)
@@ -43,7 +43,7 @@ class Named(Same):
 
 
 class StopGradient(Same):
-    """A node that equals its operand but passes no gradient to it."""
+    """A node that equals its operand, but passes no gradient to its operand."""
 
     type_name = "stop_gradient"
     is_gradient_view = False
@@ -51,7 +51,7 @@ class StopGradient(Same):
 
 
 class ClipGradient(Same):
-    """A node that equals its operand; gradients to it are clipped to [-limit, limit]."""
+    """A node that equals its operand and clips the operand's gradient to [-limit, limit]."""
 
     type_name, overwrites = "clip_gradient", True
     options = ("limit",)
@@ -69,13 +69,13 @@ class ClipGradient(Same):
 
 
 class Checkpoint(Same):
-    """A node whose value is stored, so that the backward pass recomputes values from it."""
+    """A node whose value stays stored; the backward pass recomputes other values from it."""
 
     type_name = "checkpoint"
 
 
 class Callback(Same):
-    """A node that equals its operand and calls a function with each value it computes."""
+    """A node that equals its operand and calls a function with the value at each computation."""
 
     type_name = "callback"
     shareable = recomputable = False
@@ -90,7 +90,7 @@ class Callback(Same):
 
 
 class Debug(Callback):
-    """A node that equals its operand and logs a line about the value at each run."""
+    """A node that equals its operand and logs statistics of the value at each run."""
 
     type_name = "debug"
 
@@ -110,7 +110,7 @@ Backward = Callable[[list[Array | None], Array, Array, list[Array]], object]
 
 
 class Lambda(Node):
-    """A node computed by a user's function, perhaps with a function for its derivative."""
+    """A node computed by a user's function, with an optional function for the derivative."""
 
     type_name = "lambda"
     options = "shape", "type", "key"
@@ -147,7 +147,7 @@ class Lambda(Node):
 
 
 class Select(Node):
-    """A node that equals one of its operands; a function chooses which at each run."""
+    """A node that equals one of its operands; at each run a function chooses the operand."""
 
     type_name = "choose"
     options = ("index",)
@@ -175,22 +175,22 @@ def stop_gradient(x: Node) -> Node:
 
 
 def clip_gradient(x: Node, limit: float) -> Node:
-    """x as a node that clips gradients to x to [-limit, limit]; limit 0 means no clipping."""
+    """x as a node that clips the gradient of x to [-limit, limit]; limit 0: no clipping."""
     return x.graph.add(ClipGradient(x, float(limit))) if limit and x.trainable else x
 
 
 def checkpoint(x: Node) -> Node:
-    """Mark x as stored; the backward pass recomputes values between such checkpoints."""
+    """Mark x as stored; the backward pass recomputes values between two such checkpoints."""
     return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
 
 
 def callback(x: Node, function: Callable[[Array], object]) -> Node:
-    """Return x as a node that calls `function` with the value each time it was computed."""
+    """Return x as a node that calls `function` with the value after each computation of it."""
     return x.graph.add(Callback(x, function))
 
 
 def debug(x: Node, message: str = "") -> Node:
-    """Return x as a node that logs `message` and statistics each time x was computed."""
+    """Return x as a node that logs `message` and statistics of the value at each run."""
     return x.graph.add(Debug(x, message))
 
 
@@ -202,7 +202,7 @@ def lambda_(
     backward: Backward | None = None,
     key: Hashable = None,
 ) -> Node:
-    """A node whose value a function writes: forward(out, inputs).
+    """A node whose value a user's function writes: forward(out, inputs).
 
     backward(grads, adj, value, inputs) adds to each of `grads` that is not None; without it no
     gradient flows. Nodes with equal operands and equal `key` (not None) are merged.

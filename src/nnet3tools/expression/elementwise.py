@@ -27,7 +27,7 @@ _VALUE, _ADJ = Placeholder(8), Placeholder(9)
 
 
 def _names(arity: int) -> dict[str, formulas.Expr]:
-    """The placeholder of each name in a derivative: operands a, b, c, `value`, gradient `adj`."""
+    """Placeholders by name for a derivative: operands a, b, c, `value` and gradient `adj`."""
     operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
     return {**operands, "value": _VALUE, "adj": _ADJ}
 
@@ -55,7 +55,7 @@ class Elementwise(Node):
         return self.type_name, *kinds
 
     def as_formula(self, arguments: Sequence[formulas.Expr]) -> formulas.Expr:
-        """The function applied to `arguments`, one per child, as an expression of formulas."""
+        """The formula of this node's function applied to `arguments`, one for each child."""
         left = iter(arguments)
         return self.function(*(next(left) if isinstance(o, Node) else o for o in self.operands))
 
@@ -66,7 +66,9 @@ class Elementwise(Node):
         return [_element(self.function).bind(self.value, *self._arrays())]
 
     def _terms(self) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-        """For each child, its gradient as a formula, with the names of the arrays in it."""
+        """For each child: (names of the arrays that the gradient needs, formula of the
+        gradient).
+        """
         terms = derivative_terms(self.function)
         return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Node)]
 
@@ -92,7 +94,7 @@ class Elementwise(Node):
 
 
 class Cast(Elementwise):
-    """A node with its operand converted to another element type."""
+    """A node with the elements of its operand converted to another type."""
 
     def __init__(self, x: Node, to: Type) -> None:
         self.to = to
@@ -133,7 +135,7 @@ def _element(function: Function) -> tensor.Element:
 
 @functools.cache
 def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-    """For each operand, its gradient as a formula, with the names of the arrays in it."""
+    """For each operand: (names of the arrays that its gradient reads, formula of the gradient)."""
     names = _names(function.arity)
     holders = [names["abc"[i]] for i in range(function.arity)]
     if function.derivative is not None:
@@ -145,7 +147,7 @@ def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas
 
 
 def _times_adj(factor: formulas.Expr) -> formulas.Expr:
-    """The product of `adj` and a factor, in the cheapest form that does not multiply infinities."""
+    """The product adj * factor in its cheapest form, without products of infinite numbers."""
     if isinstance(factor, Apply):
         name, arguments = factor.function.name, factor.arguments
         if factor.function.rule in (Rule.COMPARE, Rule.LOGIC):
@@ -162,7 +164,7 @@ _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
 
 
 def apply(name: str, *operands: Operand) -> Node:
-    """The node for the function `name` of operands (one a node); an operand if it equals that."""
+    """The node of the function `name` applied to `operands`; an operand if the result equals it."""
     function = KINDS[name]
     if len(operands) != function.arity:
         raise ExpressionError(f"{name} takes {function.arity} operands, found {len(operands)}")
@@ -179,7 +181,7 @@ def apply(name: str, *operands: Operand) -> Node:
 
 
 def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
-    """Convert an operand that is a number to a Python number, and an array to a constant node."""
+    """Convert a number to a Python number and an array to a constant; nodes stay unchanged."""
     if type(operand) in (float, int, bool):
         return operand
     if isinstance(operand, (np.generic, np.ndarray)) and operand.ndim == 0:
@@ -192,7 +194,7 @@ def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
 
 
 def cast(x: Node, to: Type) -> Node:
-    """x converted to another element type."""
+    """A node with the elements of x converted to the type `to`."""
     return x if x.type is to else x.graph.add(Cast(x, to))
 
 

@@ -22,7 +22,7 @@ from nnet3tools.tensor.formulas import dtype_of
 
 
 class Execution:
-    """Two flat lists of operations: compute the roots, and compute gradients backward.
+    """A planned computation: lists of operations for the values of roots and for the gradients.
 
     Leaves have their own memory; other values share an arena, planned by their lifetimes. With
     `scratch`, which executions that do not overlap may share, only values that the backward pass
@@ -109,7 +109,7 @@ class Execution:
             self._gradients[owner].touch(len(self._steps))
 
     def _allocate(self) -> tuple[dict[Buffer, Array], int]:
-        """Allocate all values and gradients: their arrays, and the size of the arena in bytes."""
+        """Allocate memory for all values and gradients: (array of each buffer, arena's bytes)."""
         buffers = [*self._values.values(), *self._gradients.values()]
         if not self._reuse:
             for buffer in buffers:
@@ -213,7 +213,7 @@ class Execution:
         return [node for node in self.schedule.order if not node.is_leaf]
 
     def _last_value(self, node: Node) -> int:
-        """The step after which the memory of the node's forward value is reused."""
+        """The last step at which the memory of the node's forward value must stay unchanged."""
         owner = value_owner(node)
         return self._values[owner, 0].last if not owner.is_leaf else len(self._steps)
 
@@ -227,11 +227,11 @@ class Execution:
                 node.grad = array if last >= step else Overwritten(node, "gradient")
 
     def settle_forward(self) -> None:
-        """After the forward pass, make use of values in reused memory raise an error."""
+        """After the forward pass, let reading a value in reused memory raise an error."""
         self._settle(len(self.schedule.forward) - 1)
 
     def settle_backward(self) -> None:
-        """After the backward pass, make use of values and gradients in reused memory an error."""
+        """After the backward pass, let reading a value or gradient in reused memory be an error."""
         self._settle(len(self._steps))
 
     def forward(self) -> None:
@@ -241,7 +241,7 @@ class Execution:
         self._ran = True
 
     def backward(self, seeds: Mapping[Node, Array] | None = None) -> None:
-        """Compute all gradients; `seeds` has the derivatives by the roots (default: all 1)."""
+        """Compute all gradients; `seeds` are the derivatives by the roots (default: all 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
         if not self._ran:

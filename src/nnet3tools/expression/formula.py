@@ -93,7 +93,7 @@ class _Builder:
         self._being_built: list[str] = []
 
     def look_up(self, use: Name) -> Any:
-        """The value of a name in the formula; TextError if it has none or depends on itself."""
+        """The value of a name in the formula; TextError if it is unknown or depends on itself."""
         name, definitions = use.name, self._formula.definitions
         if name in self._operands:
             return self._operands[name]
@@ -115,7 +115,7 @@ class _Builder:
         return self._built[name]
 
     def value(self, tree: Tree) -> Any:
-        """The node, number or list that the syntax tree of a part of the formula evaluates to."""
+        """The node, number or list that results from evaluating a syntax tree."""
         match tree:
             case Number(value):
                 return value
@@ -157,7 +157,7 @@ class _Builder:
         return self._apply(call.position, name, *values)
 
     def _apply(self, position: int, function: str, *operands: Any) -> Any:
-        """Apply an elementwise function; a number results if all operands are numbers."""
+        """Apply an elementwise function; the result is a number if all operands are numbers."""
         if any(isinstance(o, Node) for o in operands):
             return self._at(position, lambda: apply(function, *operands))
         if any(not isinstance(o, (bool, int, float)) for o in operands):
@@ -179,7 +179,7 @@ class _Builder:
             raise self._formula.error(str(error), position) from None
 
     def _unknown(self, kind: str, use: Name, known: Iterable[str]) -> TextError:
-        """Make the error for an unknown name, with the most similar known name."""
+        """An error for an unknown name; it suggests the most similar name of `known`."""
         import difflib
 
         near = difflib.get_close_matches(use.name, list(known), n=1, cutoff=0.5)

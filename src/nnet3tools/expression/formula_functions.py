@@ -16,7 +16,7 @@ from nnet3tools.tensor.formulas.functions import ALIASES
 
 
 def _reduction(function: Callable[..., Node], kind: str = "") -> Callable[..., Node]:
-    """A function of the formula language: f(x) or f(x, axis) reduces x along an axis.
+    """Make a function for formulas: f(x) reduces all elements, f(x, axis) along an axis.
 
     With `kind`, f(x, y) applies the elementwise function of that name.
     """
@@ -97,7 +97,7 @@ def _signature(name: str) -> inspect.Signature:
 
 
 def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Call the function `name` of the formula language; ExpressionError for wrong arguments."""
+    """The result of the formula function `name` for its arguments; ExpressionError if wrong."""
     function = CALLABLE[name]
     try:
         _signature(name).bind(*values, **options)

@@ -28,7 +28,7 @@ _PIECE, _ADJ = 500, 600
 
 
 def fuse(root: Node) -> Fused | None:
-    """Fuse an elementwise expression of matrices (rows, dim); None if that is impossible."""
+    """Compile an elementwise expression of matrices (rows, dim); None if that is impossible."""
     along_columns = isinstance(root, Concatenate) and root.axis == 1
     pieces = list(root.children) if along_columns else [root]
     leaves: dict[Node, Placeholder] = {}
@@ -45,7 +45,7 @@ def _fits(
     node: Node, shape: tuple[int, ...], leaves: dict[Node, Placeholder],
     made: dict[Node, Expr],
 ) -> bool:  # fmt: skip
-    """Add formulas for the elements of a node and its operands to `made`; False if impossible.
+    """Add formulas of a node and of its operands to `made`; return False if that is impossible.
 
     `shape` is the shape of the fused value; `leaves` has the placeholders of the leaves.
     """
@@ -73,14 +73,14 @@ def _fits(
 
 
 def _renumbered(exprs: Sequence[Expr], first: int) -> tuple[list[int], list[Expr]]:
-    """The placeholders in formulas, and the formulas with placeholders numbered from `first`."""
+    """(placeholders in the formulas, the formulas with placeholders numbered from `first`)."""
     numbers = sorted({n for e in exprs for n in e.placeholders()})
     new: dict[Expr, Expr] = {Placeholder(n): Placeholder(first + i) for i, n in enumerate(numbers)}
     return numbers, [e.substitute(new) for e in exprs]
 
 
 def _kernel(exprs: Sequence[Expr]) -> tuple[list[int], tensor.Element]:
-    """The placeholders in formulas, and the kernel that sets its first operands to the formulas.
+    """(placeholders in the formulas, kernel that sets its first operands to the formulas).
 
     The other operands are the values of the placeholders.
     """
@@ -90,7 +90,7 @@ def _kernel(exprs: Sequence[Expr]) -> tuple[list[int], tensor.Element]:
 
 
 class Fused:
-    """A fused elementwise expression, which runs without a graph; its value has column blocks."""
+    """An elementwise expression compiled to kernels; its value consists of column blocks."""
 
     def __init__(
         self, pieces: Sequence[Node], leaves: Mapping[Node, Placeholder],
@@ -108,7 +108,9 @@ class Fused:
         self._derivatives(leaves, formulas)
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Derive the sum of adj times value over column blocks, with respect to every leaf."""
+        """Derive the gradient of sum(adj * value) by each leaf; `formulas` are the value's
+        blocks.
+        """
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):
@@ -142,7 +144,7 @@ class Fused:
         return found
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
-        """Compute the expression into `out` from the values of inputs and parameters by name."""
+        """Compute the expression into `out`; `operands` has inputs and parameters by name."""
         pieces = self._pieces(out)
         for targets, numbers, element in self._forward:
             given = [operands[self._leaf_of[n]] for n in numbers]

@@ -25,7 +25,7 @@ _HOLDERS: dict[str, formulas.Expr] = {
 
 
 def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Term:
-    """The names of the operands in `term`, and `term` over `_1`, `_2`, ... for them in order.
+    """(names of the operands in `term`, `term` with `_1`, `_2`, ... in place of these names).
 
     `holders` has the placeholder that stands for each name in `term`. The name `adj` comes first.
     """
@@ -38,13 +38,13 @@ def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Ter
 
 @functools.cache
 def parse_term(text: str) -> Term:
-    """Parse a gradient term over the names a, b, c, d, value and adj."""
+    """(operand names, formula) parsed from a gradient term over a, b, c, d, value and adj."""
     return named_term(formulas.simplify(formulas.parse(text, _HOLDERS)), _HOLDERS)
 
 
 @functools.cache
 def _setter(term: formulas.Expr, add: bool) -> tensor.Element:
-    """The kernel that sets `_1` to a term, or adds it with `add`.
+    """A kernel that sets `_1` to a term or, if `add`, adds the term to `_1`.
 
     Placeholder n of the term is operand n + 1 of the kernel.
     """
@@ -58,7 +58,7 @@ def _reducer(term: formulas.Expr, axis: int) -> tensor.Aggregate:
 
 
 def add_term(out: Array, text: str, operands: Mapping[str, Any], overwrite: bool = False) -> NodeOp:
-    """An operation that adds a term, given as text, to `out`; with `overwrite`, it sets `out`."""
+    """An operation that adds a term, given as text, to `out`, or sets `out` if `overwrite`."""
     names, term = parse_term(text)
     return _setter(term, not overwrite).bind(out, *(operands[name] for name in names))
 
@@ -90,7 +90,10 @@ def add_reduced(
 def _reduce_along(
     target: Array, term: formulas.Expr, operands: Sequence[Any], axis: int, overwrite: bool
 ) -> NodeOp:
-    """An operation that adds a term's sums along `axis`, times the factors constant along it."""
+    """An operation that adds the sums of a term along `axis` to `target`, or sets `target`.
+
+    Factors that are constant along the axis are multiplied after summation.
+    """
     outer, inner = _split(term, frozenset(_varying(operands, axis)))
     numbers = outer.placeholders()
     if not any(hasattr(operands[n - 1], "dtype") for n in numbers):
@@ -116,7 +119,7 @@ def _renumbered(term: formulas.Expr, first: int) -> formulas.Expr:
 
 
 def _varying(operands: Sequence[Any], axis: int) -> list[int]:
-    """Placeholder numbers, from 1, of the operands that vary along an axis."""
+    """Numbers (from 1) of the operands whose size along `axis` is not 1."""
     back = axis - operands[0].ndim
     shapes = [getattr(operand, "shape", ()) for operand in operands]
     return [i + 1 for i, s in enumerate(shapes) if len(s) >= -back and s[back] != 1]

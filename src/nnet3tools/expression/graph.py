@@ -61,7 +61,9 @@ class Graph:
     # -- nodes
 
     def add(self, node: Node) -> Node:
-        """Add a node; if the graph has one of the same kind, content and children, return it."""
+        """Add a node and return it, or return the graph's node of equal kind, content and
+        children.
+        """
         numbers = [c.number for c in node.children]
         if numbers and min(numbers) < self._cleared:
             self._refuse_cleared(node)
@@ -140,7 +142,7 @@ class Graph:
     def input(
         self, name: str, shape: Shape, type: Type = Type.FLOAT32, trainable: bool = False
     ) -> Node:
-        """A new input, whose value must be set before each run."""
+        """Make a named input of the given shape; its value must be set before each run."""
         self._check_new(name)
         if trainable:
             _check_trainable(name, type)
@@ -153,13 +155,13 @@ class Graph:
             raise ExpressionError(f"the graph has an input or parameter named '{name}' already")
 
     def save(self, path: str) -> None:
-        """Write the parameters to a file (.npz)."""
+        """Write the parameters to an .npz file."""
         from nnet3tools.expression.parameter_files import write_parameters
 
         write_parameters(path, self.params)
 
     def load(self, path: str) -> None:
-        """Read parameters from a file (.npz); parameters that the graph lacks are added."""
+        """Read parameters from an .npz file; parameters that the graph lacks are added to it."""
         from nnet3tools.expression.parameter_files import read_parameters
 
         for name, array in read_parameters(path, self.params).items():
@@ -169,7 +171,9 @@ class Graph:
                 self.param(name, tensor.asarray(array, like=self.like), array.dtype.kind == "f")
 
     def clip_gradients(self, norm: float) -> float:
-        """Scale parameters' gradients to a norm of at most `norm`; returns the norm before."""
+        """Scale the gradients of all parameters to a norm of at most `norm`; return the old
+        norm.
+        """
         grads = [p.grad for p in self.params.values() if p.grad is not None]
         found = math.sqrt(sum(_square_sum(g) or 0.0 for g in grads))
         if not found <= norm:
@@ -200,7 +204,7 @@ class Graph:
         self._execution.settle_forward()
 
     def keep(self, *nodes: Node) -> None:
-        """Compute these nodes in later runs, too, and keep their values and gradients readable."""
+        """Compute these nodes in all later runs; their values and gradients stay readable."""
         self._kept.update(dict.fromkeys(nodes))
         self._execution = None
 

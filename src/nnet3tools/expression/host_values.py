@@ -40,7 +40,7 @@ def as_array(value: Any, type: Type | None = None) -> np.ndarray:
 
 
 def _sample(array: np.ndarray, made: np.ndarray) -> Any:
-    """The first element of `array` that differs in `made`, its converted form."""
+    """The first element of `array` whose converted value in `made` differs."""
     return array[np.not_equal(array, made)].flat[0] if array.ndim else array
 
 

@@ -15,14 +15,14 @@ from nnet3tools.expression.shapes import ExpressionError
 
 
 def normal(shape: Sequence[int], mean: float = 0.0, stddev: float = 1.0) -> np.ndarray:
-    """Normally distributed random numbers."""
+    """A float32 array of normally distributed random numbers."""
     made = np.empty(tuple(shape), np.float32)
     tensor.random.normal(made)
     return made * np.float32(stddev) + np.float32(mean)
 
 
 def uniform(shape: Sequence[int], low: float = 0.0, high: float = 1.0) -> np.ndarray:
-    """Random numbers uniform in [low, high]."""
+    """A float32 array of random numbers that are uniformly distributed in [low, high]."""
     made = np.empty(tuple(shape), np.float32)
     tensor.random.uniform(made)
     return made * np.float32(high - low) + np.float32(low)

@@ -33,14 +33,17 @@ _threshold = tensor.element("_1 = (_1 > _2) * _3")
 
 
 def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLOAT32) -> Node:
-    """A random mask with mean 1 that zeroes elements with probability p."""
+    """A node with a random mask of mean 1 that is 0 with probability p, drawn at each run."""
     if not 0.0 <= p < 1.0:
         raise ExpressionError(f"dropout: the probability must be in [0, 1), found {p}")
     return graph.add(DropoutMask(graph, tuple(shape), type, float(p)))
 
 
 def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> Node:
-    """x times a random mask (or times the mask p); the mask varies along `axes` only."""
+    """x times a dropout mask: drawn with probability p, or p itself if it is a node.
+
+    A drawn mask varies along `axes` only (None: along all axes).
+    """
     if isinstance(p, Node):
         return x * p
     if p == 0:
@@ -65,7 +68,7 @@ def _labels(x: Node, labels: Node) -> Node:
 
 
 def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
-    """The loss -log softmax(x) at the labels, (.., 1), for x (.., D), labels (..) or (.., 1).
+    """Cross-entropy -log softmax(x)[label], (.., 1); x is (.., D), labels are (..) or (.., 1).
 
     Label smoothing spreads this part of the weight over all classes (Szegedy et al. 2016).
     """
@@ -77,6 +80,6 @@ def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
 
 
 def unlikelihood(x: Node, labels: Node) -> Node:
-    """The loss -log(1 - softmax(x)) at the labels, as a column (Welleck et al. 2020)."""
+    """The loss -log(1 - softmax(x)[label]), (.., 1), for x (.., D) (Welleck et al. 2020)."""
     chosen = gather(x, -1, _labels(x, labels))
     return -apply("log", 1.0 - apply("exp", chosen - logsumexp(x, -1)))

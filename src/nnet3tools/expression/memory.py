@@ -15,7 +15,7 @@ from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up
 
 @dataclass(eq=False)
 class Buffer:
-    """A value or gradient that needs memory from step `first` to step `last`, inclusive."""
+    """Memory of a value or gradient, which is needed from step `first` to `last`, inclusive."""
 
     shape: Shape
     type: Type
@@ -35,7 +35,10 @@ class Buffer:
 
 
 def place(buffers: Sequence[Buffer]) -> int:
-    """Assign offsets to buffers, without overlap of concurrent ones; returns the arena's bytes."""
+    """Set the offset of each buffer, so that buffers in use together do not overlap.
+
+    Returns the number of bytes of the arena.
+    """
     offsets, total = assign_offsets(
         [b.num_bytes for b in buffers], [b.first for b in buffers], [b.last for b in buffers]
     )
@@ -54,7 +57,7 @@ class Scratch:
         self._memory: dict[type, Array] = {}
 
     def take(self, num_bytes: int, like: Array | None) -> Array:
-        """A buffer of `num_bytes` bytes on the device of `like`; contents undefined."""
+        """An array of `num_bytes` undefined bytes of this memory, on the device of `like`."""
         found = self._memory.get(type(like))
         if found is None or found.size < num_bytes:
             grown = 0 if found is None else found.size + found.size // 2
@@ -70,7 +73,7 @@ SCRATCH = Scratch()
 def allocate(
     buffers: Sequence[Buffer], like: Array | None, scratch: Scratch | None = None
 ) -> tuple[dict[Buffer, Array], int]:
-    """Allocate an arena (from `scratch` if given): the array of each buffer, total bytes."""
+    """Allocate an arena, from `scratch` if given: (array of each buffer, bytes in total)."""
     size = place(buffers)
     if scratch is None:
         arena = tensor.empty((size,), like=like, dtype="uint8")

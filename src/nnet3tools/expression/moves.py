@@ -23,7 +23,7 @@ def add_copy(out: Array, src: Array, overwrite: bool) -> NodeOp:
 
 
 class Copy(Node):
-    """A node with a copy of its operand in memory of its own."""
+    """A node with a copy of its operand, in separate memory."""
 
     type_name, overwrites = "copy", True
     values_read = frozenset(), False
@@ -99,7 +99,7 @@ class Transpose(Node):
 
 
 class Shift(Node):
-    """A node with its operand moved by `by` positions along each axis, padded where vacated."""
+    """A node with its operand shifted by `by` positions along each axis; gaps are padded."""
 
     type_name = "shift"
     options = "by", "pad"
@@ -110,7 +110,7 @@ class Shift(Node):
         super().__init__([x], x.shape, x.type)
 
     def _place(self, array: Array, direction: int) -> Array:
-        """View of the elements that a shift keeps, in the operand (-1) or in the value (1)."""
+        """The part that a shift keeps, in the operand (direction -1) or in the value (1)."""
         at = []
         for n, by in zip(self.shape, self.by, strict=True):
             s = max(-n, min(n, by * direction))
@@ -152,17 +152,17 @@ def reshape(x: Node, shape: Sequence[int]) -> Node:
 
 
 def flatten(x: Node) -> Node:
-    """All elements of x as a vector."""
+    """All elements of x as a vector, in row-major order."""
     return reshape(x, (math.prod(x.shape),))
 
 
 def flatten_2d(x: Node) -> Node:
-    """x as a matrix with rows along the last axis."""
+    """x as a matrix: the last axis becomes the columns, all other axes the rows."""
     return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 def atleast_nd(x: Node, axes: int) -> Node:
-    """x with axes of size 1 prepended up to `axes` axes."""
+    """x with axes of size 1 inserted at the front until it has `axes` axes."""
     axes = whole_number(axes, "atleast_nd")
     return reshape(x, (1,) * (axes - len(x.shape)) + x.shape)
 
@@ -217,7 +217,7 @@ def narrow(x: Node, axis: int, start: int, length: int) -> Node:
 
 
 def shift(x: Node, by: Sequence[int], pad: float = 0.0) -> Node:
-    """x with its elements moved along each axis; vacated positions are set to `pad`."""
+    """x with its elements moved by `by[i]` positions along axis i; gaps are set to `pad`."""
     if len(by) != len(x.shape):
         raise ExpressionError(f"shift: {list(by)} does not fit the axes of {x.describe()}")
     by = tuple(whole_number(n, "shift") for n in by)

@@ -24,12 +24,12 @@ MAX_ELEMENTS = 1 << 31
 
 
 class NodeGraph(Protocol):
-    """What a node needs of the graph that it belongs to."""
+    """Interface of the graph to which a node belongs, as nodes use it."""
 
     inference: bool
 
     def add(self, node: Node) -> Node:
-        """Add a node; if the graph has an equal node, return that."""
+        """Add a node and return it, or return the graph's equal node."""
 
     def constant(self, value: Any, type: Type | None = None) -> Node:
         """Make a constant of an array, number or nested list."""
@@ -45,12 +45,12 @@ class NodeGraph(Protocol):
 
 
 def _operator(name: str) -> Callable[[Node, Operand], Node]:
-    """The method of Node for an infix operator: an elementwise function."""
+    """A method of Node for an infix operator, which applies the elementwise function `name`."""
     return lambda self, other: self.graph.apply(name, self, other)
 
 
 def _reflected(name: str) -> Callable[[Node, Operand], Node]:
-    """The method for an infix operator whose right operand is the node."""
+    """A method of Node for an infix operator if the node is the right operand."""
     return lambda self, other: self.graph.apply(name, other, self)
 
 
@@ -114,7 +114,7 @@ class Node:
         return []
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """For each child, the operation that adds to its gradient, or None.
+        """For each child, the operation that adds to the child's gradient, or None.
 
         Entries of children that are not trainable are ignored. A kind that `overwrites` sets the
         gradients of `children_to_set` instead, which takes one pass over memory instead of two.
@@ -122,11 +122,11 @@ class Node:
         raise ExpressionError(f"{self.describe()} has no gradient")
 
     def backward_reads(self) -> tuple[Set[int], bool]:
-        """Indexes of children whose values gradients depend on; whether they depend on `value`."""
+        """(indexes of children whose values the gradients need, whether they need `value`)."""
         return self.values_read or (set(range(len(self.children))), True)
 
     def view(self, array: Array) -> Array:
-        """If the node is a view: the part of child 0's value (or gradient) that it shows."""
+        """For a view node: the part of child 0's value (or gradient) that the node shows."""
         return array
 
     # -- text
@@ -199,7 +199,7 @@ def common_shape(what: str, operands: Sequence[Node]) -> Shape:
 
 
 def common_type(operands: Sequence[Node]) -> Type:
-    """The element type that all operands are converted to in an operation."""
+    """The element type to which an operation converts all of its operands."""
     found = operands[0].type
     for other in operands[1:]:
         found = promote(found, other.type)

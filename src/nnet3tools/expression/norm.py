@@ -20,7 +20,7 @@ from nnet3tools.tensor.formulas import Type
 
 
 class RmsNorm(Node):
-    """A node with each row divided by its root mean square, times `scale`, plus `offset` (rows)."""
+    """A node with each row divided by its root mean square, times `scale`, plus `offset`."""
 
     type_name, overwrites = "rms_norm", True
     options = "eps", "has_scale", "has_offset"
@@ -33,12 +33,12 @@ class RmsNorm(Node):
 
     @property
     def scale(self) -> Node | None:
-        """The child by which rows are multiplied, or None."""
+        """The child with the factor of each column, or None."""
         return self.children[1] if self.has_scale else None
 
     @property
     def offset(self) -> Node | None:
-        """The child that is added to rows, or None."""
+        """The child with the number that is added to each column, or None."""
         return self.children[-1] if self.has_offset else None
 
     def forward_ops(self) -> list[NodeOp]:
@@ -97,7 +97,7 @@ class BatchNorm(Node):
 
 
 def _row(array: Array) -> Array:
-    """A view of the last axis of an array whose other axes have size 1."""
+    """A view of the last axis of an array whose other axes have size 1, as a vector."""
     return array[(0,) * (array.ndim - 1)]
 
 
@@ -134,7 +134,7 @@ def _norm(kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, e
 def _through_float32(
     kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, eps: float
 ) -> Node:
-    """The norm `kind` of float16 operands, computed in float32, because squares overflow."""
+    """Normalize float16 operands with the node class `kind` in float32: squares would overflow."""
     g, b = (None if o is None else cast(o, Type.FLOAT32) for o in (gamma, beta))
     return cast(_norm(kind, cast(x, Type.FLOAT32), g, b, eps), Type.FLOAT16)
 
@@ -142,21 +142,21 @@ def _through_float32(
 def layer_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Normalize rows to mean 0 and variance 1; then times gamma, plus beta."""
+    """Normalize each row of x to mean 0 and variance 1; then multiply by gamma and add beta."""
     return _norm(LayerNorm, x, gamma, beta, eps)
 
 
 def rms_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Normalize rows to mean square 1; then times gamma, plus beta."""
+    """Normalize each row of x to mean square 1; then multiply by gamma and add beta."""
     return _norm(RmsNorm, x, gamma, beta, eps)
 
 
 def batch_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-3
 ) -> Node:
-    """Normalize columns of a matrix to mean 0 and variance 1; then times gamma, plus beta."""
+    """Normalize each column of x to mean 0 and variance 1; then multiply by gamma, add beta."""
     if not x.type.is_float or len(x.shape) != 2:
         raise ExpressionError(f"batch_norm of {x.describe()}: expected a matrix of floats")
     if x.type is Type.FLOAT16:

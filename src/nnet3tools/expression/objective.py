@@ -27,7 +27,7 @@ _PROBE_ROWS = (7, 11)
 
 
 def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) -> tuple[Node, ...]:
-    """Build a graph for an objective's formula: nodes of the output, the target and the value."""
+    """Build a graph for an objective's formula; returns nodes (output, target, value)."""
     graph = Graph(like)
     output = graph.input("output", (rows, dim), element, trainable=True)
     target = graph.input("target", (rows, dim), element)
@@ -65,7 +65,7 @@ _total = tensor.aggregate("_1", "sum", None)
 def evaluate_objective(
     text: str, target: Array, output: Array, deriv: Array | None = None
 ) -> float:
-    """The formula's value for all rows; sets `deriv` (N, dim), if given, to its derivative."""
+    """The objective of all rows; sets `deriv` (N, dim), if given, to the derivative by `output`."""
     device, (rows, dim) = device_of(output), output.shape
     if device not in _example:
         _example[device] = tensor.empty((0,), like=output)

@@ -110,7 +110,7 @@ def _batch_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
 
 
 def _sparse(w: OnnxWriter, node: Any, x: list[str], num_cols: int) -> str:
-    """Add ONNX nodes that make a CSR matrix dense (ONNX lacks sparse products); return its name."""
+    """Add ONNX nodes that convert a CSR matrix to a dense one; return the dense one's name."""
     places = node.children[2], node.children[1]
     if not all(isinstance(p, Constant) for p in places):
         shown = ", ".join(p.describe() for p in places)

@@ -54,7 +54,7 @@ class CumSum(Node):
 
 
 def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """The k largest (if `descending`, else smallest) elements along an axis, and their indexes."""
+    """(the k largest or, if not `descending`, smallest elements along an axis, their indexes)."""
     axis, k = normal_axis(axis, x.shape, "topk"), whole_number(k, "topk")
     if not 1 <= k <= x.shape[axis]:
         raise ExpressionError(f"topk: no {k} elements along axis {axis} of {x.describe()}")
@@ -63,22 +63,22 @@ def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node
 
 
 def sort(x: Node, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """All elements sorted along an axis, and the index of each in x."""
+    """(the elements of x sorted along an axis, the index of each in x)."""
     return topk(x, x.shape[normal_axis(axis, x.shape, "sort")], axis, descending)
 
 
 def argmax(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """The largest element along an axis, and its index."""
+    """(the largest element along an axis, its index); the axis keeps size 1."""
     return topk(x, 1, axis, True)
 
 
 def argmin(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """The smallest element along an axis, and its index."""
+    """(the smallest element along an axis, its index); the axis keeps size 1."""
     return topk(x, 1, axis, False)
 
 
 def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
-    """Cumulative sums along an axis, from the end with `reverse`."""
+    """Cumulative sums along an axis, from the end if `reverse`, without x itself if `exclusive`."""
     axis = normal_axis(axis, x.shape, "cumsum")
     if not x.type.is_float:
         raise ExpressionError(f"cumsum of {x.describe()}: expected a float type")

@@ -13,7 +13,7 @@ from nnet3tools.tensor import Array
 
 
 class Overwritten:
-    """Stands for a node's value or gradient whose memory was reused; use raises ExpressionError."""
+    """Placeholder for a value or gradient whose memory was reused; use raises ExpressionError."""
 
     def __init__(self, node: Node, kind: str) -> None:
         self._node, self._kind = node, kind

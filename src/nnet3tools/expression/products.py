@@ -100,7 +100,7 @@ def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
 def dot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * A B, where A is `a`, or its transpose if trans_a, and B the matrix `b` likewise."""
+    """scalar * A B, where A and B are `a` and `b`, transposed if `trans_a` or `trans_b`."""
     _check("dot", [a, b], _inner(a, b, trans_a, trans_b) and _is_matrix(b))
     rows, trans_a = _rows(a, trans_a)
     made = a.graph.add(Dot(rows, _matrix(b), trans_a, trans_b, float(scalar)))
@@ -108,7 +108,7 @@ def dot(
 
 
 def _is_matrix(b: Node) -> bool:
-    """Whether all axes of a node but the last two have size 1."""
+    """Whether all axes of a node except the last two have size 1."""
     return math.prod(b.shape[:-2]) == 1
 
 
@@ -117,7 +117,7 @@ def _matrix(b: Node) -> Node:
 
 
 def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
-    """All matrices of `a` stacked as one matrix, and whether it still must be transposed."""
+    """(all matrices of `a` stacked as one matrix, whether this one must still be transposed)."""
     if len(a.shape) == 2:
         return a, trans
     a = transpose(a) if trans else a
@@ -135,7 +135,7 @@ def _with_lead(made: Node, a: Node) -> Node:
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * A B for each pair of matrices in two stacks; other axes are broadcast."""
+    """scalar * A B for each pair of matrices of two stacks; their other axes are broadcast."""
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
     _check("bdot", [a, b], lead is not None)
@@ -171,6 +171,6 @@ def affine(
 
 
 def affine_relu_dropout(a: Node, b: Node, bias: Node, p: float = 0.0) -> Node:
-    """relu(affine(a, b, bias)) with dropout on the last two axes, except in inference graphs."""
+    """relu(a b + bias) with dropout on the last two axes; no dropout in inference graphs."""
     made = apply("relu", affine(a, b, bias))
     return made if a.graph.inference else dropout(made, p, (-2, -1))

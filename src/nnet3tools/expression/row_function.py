@@ -54,7 +54,7 @@ class _Run:
         self.execution = Execution([self.root], like, gradient, scratch=SCRATCH, fed=fed)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
-        """Compute the formula's value into `out` from operands by name."""
+        """Compute the formula's value into `out`; `operands` has arrays by name."""
         for name, node in self.operands.items():
             if node.value is not None:
                 tensor.copy(node.value, operands[name])
@@ -62,12 +62,12 @@ class _Run:
         tensor.copy(out, self.root.value)
 
     def backward(self, out_deriv: Array) -> None:
-        """Compute the gradients of the operands, given the derivative by the value."""
+        """Compute the operands' gradients from the derivative by the formula's value."""
         self.execution.backward({self.root: out_deriv})
 
 
 class _Memo:
-    """A reserved _Run whose values the derivatives need; deleting the memo makes it free again."""
+    """A _Run reserved for one backward pass; deleting the memo makes the _Run free again."""
 
     def __init__(self, run: _Run, idle: list[_Run]) -> None:
         self.run, self._idle = run, idle
@@ -123,7 +123,9 @@ class RowFunction:
         return self  # has no parameters, so copies of a component share it and its graphs
 
     def _reserve(self, like: Array, gradient: bool) -> _Memo:
-        """Reserve an unused graph for matrices with as many rows as `like`."""
+        """Reserve an unused graph for matrices with as many rows as `like`, perhaps with
+        gradients.
+        """
         key = len(like), like.dtype, type(like), gradient
         idle = self._idle.pop(key, [])
         self._idle[key] = idle  # moved to the end

@@ -1,4 +1,4 @@
-"""The order of work: forward steps, backward steps, and recomputation for checkpoints."""
+"""The order of computation: forward steps, backward steps, recomputation for checkpoints."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def topological(roots: Sequence[Node]) -> list[Node]:
 
 
 def value_owner(node: Node) -> Node:
-    """The node whose memory holds a node's value: itself or, for a view, its operand's owner."""
+    """The node whose memory holds a node's value: itself or, for a view, the operand's owner."""
     while node.is_value_view:
         node = node.children[0]
     return node
 
 
 def gradient_owner(node: Node) -> Node:
-    """The node whose memory contains a node's gradient: itself or, for a view, its operand's."""
+    """The node whose memory holds a node's gradient: itself or, for a view, the operand's owner."""
     while node.is_gradient_view:
         node = node.children[0]
     return node
@@ -64,14 +64,14 @@ def no_gradient_reason(roots: Sequence[Node]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A node and what is done with it: "forward", "again" (recomputed forward) or "backward"."""
+    """A node and the work done for it: "forward", "again" (forward recomputation), "backward"."""
 
     kind: str
     node: Node
 
 
 class Schedule:
-    """The order of steps that compute roots and kept nodes, and their gradients."""
+    """The order of steps that compute the values of roots and kept nodes, and the gradients."""
 
     def __init__(self, roots: Sequence[Node], gradient: bool, keep: Iterable[Node] = ()) -> None:
         self.roots, self._kept = tuple(roots), tuple(keep)
@@ -103,7 +103,7 @@ class Schedule:
         return steps
 
     def _segments(self) -> dict[Node, int]:
-        """Number of each node's segment: how many checkpoints precede it in the order."""
+        """For each node, the number of checkpoints that precede it in the order (its segment)."""
         number, found = 0, {}
         for node in self.order:
             found[node] = number
@@ -136,7 +136,7 @@ class Schedule:
         return {s: nodes[::-1] for s, nodes in again.items()}
 
     def _lost(self, segments: dict[Node, int], last: int) -> set[Node]:
-        """The nodes whose memory may be reused after the forward pass."""
+        """The nodes whose memory may be reused after the forward pass (`last`: last segment)."""
         kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
         kept.update(value_owner(node) for node in (*self.roots, *self._kept))
         for node in self.order:

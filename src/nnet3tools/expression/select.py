@@ -54,7 +54,7 @@ class IndexSelect(Node):
 
 
 class Gather(IndexSelect):
-    """A node with elements of x along an axis; for the last: value[i, j] = x[i, indexes[i, j]]."""
+    """A node with indexed elements along an axis, such as value[i, j] = x[i, indexes[i, j]]."""
 
     type_name = "gather"
     operator = gather_op
@@ -66,7 +66,7 @@ class Gather(IndexSelect):
 
 
 class Scatter(Node):
-    """A copy of child 0 in which the elements at given indexes come from a source."""
+    """A copy of child 0 in which elements at given indexes are replaced by those of a source."""
 
     type_name = "scatter"
     options = ("axis",)
@@ -89,7 +89,7 @@ class Scatter(Node):
         picked = tensor.empty(source.shape, like=self.grad)
 
         def add_kept() -> None:
-            """Add the gradient, but restore that of overwritten elements, which have none."""
+            """Add the gradient of kept elements; replaced elements of child 0 get no gradient."""
             gather_op(picked, x.grad, indexes.value, self.axis)
             tensor.add(x.grad, self.grad)
             scatter_op(x.grad, picked, indexes.value, self.axis)
@@ -124,7 +124,7 @@ def _check_range(indexes: np.ndarray, axis: int, x: Node, called: str = "indexes
 
 
 def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
-    """Operations that check, on the host, the range of indexes that change between runs."""
+    """Host operations that check the range of indexes, for indexes that may change between runs."""
     known = value_owner(indexes)
     sorted_out = known.type_name == "sort_indexes" and known.children[0].shape == x.shape
     if isinstance(known, Constant) or sorted_out or device_of(indexes.value) != "numpy":
@@ -167,7 +167,7 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
 
 
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
-    """The elements of x at `indexes` along an axis; other axes of indexes as x's, or size 1."""
+    """Elements of x at `indexes` along an axis; other axes are equal to those of x, or 1."""
     axis = normal_axis(axis, x.shape, "gather")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) == len(x.shape):

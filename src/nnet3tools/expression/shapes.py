@@ -21,7 +21,7 @@ def shape_text(shape: Shape) -> str:
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape | None:
-    """The common shape, with axes aligned at the end as in NumPy; None if there is none."""
+    """The common broadcast shape, axes aligned at the end as in NumPy; None if there is none."""
     found: list[int] = []
     for shape in shapes:
         found = [1] * (len(shape) - len(found)) + found
@@ -34,7 +34,7 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
 
 
 def normal_axis(axis: Any, shape: Shape, what: str) -> int:
-    """The axis counted from the front; ExpressionError about `what` if it does not exist."""
+    """`axis` as a number from 0; ExpressionError, which names `what`, if it does not exist."""
     try:
         number = operator.index(axis)
     except TypeError:
@@ -45,7 +45,7 @@ def normal_axis(axis: Any, shape: Shape, what: str) -> int:
 
 
 def whole_number(value: Any, what: str) -> int:
-    """Convert a number such as 2 or 2.0 to an integer; ExpressionError about `what` otherwise."""
+    """Convert a number such as 2.0 to an integer; ExpressionError, which names `what`, if wrong."""
     try:
         number = int(value) if isinstance(value, float) else operator.index(value)
     except (TypeError, ValueError, OverflowError):
@@ -56,6 +56,6 @@ def whole_number(value: Any, what: str) -> int:
 
 
 def reduced_axes(small: Sequence[int], full: Sequence[int]) -> list[int]:
-    """Axes of `full` over which an operand of shape `small` was broadcast."""
+    """The axes of `full` along which an operand of shape `small` was broadcast."""
     padded = (1,) * (len(full) - len(small)) + tuple(small)
     return [i for i, (n, m) in enumerate(zip(padded, full, strict=True)) if n == 1 and m != 1]

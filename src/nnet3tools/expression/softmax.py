@@ -1,4 +1,4 @@
-"""Softmax and log-softmax along the last axis; another axis is swapped with it."""
+"""Softmax and log-softmax along an axis, computed on rows (another axis is swapped first)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
 
 
 def rows_of(array: Array) -> Array:
-    """View the array as a matrix with rows along the last axis (a copy if it has gaps)."""
+    """View an array as a matrix whose rows are along the last axis; a copy if it has gaps."""
     if array.ndim == 1:
         return array[None, :]
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
@@ -82,5 +82,5 @@ def softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
 
 
 def log_softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
-    """Log-softmax along an axis; elements where the mask is 0 get weight 0."""
+    """Log-softmax along an axis; elements where the mask is 0 are left out of the softmax."""
     return _along(LogSoftmax, _masked(x, axis, mask), axis)

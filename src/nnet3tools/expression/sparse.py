@@ -47,7 +47,7 @@ class CsrDot(Node):
         return [self._by_values(self.grad, b.value), None, None, by_dense]
 
     def _each_run(self, make: Callable[[], NodeOp]) -> NodeOp:
-        """The operation from `make`: made once if S's structure is constant, else at each run."""
+        """An operation from `make`, called once if the structure of S is constant, else per run."""
         if _are_constant(self.children):
             return make()
 
@@ -70,14 +70,14 @@ class CsrDot(Node):
         )
 
     def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
-        """An operation for the gradient by the stored values of S; None if they are not trained."""
+        """An operation that adds the gradient by the stored values of S; None if not trained."""
         if not self.children[0].trainable:
             return None
         left, right = (b, adj) if self.trans else (adj, b)
         return self._each_run(lambda: self._row_products(left, right))
 
     def _row_products(self, left: Array, right: Array) -> NodeOp:
-        """An operation that adds to each value at (i, j) the product left[i] . right[j]."""
+        """An operation that adds left[i] . right[j] to the gradient of each stored value (i, j)."""
         values, indexes, offsets = self.children[:3]
         starts = tensor.to_host(offsets.value)
         numbers = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
