@@ -17,14 +17,14 @@ from nnet3tools.io.matrix_forms import (
 
 
 class OtherFormError(Exception):
-    """The data have a form that a ByteWalk does not know, or an error: use the full reader."""
+    """Raised by ByteWalk for data of an unknown form or with an error: use the full reader."""
 
 
 class WalkedIndexes(NamedTuple):
-    """A vector of Indexes as bytes.
+    """The number of Indexes in an encoded vector, and the steps of t between them.
 
-    If n = x = 0 in all rows, `steps` has a byte per row, by which t increased; else it is None. The
-    first byte is 0 if the first t does not fit a byte.
+    If n = x = 0 in all rows and t changes by less than 125, `steps` has a byte per row: the change
+    of t from the row before (0 in the first row if t does not fit). Otherwise `steps` is None.
     """
 
     num_rows: int
@@ -42,7 +42,7 @@ _LONGEST_INDEX = 16
 
 
 class ByteWalk:
-    """A position in binary data; methods check the value that follows and move past it.
+    """A position in binary data, with methods that check the next value and move past it.
 
     A method raises IndexError if the data end too early, and OtherFormError if another value
     follows than expected. `holes` lists the begin, the end and the form of each matrix and of every
@@ -97,20 +97,20 @@ class ByteWalk:
         return self.integer()
 
     def flag(self) -> bool:
-        """Move past a T or F; returns whether it is T."""
+        """Move past a boolean, stored as T or F, and return it."""
         self.need(1)
         is_true = self.data.startswith(b"T", self.at)
         self.word(b"T" if is_true else b"F")
         return is_true
 
     def float32(self) -> None:
-        """Move past a float32 and add its 4 bytes to the holes."""
+        """Move past a float32 and add the range of its 4 bytes to `self.holes`."""
         self.word(b"\x04")
         self.skip(4)
         self.add_hole(self.at - 4, AnyBytes(4))
 
     def float_vector(self) -> tuple[float, ...]:
-        """Move past a vector of float32, add its elements to the holes and return them."""
+        """Move past a vector of float32, add its range to `self.holes` and return the vector."""
         self.word(b"FV \x04")
         size = self.integer()
         if size < 0:
@@ -121,7 +121,7 @@ class ByteWalk:
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
     def add_hole(self, begin: int, form: MatrixForm | AnyBytes | None = None) -> None:
-        """Add the bytes from `begin` to the position to the holes; `form` fixes their size."""
+        """Append (`begin`, position, `form`) to `self.holes`; `form` fixes the number of bytes."""
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
@@ -143,7 +143,7 @@ class ByteWalk:
         return WalkedIndexes(size, None)
 
     def matrix(self, num_rows: int) -> None:
-        """Move past a matrix of any kind with `num_rows` rows and add it to the holes."""
+        """Move past a matrix with `num_rows` rows and add its range to `self.holes`."""
         begin = self.at
         form = stored_form(self.data, begin)
         if form is None:

@@ -9,7 +9,7 @@ _SCALE = np.float32(1.0 / 255.0)
 
 
 def read_vector_as_char(reader: Reader) -> NDArray[np.float32]:
-    """Read a vector of numbers from 0 to 1: in binary a byte (1/255 steps) each, else as text."""
+    """Read a vector of numbers from 0 to 1, stored as bytes (value * 255) or, in text, as text."""
     if not reader.binary:
         return reader.read_vector()
     size = reader.read_array(1, "u1", "a vector of bytes")[0]

@@ -81,7 +81,7 @@ class CompressedMatrix:
         return decompress_all(low, extent, self.percentiles[None], self.data[None])[0]
 
     def scaled(self, alpha: float) -> CompressedMatrix:
-        """A copy multiplied by alpha, with the same codes and a changed header."""
+        """A copy of the matrix multiplied by alpha: the header changes, the codes do not."""
         low, extent = _F(self.min_value) * _F(alpha), _F(self.range) * _F(alpha)
         return replace(self, min_value=float(low), range=float(extent))
 
@@ -121,9 +121,9 @@ def compress_all(
 
 
 def compressed_bytes(matrices: NDArray) -> list[bytes]:
-    """Compress each of N matrices (N, rows, columns) and return the bytes of each in files.
+    """Compress N matrices (N, rows, columns) as `compress_all`; return the file bytes of each.
 
-    `compress_all` defines the compression. There is at least one row and one column.
+    The matrices must have at least one row and one column.
     """
     num, rows, cols = matrices.shape
     form, low, extent, percentiles, data = _compressed_parts(matrices, CompressionMethod.AUTOMATIC)
@@ -146,7 +146,7 @@ def compressed_bytes(matrices: NDArray) -> list[bytes]:
 def _compressed_parts(
     matrices: NDArray, method: CompressionMethod
 ) -> tuple[int, NDArray, NDArray, NDArray, NDArray]:
-    """Compress N matrices: the format, and minimum, range, percentiles and codes of each."""
+    """Compress N matrices; return format (1 to 3), minima, ranges, percentiles and codes of all."""
     num, rows, _ = matrices.shape
     if method == CompressionMethod.AUTOMATIC:
         method = CompressionMethod.SPEECH_FEATURE if rows > 8 else CompressionMethod.TWO_BYTE_AUTO
@@ -165,7 +165,7 @@ def _compressed_parts(
 def decompress_all(
     low: NDArray, extent: NDArray, percentiles: NDArray, data: NDArray
 ) -> NDArray[np.float32]:
-    """Decompress N matrices, given the fields of CompressedMatrix stacked on axis 0."""
+    """Decompress N matrices from minima and ranges (N,), percentiles (N, columns, 4) and codes."""
     if percentiles.shape[1] == 0:
         return decode_rows(data, low, extent)
     return decode_columns(data, percentiles, low, extent)

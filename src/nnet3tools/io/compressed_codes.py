@@ -28,7 +28,7 @@ _NUM_STEPS = np.array([64, 128, 63], _F)
 
 
 def quantize(values: NDArray, low: NDArray, extent: NDArray, steps: int) -> NDArray[np.int32]:
-    """Codes 0 to `steps` of values (N, ...), rounded as Kaldi's FloatToUint16 does."""
+    """Codes 0 to `steps` for values (N, ...) from `low` (N,) to `low + extent`, as Kaldi rounds."""
     shape = (-1,) + (1,) * (values.ndim - 1)
     with np.errstate(all="ignore"):
         f = (values - low.reshape(shape)) / extent.reshape(shape)
@@ -37,7 +37,7 @@ def quantize(values: NDArray, low: NDArray, extent: NDArray, steps: int) -> NDAr
 
 
 def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.float32]:
-    """Decompress codes (N, rows, columns) of the formats CM2 (uint16) and CM3 (uint8)."""
+    """Decompress CM2 or CM3 codes (N, rows, columns), given minima and ranges (N,)."""
     steps = 65535.0 if codes.dtype.itemsize == 2 else 255.0
     increment = (extent.astype(np.float64) * (1.0 / steps)).astype(_F)
     out = codes.astype(_F)
@@ -50,7 +50,7 @@ def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.flo
 def column_percentiles(
     matrices: NDArray[np.float32], low: NDArray, extent: NDArray
 ) -> NDArray[np.uint16]:
-    """The 0th, 25th, 75th, 100th percentile of each column as rising codes, (N, columns, 4)."""
+    """The 0th, 25th, 75th, 100th percentile of each column as increasing codes, (N, columns, 4)."""
     num, rows, cols = matrices.shape
     quarter = rows // 4
     picks = [0, quarter, 3 * quarter, rows - 1] if rows >= 5 else list(range(rows))
@@ -141,9 +141,9 @@ def _percentile_values(
 
 
 def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """Start and length of the three intervals between the percentiles of each column.
+    """The start and length of the three intervals between percentiles, (N, columns, 3).
 
-    Shape (N, columns, 3). Each complex number holds a start and a length, looked up together.
+    The real part of each number is the start, the imaginary part the length.
     """
     pairs = np.empty((*values.shape[:2], 3, 2), _F)
     pairs[..., 0] = values[..., :3]
@@ -154,12 +154,12 @@ def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
 
 
 def _starts(between: NDArray) -> NDArray[np.intp]:
-    """Position (N, columns) of each column's first interval in `between` as a flat array."""
+    """Index (N, columns) of each column's first interval in `between`, flattened."""
     num, cols = between.shape[:2]
     return (3 * np.arange(num * cols)).reshape(num, cols)
 
 
 def _tiles(count: int, size: int) -> Iterator[slice]:
-    """Split range(count) into slices of items, of `size` elements each, that fill the cache."""
+    """Slices of range(count), each with as many items of `size` elements as fit in the cache."""
     step = max(1, _TILE // max(size, 1))
     return (slice(start, start + step) for start in range(0, count, step))

@@ -1,9 +1,9 @@
 """Records of a binary archive that pass from table to table as bytes. Without NumPy.
 
-Most records of an archive differ only in the elements of their matrices. A layout is what such
-records share: all other bytes. A regular expression made of the layout finds further records of it;
-what it matches is exactly what the full reader would accept. A record of no known layout is walked
-over, field by field, and one that the walk does not accept is read in full.
+Most records of an archive differ only in the elements of their matrices. A layout is all other
+bytes of such records. A regular expression made from the layout finds further records; it matches
+exactly the bytes that the full reader accepts. If a record has no known layout, a ByteWalk checks
+the record field by field. If the ByteWalk does not accept it, the full reader reads the record.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _KEY_WITHOUT_HEADER = re.compile(rb"([!-~]+)[ \t]")
 
 
 class Layout:
-    """The bytes that records of equal structure share, which differ only in matrices and numbers.
+    """The common bytes of records that differ only in matrices and numbers (holes).
 
-    `fixed` are the bytes before, between and after the holes, which have `forms`. A layout covers a
-    record as far as its sizes are the same: a chain example up to its acceptor. `rest` are the
-    steps of a walk over what follows, and `values` the walked values that these steps need.
+    `fixed` are the bytes before, between and after the holes, `forms` the forms of the holes. A
+    layout covers a record up to the first field of varying size (in chain examples the acceptor).
+    `rest` are ByteWalk steps over the following fields, `values` the field values that they need.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Layout:
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
-        """A regular expression for the part of a record that a layout covers; holes are groups."""
+        """A regular expression for a record's part that the layout covers; holes are groups."""
         parts = [re.escape(self.fixed[0])]
         for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
             parts += [form.pattern, re.escape(fixed)]
@@ -67,20 +67,20 @@ class Layout:
 
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
-        """A regular expression for an archive's entry: key and record as groups; or nothing."""
+        """A regular expression for an archive's entry, with groups (key, record), or for b""."""
         return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def count(self, num_more: int) -> None:
-        """Count `num_more` more records of the layout."""
+        """Add `num_more` to the number of records met, and update `is_common`."""
         self._num_seen += num_more
         if not self.is_common and self._num_seen >= _COMMON:
             cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
             self.is_common = cost <= _MOST_COSTLY_PATTERN
 
     def prototype(self, data: bytes = b"") -> Any:
-        """An example record of the layout, fully read; it is read from `data` the first time.
+        """A decoded record of the layout; the first call decodes `data`, later calls reuse it.
 
-        It has the names, indexes and dimensions of all records. Its elements are any.
+        Its names, indexes and dimensions are those of all records; its elements are not.
         """
         if self._prototype is None:
             self._prototype = self.record.read(Reader(io.BytesIO(data), binary=True))
@@ -88,7 +88,7 @@ class Layout:
 
 
 class EncodedRecord(Generic[T]):
-    """The bytes of a record; `holes` are begin and end of each hole after the layout's part."""
+    """The bytes of a record; `holes` has (begin, end) of variable bytes after the layout's part."""
 
     __slots__ = ("data", "holes", "layout")
 
@@ -104,7 +104,7 @@ class EncodedRecord(Generic[T]):
 
     @property
     def covered(self) -> bytes:
-        """The first bytes of the record, whose structure the layout gives."""
+        """The first bytes of the record: the part that the layout covers."""
         return self.data[: self.holes[0][0]] if self.holes else self.data
 
     def prototype(self) -> T:
@@ -123,14 +123,14 @@ class EncodedRecord(Generic[T]):
             self.layout.record.write(writer, self.whole())
 
     def hole(self, place: int) -> bytes:
-        """The bytes of hole number `place` after the part that the layout covers."""
+        """The bytes in the range `self.holes[place]`."""
         begin, end = self.holes[place]
         return self.data[begin:end]
 
     def changed(self, covered: bytes, layout: Layout, *values: bytes) -> EncodedRecord[T]:
-        """A copy with other bytes in the part that `layout` covers, and in the holes after it.
+        """A copy with the first part `covered`, of layout `layout`, and with `values` as holes.
 
-        The bytes between the holes are those of this record.
+        The bytes between the holes are copied from this record.
         """
         parts, holes, size = [covered], list[tuple[int, int]](), len(covered)
         at = len(self.covered)
@@ -144,7 +144,7 @@ class EncodedRecord(Generic[T]):
 
 
 class LayoutTable:
-    """The layouts met so far among the records that one description describes."""
+    """The layouts of all records read so far; all records are of the kind `record`."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -152,7 +152,7 @@ class LayoutTable:
         self._common: list[Layout] = []  # the one matched last is first
 
     def find(self, data: bytes | bytearray, start: int) -> tuple[EncodedRecord[Any], int] | None:
-        """The record that starts at `start`, and its end; None if its form is unusual.
+        """The record at `start` and its end in `data`; None if only the full reader knows its form.
 
         IndexError if the data ends too early.
         """
@@ -189,7 +189,7 @@ class LayoutTable:
                 yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
 
     def encode(self, value: Any) -> EncodedRecord[Any] | None:
-        """Convert an object to a record's bytes; None if their form is unusual."""
+        """Convert an object to an encoded record; None if `find` does not know its form."""
         file = io.BytesIO()
         self._record.write(Writer(file), value)
         found = self.find(file.getvalue(), 0)
@@ -201,14 +201,14 @@ class LayoutTable:
         fixed: tuple[bytes, ...],
         forms: tuple[MatrixForm | AnyBytes, ...],
     ) -> Layout:
-        """The layout with other fixed bytes and forms than `layout`, and the same rest."""
+        """The layout with the given fixed bytes and forms, and otherwise like `layout`."""
         found = self._get(fixed, forms, layout.rest, layout.values)
         if layout.is_common:
             found.count(_COMMON)
         return found
 
     def _walked(self, walk: ByteWalk) -> Layout:
-        """Check a record with a walk, up to the part without layout; return its layout."""
+        """Move `walk` over the part of a record that a layout covers; return that layout."""
         start, values = walk.at, dict[str, Any]()
         steps = self._record.steps(values)
         rest: list[bytes | Field] = []
@@ -254,13 +254,13 @@ class LayoutTable:
         return None
 
     def _use(self, place: int) -> None:
-        """Move a common layout to the front of the list in which layouts are tried."""
+        """Move the common layout number `place` to the front, to be tried first."""
         self._common.insert(0, self._common.pop(place))
 
     def runs(self, reader: Reader) -> Iterator[tuple[Layout, list[re.Match[bytes]]]]:
-        """Consume entries in the reader's buffer; yield each run of entries of one layout.
+        """Consume entries in the reader's buffer; yield successive entries of one layout together.
 
-        A run is the layout and the matches of its `entry`.
+        Each result is the layout and the matches of its regular expression `entry`.
         """
         data = reader.buffered(_AT_HAND) if self._common else b""
         start = 0
@@ -271,7 +271,7 @@ class LayoutTable:
             yield self._common[0], run
 
     def _run(self, data: bytes, start: int) -> list[re.Match[bytes]]:
-        """Matches of the successive entries of one layout at `start`; empty if no layout fits."""
+        """Matches of successive entries of one layout from `start` on; empty if no layout fits."""
         for i, layout in enumerate(self._common):
             found = layout.entry.finditer(data, start)
             if matches := list(itertools.takewhile(operator.attrgetter("lastindex"), found)):
@@ -281,7 +281,7 @@ class LayoutTable:
 
 
 def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
-    """Move a walk past a field and return the value; OtherFormError if the value is unusual."""
+    """Move `walk` past a field and return its value; OtherFormError if `field.usual` is False."""
     assert isinstance(field.kind, ValueKind)
     if field.kind.walk is None:
         raise OtherFormError
@@ -292,7 +292,7 @@ def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
 
 
 def _joined(steps: list[bytes | Field]) -> list[bytes | Field]:
-    """The steps of a walk, with successive bytes joined to one step."""
+    """The steps of a ByteWalk, with successive `bytes` steps joined to one."""
     found: list[bytes | Field] = []
     for step in steps:
         if isinstance(step, bytes) and found and isinstance(found[-1], bytes):
@@ -309,8 +309,8 @@ def encoded_entries(
 ) -> Iterator[tuple[str, T]]:
     """Consume entries that are complete in the reader's buffer; yield (key, object) of each.
 
-    `find(data, start)` returns the object that starts there and its end, or None if it must be read
-    in full; IndexError if the data ends too early.
+    `find(data, start)` returns the object at `start` and its end in `data`, or None if the full
+    reader must read the object. It raises IndexError if the data end too early.
     """
     pattern = _KEY if has_header else _KEY_WITHOUT_HEADER
     data = reader.buffered(_AT_HAND)
@@ -329,7 +329,7 @@ def encoded_entries(
 
 
 def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:
-    """A holder that reads a record as EncodedRecord, or fully if it has none of the `layouts`."""
+    """A Holder that reads records as EncodedRecord, or as objects if `layouts` cannot find them."""
 
     def read(reader: Reader) -> Any:
         found = reader.take(layouts.find) if reader.binary else None

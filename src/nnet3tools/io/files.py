@@ -177,8 +177,8 @@ def read_text_lines(rxfilename: str) -> list[str]:
 def open_output(wxfilename: str, binary: bool = True, header: bool = True) -> Iterator[Writer]:
     r"""Open a file, '-' or '| command' and yield its Writer.
 
-    With `header` and `binary` it begins with "\0B". The file is replaced if the block ends without
-    an exception. DataError if the output cannot be written, or if a command fails.
+    With `header` and `binary` the output begins with "\0B". A file is replaced if the block ends
+    without an exception. DataError if the output cannot be written, or if a command fails.
     """
     if (handed := handover.sink(wxfilename)) is not None:
         with handover.Collected(handed) as file:

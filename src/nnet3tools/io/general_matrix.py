@@ -122,7 +122,7 @@ def compress(
 def check_finite(what: str, matrix: GeneralMatrix) -> None:
     """Raise NotFiniteError, with the name `what`, if a matrix or vector has NaN or infinity.
 
-    Of a compressed matrix the minimum and the range are checked.
+    For a compressed matrix, the minimum and the range are checked.
     """
     values = matrix
     if isinstance(matrix, SparseMatrix):

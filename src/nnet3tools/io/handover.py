@@ -37,7 +37,7 @@ class Handed:
         return file.getvalue()
 
     def reader(self, name: str) -> Reader:
-        """A Reader over the bytes of the output; `name` stands in its error messages."""
+        """A Reader of the output's bytes; `name` is the stream's name in error messages."""
         return Reader(io.BytesIO(self.as_bytes()), name)
 
     def table(self, holder: Holder[T]) -> Iterator[tuple[str, T]] | None:
@@ -61,7 +61,7 @@ class Handed:
 
 
 class TableKeeper(Protocol):
-    """A cache of archives read from disk, which serves the next program that reads one."""
+    """Interface of a cache of archives that several programs of one process read."""
 
     def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
         """All (key, object) pairs of the archive `path`; None if it must be read from disk."""
@@ -78,7 +78,7 @@ def offer(rxfilename: str, handed: Handed) -> None:
 
 
 def collect(wxfilename: str) -> None:
-    """Keep what later calls write to `wxfilename` in memory, for `collected` to return."""
+    """Make later writes to `wxfilename` go to memory, from where `collected` returns them."""
     _collecting[wxfilename] = Handed()
 
 
@@ -99,7 +99,7 @@ def find(rxfilename: str) -> Handed | None:
 
 
 def sink(wxfilename: str) -> Handed | None:
-    """Where output to `wxfilename` is collected in memory; None if `collect` was not called."""
+    """The Handed that collects output to `wxfilename`; None if `collect` was not called."""
     return _collecting.get(wxfilename)
 
 

@@ -62,7 +62,7 @@ def write_cindex_vector(writer: Writer, nodes: Ints, indexes: Ints) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _encode_cached(indexes: bytes) -> bytes:
-    """Encode Indexes, given as raw int32 bytes, with a cache: archives' examples share vectors."""
+    """Encode Indexes, given as raw int32 bytes; results are cached, because examples share them."""
     return _encode(np.frombuffer(indexes, np.int32).reshape(-1, 3), None)
 
 
@@ -102,7 +102,7 @@ def _encode(indexes: Ints, nodes: Ints | None) -> bytes:
 
 
 def _steps(indexes: Ints) -> NDArray[np.int64]:
-    """The difference of each Index to the one before it; the first to zero."""
+    """Each Index minus the Index before it, (N, 3); the first row is the first Index itself."""
     wide = np.zeros((len(indexes) + 1, 3), np.int64)
     wide[1:] = indexes
     return wide[1:] - wide[:-1]
@@ -160,7 +160,7 @@ _MAX_RECENT = 16
 
 
 def _read_cached(reader: Reader, size: int) -> Ints:
-    """Read a vector of Indexes, from a cache if its bytes equal the last one's of this size.
+    """Read `size` Indexes; reuse the last vector of this size if the bytes are equal.
 
     Minibatches of one structure have equal vectors. No encoded vector is a prefix of another one of
     its size, so equal leading bytes prove equality.
@@ -190,7 +190,7 @@ def _follows(reader: Reader, data: bytes) -> bool:
 
 
 def _split(reader: Reader, size: int, with_nodes: bool) -> tuple[bytes, NDArray]:
-    """Consume `size` encoded Indexes or Cindexes: all bytes, and the length of each in bytes."""
+    """Consume `size` encoded Indexes or Cindexes; return their bytes and each one's length."""
     pattern = _NODE_ELEMENT if with_nodes else _ELEMENT
     pieces: list[bytes] = []
     lengths: list[int] = []

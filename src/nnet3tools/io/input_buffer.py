@@ -74,7 +74,7 @@ class InputBuffer:
         self._piece = _PIECE
 
     def pauses(self, seconds: float) -> bool:
-        """Whether the buffer is empty and neither a byte nor the end comes in `seconds`."""
+        """Whether the buffer is empty and the stream gives no byte and no end for `seconds`."""
         if self._at < len(self._buffer) or self.ended:
             return False
         try:
@@ -131,7 +131,7 @@ class InputBuffer:
         self._at += size
 
     def take(self, find: Callable[[bytearray, int], tuple[T, int] | None]) -> T | None:
-        """Consume an object and return it; None, with nothing consumed, if that fails.
+        """Consume and return the object that `find` recognizes; None, consuming nothing, if none.
 
         `find(data, start)` returns the object at `start` and its end, or None if it does not know
         the object's form. It raises IndexError if it needs more data.
@@ -173,7 +173,7 @@ class InputBuffer:
         self._at += 1
 
     def until_bracket(self, what: str) -> bytes:
-        """Consume the bytes up to the next ']' and return them without it; errors expect `what`."""
+        """Consume bytes through the next ']'; return the bytes before it; errors name `what`."""
         end = self._find(b"]")
         if end < 0:
             raise self.error(f"expected {what}, found the end of the stream before its ']'")
@@ -182,7 +182,7 @@ class InputBuffer:
         return body
 
     def until_brackets(self, count: int, what: str) -> bytes:
-        """Consume and return the bytes through the next `count` ']'; errors expect `what`."""
+        """Consume and return bytes through the next `count` ']'; `what` names them in errors."""
         num_brackets, searched = 0, 0
         while True:
             piece = np.frombuffer(bytes(self._buffer[self._at + searched :]), np.uint8)
@@ -202,7 +202,7 @@ class InputBuffer:
         return self._read_bytes(count * dtype.itemsize, what).view(dtype)
 
     def _need(self, size: int, what: str) -> None:
-        """Read ahead until `size` (few) bytes are unread; DataError with `what` at the end."""
+        """Buffer at least `size` (few) bytes; DataError, expecting `what`, if the stream ends."""
         while len(self._buffer) - self._at < size:
             if not self.more():
                 left = len(self._buffer) - self._at

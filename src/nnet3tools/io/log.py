@@ -20,7 +20,7 @@ _LEVELS = {"LOG": 20, "WARNING": 30}  # logging's; other kinds are DEBUG, 10
 
 
 def set_program(name: str) -> None:
-    """Set the program name that later log lines print. They go to standard error from now on."""
+    """Set the program name in later log lines, which then go to standard error."""
     global _program, _uses_logging
     _program, _uses_logging = name, False
 

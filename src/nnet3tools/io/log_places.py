@@ -151,7 +151,7 @@ _TRAINERS = {
 
 
 def place(path: str, function: str, program: str) -> str:
-    """The text `Function():file.cc`, as Kaldi's log lines have, for a function of a source file."""
+    """The text `Function():file.cc` of Kaldi's log line for `function` of source file `path`."""
     module = path.replace("\\", "/").rpartition("/nnet3tools/")[2]
     key = f"{module.removesuffix('.py')} {function}"
     trainer, trainer_file = _TRAINERS.get(program, ("", ""))

@@ -111,7 +111,7 @@ class MatrixForm:
 
 @lru_cache(maxsize=64)
 def sparse_elements(num_cols: int) -> re.Pattern[bytes]:
-    """A regular expression for any number of elements in rows of a sparse float32 matrix."""
+    """A regular expression for the elements of a row of a sparse matrix with `num_cols` columns."""
     return re.compile(_element_pattern(num_cols) + b"*", re.DOTALL)
 
 

@@ -26,8 +26,8 @@ _MAX_COUNT = 1_000_000
 class ValueKind(NamedTuple):
     """How values of one kind are read from files, written to files and passed over in bytes.
 
-    `walk(walk, values)` goes over a value in binary and returns what a field's `usual` looks at. A
-    record with a kind that has no walk is always read in full.
+    `walk(walk, values)` moves a ByteWalk past a value and returns the value for `Field.usual`. If a
+    kind has no `walk`, records with a field of the kind are always read in full.
     """
 
     read: Callable[[Reader], Any]
@@ -36,7 +36,7 @@ class ValueKind(NamedTuple):
 
 
 def imported_later(module: str, name: str) -> Callable[..., Any]:
-    """A stand-in for `name` of `nnet3tools.<module>`, which is imported at the first call."""
+    """A function that calls `name` of `nnet3tools.<module>`, imported at the first call."""
 
     @functools.cache
     def function() -> Callable[..., Any]:
@@ -77,11 +77,11 @@ MATRIX = ValueKind(
 # The methods that are left out of these classes would take 2 ms of every start.
 @dataclass(eq=False, repr=False)
 class Field:
-    """A value in a record's description: the attribute `name`, after `token` if not empty.
+    """The description of a record's field: the attribute `name`, stored after `token` if not "".
 
-    `usual(value, values)` says whether a walk may pass over a record with this value; such records
-    are those of single examples as Kaldi's programs write them. `problem(values)` returns what is
-    wrong with the fields up to this one, "" if nothing is. A field with a `default` may be absent;
+    `usual(value, values)` says whether a ByteWalk may pass over a record with this value: True for
+    single examples that Kaldi's programs write. `problem(values)` returns an error text about the
+    fields up to this one, or "" if they are valid. A field with a `default` may be absent;
     a `rare` one is absent in most files and is written only if it has elements. `older` has tokens
     and kinds of earlier versions of the format.
     """
@@ -130,7 +130,7 @@ class Field:
         self.kind.write(writer, value)
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """What a ByteWalk moves past: bytes, and fields whose value it then puts into `values`."""
+        """The steps of a ByteWalk over the field: bytes, and fields to store in `values`."""
         if self.rare:
             return
         if self.token:
@@ -143,7 +143,7 @@ class Field:
 
 @dataclass(eq=False, repr=False)
 class Repeated(Field):
-    """A field with a list of records: token, number, records. `noun` names them in errors."""
+    """A field with a list of records: token, number, records. `noun` names records in errors."""
 
     noun: str = ""
     newlines: bool = False
@@ -169,7 +169,7 @@ class Repeated(Field):
                 writer.write_newline()
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The bytes and fields that a ByteWalk passes: token, number, fields of each record."""
+        """The steps of a ByteWalk over the list: token, number, and fields of each record."""
         assert isinstance(self.kind, Record)
         yield self.token.encode() + b" "
         yield Field(self.name, INT32, usual=self.usual)
@@ -219,7 +219,7 @@ class Record:
         writer.write_token(f"</{self.name}>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """What a ByteWalk moves past in a record, in order: bytes and fields."""
+        """The steps of a ByteWalk over a record: bytes, and fields to store in `values`."""
         yield f"<{self.name}> ".encode()
         for field in self.fields:
             yield from field.steps(values)

@@ -47,7 +47,7 @@ class SparseMatrix:
     def from_counts(
         cls, counts: ArrayLike, indices: ArrayLike, values: ArrayLike, num_cols: int
     ) -> SparseMatrix:
-        """Make a matrix of each row's number of elements, and all columns and values in order."""
+        """Make a matrix from each row's number of elements, and all column numbers and values."""
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         columns = np.ascontiguousarray(indices, np.int32)
         return cls(offsets, columns, np.ascontiguousarray(cast(values, np.float32)), num_cols)
@@ -60,7 +60,7 @@ class SparseMatrix:
         return cls.from_counts(counts, cols, matrix[rows, cols], matrix.shape[1])
 
     def to_dense(self) -> NDArray[np.float32]:
-        """Convert to a dense matrix; of a column listed twice in a row the last value counts."""
+        """Convert to a dense matrix; if a row lists a column twice, the last value counts."""
         out = np.zeros(self.shape, np.float32)
         out[self.row_numbers, self.indices] = self.values
         return out
@@ -194,7 +194,7 @@ def _read_binary(reader: Reader) -> SparseMatrix:
 
 
 def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix | None, int]:
-    """Decode up to `limit` complete rows at the start of `piece`: the matrix, bytes used."""
+    """Decode up to `limit` complete rows at the start of `piece`; return matrix and bytes used."""
     if (even := _decode_even_rows(piece, limit)) is not None:
         return even
     rows = _ROW.findall(piece)[:limit]
@@ -241,7 +241,7 @@ def _uneven_rows(
 
 
 def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
-    """Decode `num_rows` (at least one) valid binary rows (`matrix_forms.sparse_row_pattern`)."""
+    """Decode `num_rows` (at least one) valid rows in the binary form of `rows_of_sparse`."""
     if (even := _decode_even_rows(data, num_rows)) is not None:
         return even[0]
     lengths = np.array(list(map(len, _ROW.findall(data))))
@@ -251,7 +251,7 @@ def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
 
 
 def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] | None:
-    """Decode `num_rows` complete rows of equal length: (matrix, bytes used); None for others."""
+    """Decode `num_rows` rows: (matrix, bytes used); None unless complete and of equal length."""
     count = int.from_bytes(piece[9:13], "little", signed=True) if len(piece) >= 13 else -1
     used = (_ROW_HEAD + 10 * count) * num_rows
     if count < 0 or used > len(piece):

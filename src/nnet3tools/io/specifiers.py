@@ -20,8 +20,8 @@ class TableKind(enum.Enum):
 class Rspecifier:
     """A parsed rspecifier: the table to read.
 
-    Options: (o) each key is requested once, (s) keys are sorted, (cs) requests are sorted, (p)
-    errors mean a missing object or the end, (bg) a thread reads ahead.
+    Options: (bg) a thread reads ahead; (s) keys are sorted; (o) each key is requested once; (cs)
+    keys are requested in order; (p) an unreadable object counts as missing and ends an archive.
     """
 
     text: str
@@ -100,7 +100,7 @@ def parse_wspecifier(text: str) -> Wspecifier:
 def _parse(
     text: str, what: str, options: dict[str, tuple[str, bool] | None]
 ) -> tuple[list[str], dict[str, Any], str]:
-    """Split a specifier: ark/scp words, values of `options` that it sets, text after the colon."""
+    """Split a specifier into its ark/scp words, the option values, and the text after the colon."""
     before, colon, name = text.partition(":")
     if not colon or text != text.rstrip():
         raise _error(text, what, "expected a form such as ark:file or scp,p:file")

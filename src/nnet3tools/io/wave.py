@@ -81,7 +81,7 @@ def read_wave_info(reader: Reader) -> WaveInfo:
 
 
 def _read_format(reader: Reader, order: str) -> tuple[int, int, int]:
-    """Read the chunk "fmt ": sampling rate, channels, size of the chunk; `order`: byte order."""
+    """Read the chunk "fmt " in byte order `order`: sampling rate, channels, size of the chunk."""
     size = _number(reader, order)
     if not 16 <= size <= 1 << 16:
         raise reader.error(f"expected a format chunk of 16 bytes or more, found one of {size}")

@@ -67,7 +67,7 @@ def prove_writable(path: str) -> None:
     """Raise DataError if a file cannot be written at `path`; for use before a long computation."""
 
     class Proved(Exception):
-        """Raised to leave `whole_file` before anything is written."""
+        """Exception that `prove_writable` raises to leave `whole_file` before writing anything."""
 
     mode = _mode_of(path)
     if _own_descriptor(path) is None and (mode is None or stat.S_ISREG(mode)):
@@ -144,7 +144,7 @@ class _Temporary:
 
 
 class _Elsewhere(_Temporary):
-    """A temporary output in the system's temporary folder, if the target's is not writable."""
+    """A temporary output in the system's temporary folder, for targets in unwritable folders."""
 
     def __init__(self) -> None:
         import tempfile  # imported late because it is slow and rarely needed
@@ -213,7 +213,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def _without_name(folder: str) -> int | None:
-    """Open a new file without a name that can be linked later; None if the system cannot."""
+    """Open a nameless file in `folder`, to be named later; None if the system cannot do so."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None:
         return None

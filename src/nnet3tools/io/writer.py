@@ -40,7 +40,7 @@ class Writer:
         self.write_bytes(text.encode("utf-8", "surrogateescape"))
 
     def flush(self) -> None:
-        """Write what the file has buffered."""
+        """Flush the buffer of the output file."""
         self.file.flush()
 
     def write_header(self) -> None:
