@@ -1,7 +1,7 @@
 """Changes to encoded examples, made to all examples of one layout together.
 
-Where the rows of a changed example come from depends only on its layout and on the change. So each
-change is made once, to a dummy example whose features are its own row numbers.
+The source row of each row of a changed example depends only on the example's layout and on the
+change. So each change is made once, to a dummy example whose features are its row numbers.
 """
 
 import itertools
@@ -34,13 +34,13 @@ class Selection(Protocol[E]):
         """Whether the selection keeps every example unchanged."""
 
     def apply(self, example: E, key: str) -> E | None:
-        """The selected part of an example; None if it has none."""
+        """The selected part of an example; None if the example has no such part."""
 
     def bounds(self, example: E, key: str) -> tuple[int, ...]:
-        """The choices for `choose`, as numbers that depend only on the example's layout."""
+        """The range of possible choices for `choose`; it depends only on the example's layout."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """One part of the range `bounds`, perhaps drawn at random; None to drop the example."""
+        """Choose one part of the range `bounds`, possibly at random; None drops the example."""
 
     def cut(self, example: E, key: str, chosen: tuple[int, ...]) -> E:
         """A copy of the example that has only the part `chosen`."""
@@ -50,8 +50,8 @@ class Selection(Protocol[E]):
 class ChangesOfKind(Generic[E]):
     """The functions that change examples of one kind (frame-level, chain, ...).
 
-    `ios(example)` returns the inputs and outputs that have matrices; `with_ios(example, ios)` a
-    copy of the example with the inputs and outputs `ios`.
+    `ios(example)` returns the inputs and outputs that have matrices; `with_ios(example, ios)`
+    returns a copy of the example with `ios` in their place.
     """
 
     layouts: LayoutTable
@@ -140,7 +140,7 @@ class BatchedChanges(Generic[E]):
         return self._changed(pending, chosen, lambda one: self._selection.cut(one, key, chosen))
 
     def _pending(self, example: Any) -> E | PendingChange:
-        """A PendingChange without changes, if the example is encoded; else the example."""
+        """If the example is encoded, a PendingChange that changes nothing; else the example."""
         if not isinstance(example, EncodedRecord):
             return example
         # Checked for each example: one layout may get many new names.
@@ -163,7 +163,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """The pending example with `change` to be made, too; `what` is a key for the change."""
+        """Add `change` to the pending changes of an example; `what` identifies the change."""
         place = pending.row_map, what
         if place not in self._row_maps:
             dummy = change(pending.row_map.dummy)
@@ -174,7 +174,7 @@ class BatchedChanges(Generic[E]):
         return change(example.whole())
 
     def _mapped(self, layout: Layout, dummy: E) -> RowMap[E] | None:
-        """The row map for a changed `dummy`; None if such examples cannot be encoded."""
+        """The row map from `layout` to the changed `dummy`; None if `dummy` cannot be encoded."""
         if (encoded := self._kind.layouts.encode(dummy)) is None:
             return None
         rows = self._rows(dummy)
@@ -200,7 +200,7 @@ class BatchedChanges(Generic[E]):
         return sum(4 * io.features.shape[0] * io.features.shape[1] for io in ios)
 
     def finish(self, examples: Sequence[Any]) -> Iterator[Any]:
-        """Make the pending changes, and return all examples in order; one pass per row map."""
+        """Make the pending changes, together for each row map; yield all examples in order."""
         groups: dict[RowMap[E], list[PendingChange]] = {}
         for example in examples:
             if isinstance(example, PendingChange):
@@ -272,7 +272,7 @@ def _sliced(head: bytes, data: bytes, ends: Sequence[int]) -> list[bytes]:
 
 
 def _with_ranges(matrices: SameLayoutMatrices, weights: NDArray[np.float32]) -> list[bytes]:
-    """The bytes of compressed matrices times their weights: only minimum and range change."""
+    """The bytes of compressed matrices, each multiplied by its weight: new minimum and range."""
     begin = len(matrices.form.token) + 1
     ranges = matrices.ranges(weights).tobytes()
     return [

@@ -20,7 +20,7 @@ class Diagnostics(Protocol):
     """Creates the NnetComputeProb objects that combine_models needs for its kind of examples."""
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> NnetComputeProb:
-        """An object that computes the objective of `nnet`; `compiler` caches its programs."""
+        """An object that computes the objective of `nnet`, whose programs `compiler` caches."""
 
     def storing_stats(self, nnet: Nnet) -> NnetComputeProb:
         """A new object that computes the objective and stores component statistics in `nnet`."""
@@ -50,12 +50,12 @@ def combine_models(
     prepare: Callable[[Nnet], None],
     diagnostics: Diagnostics,
 ) -> Nnet:
-    """The best of the averages of the first n models, for n = 1 to `num_models`, the last first.
+    """The average of the first n models with the best objective, over n = 1 to `num_models`.
 
-    `models` are (name, network); only one is in memory at a time. At most `max_evaluations`
-    averages are judged, by the objective of a copy that `prepare` has changed. Batch-norm
-    statistics are computed afresh on the examples. DataError if a model's structure differs from
-    the first model's, or examples have no supervision.
+    `models` are (name, network), the last model of training first; only one is in memory at a time.
+    At most `max_evaluations` averages are judged, by the objective of a copy after `prepare`.
+    Batch-norm statistics are computed afresh on the examples. DataError if a model's structure
+    differs from the first model's, or examples have no supervision.
     """
     source = iter(models)
     _, average = next(source)

@@ -82,11 +82,11 @@ class Packed:
 
     @property
     def place_of_inputs(self) -> Hashable:
-        """The same for the inputs: equal also if the other arrays are of other shapes."""
+        """A key that is equal for equally shaped input arrays in the same device memory."""
         return self.buffers.number, self._layout_of_inputs
 
     def views(self, memory: Array) -> list[Array]:
-        """The arrays as views of `memory`, which is one of the two buffers."""
+        """The arrays as views of `memory`, the pinned or the device buffer."""
         found = []
         for begin, dtype, shape in self.places:
             size = math.prod(shape) * dtype.itemsize

@@ -26,14 +26,14 @@ from nnet3tools.training.std_order import HashOrder
 
 
 class Accuracy(NamedTuple):
-    """Arrays (dim,), by class of the supervision: the weight of all rows and of correct rows."""
+    """Arrays (dim,): for each class of the supervision, the weight of all and of correct rows."""
 
     weight: np.ndarray
     correct: np.ndarray
 
 
 def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
-    """Compare the largest column of each row of `output` with the supervision's.
+    """The accuracy of `output`: whether a row's maximum is in the same column as in `supervision`.
 
     A row's weight is the sum of its supervision. The arrays are float64.
     """
@@ -123,7 +123,7 @@ class NnetComputeProb:
             self._compute(example, ready)
 
     def _compute(self, example: NnetExample, ready: NnetExample) -> None:
-        """Add one example: accuracy from `example` as read, the rest from the checked `ready`."""
+        """Add one example: accuracy from `example` as read, objective from the checked `ready`."""
         computer = self._runner.forward(ready)
         if self._watch is not None:
             again = partial(self._runner.forward, ready)

@@ -43,7 +43,7 @@ class NnetIo(RecordObject):
         return self.features.shape[1]
 
     def check(self) -> None:
-        """DataError if the numbers of rows and of indexes differ."""
+        """Raise DataError if the number of rows differs from the number of indexes."""
         num_rows = self.features.shape[0]
         if num_rows != len(self.indexes):
             raise DataError(
@@ -66,7 +66,7 @@ class NnetExample(RecordObject):
     RECORD = EXAMPLE_RECORD
 
     def check_finite(self) -> None:
-        """NotFiniteError if a matrix or a supervision has a NaN or infinite number."""
+        """Raise NotFiniteError if a matrix or a supervision has a NaN or infinite number."""
         for io in self.io:
             check_finite(f"'{io.name}'", io.features)
         for supervision in self.supervisions:
@@ -78,7 +78,7 @@ class NnetExample(RecordObject):
 
     @property
     def size(self) -> int:
-        """The largest number of rows of any input or output, which --minibatch-size rules go by."""
+        """The largest number of rows of an input or output, as used by --minibatch-size rules."""
         return max(len(io.indexes) for io in self.io)
 
 
@@ -98,7 +98,7 @@ class Ahead(Protocol[E]):
     """Interface of an object that prepares examples before `work` gets them (ExampleRunner)."""
 
     def prepare(self, example: E) -> E:
-        """A prepared example; called by the reading thread, must not draw random numbers."""
+        """Prepare an example, in the reading thread; must not draw random numbers."""
 
     def send(self, example: E) -> None:
         """Start copying a prepared example to the GPU; does nothing if it is not prepared yet."""
@@ -180,7 +180,7 @@ class ExampleTally:
 
 
 def frames_io(name: str, t_begin: int, features: GeneralMatrix, t_stride: int = 1) -> NnetIo:
-    """An input or output of one sequence (n = x = 0) at t_begin, t_begin + t_stride, ..."""
+    """An input or output of one sequence (n = x = 0); row i has t = t_begin + i * t_stride."""
     indexes = np.zeros((features.shape[0], 3), np.int32)
     indexes[:, 1] = np.arange(t_begin, t_begin + t_stride * len(indexes), t_stride)
     return NnetIo(name, indexes, features)
@@ -198,7 +198,7 @@ _WORD = 0xFFFFFFFFFFFFFFFF
 
 
 def structure_hash(example: NnetExample) -> int:
-    """Kaldi's NnetExampleStructureHasher; it decides the order of left-over minibatches."""
+    """The hash of an example's names, dimensions and indexes (NnetExampleStructureHasher)."""
     value = len(example.io) * 35099
     for io in example.io:
         value = value * 19157 + hash_of_io(io)
@@ -214,7 +214,7 @@ def string_hash(text: str) -> int:
 
 
 def index_hash(indexes: IndexArray) -> int:
-    """Kaldi's IndexVectorHasher: a hash of the length, the first 15 indexes, then every tenth."""
+    """A hash of the length, the first 15 indexes and every tenth later one (IndexVectorHasher)."""
     sampled = np.concatenate([indexes[:15], indexes[15::10]]).astype(np.int64)
     return 1433 + 34949 * len(indexes) + int((sampled @ [1619, 15649, 89809]).sum())
 

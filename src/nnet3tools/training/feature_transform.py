@@ -1,8 +1,8 @@
 """The transform that prepares features for training (nnet2/get-feature-transform.h).
 
-LDA makes the within-class covariance the unit matrix and the between-class covariance diagonal;
-directions with little variance between the classes are then scaled down, and the transform's
-singular values limited.
+LDA makes the within-class covariance the unit matrix and the between-class covariance diagonal.
+Directions with little variance between the classes are then scaled down, and the singular values of
+the transform are limited.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def estimate_transform(
     max_singular_value: float = 5.0,
     remove_offset: bool = True,
 ) -> FeatureTransform:
-    """The transform to `dim` dimensions (all if `dim` <= 0), as FeatureTransformEstimate.
+    """The transform to `dim` dimensions (all if `dim` <= 0), as Kaldi's FeatureTransformEstimate.
 
     Direction i, with variance l between the classes and 1 within them, is scaled by
     sqrt((within_class_factor + l) / (1 + l)). DataError for statistics without data or with a
@@ -66,7 +66,7 @@ def estimate_transform(
 
 
 def _cholesky(covariance: NDArray) -> NDArray:
-    """The lower Cholesky factor of a covariance, which is smoothed if it is singular."""
+    """The lower Cholesky factor of a covariance (D, D), which is smoothed if it is singular."""
     try:
         return np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:

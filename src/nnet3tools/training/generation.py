@@ -42,7 +42,7 @@ class InputOptions:
 
     @property
     def ivector_rspecifier(self) -> str:
-        """The value of --online-ivectors, or else of its alias."""
+        """The value of --online-ivectors or, if that is empty, of its alias --ivectors."""
         return self.online_ivectors or self.ivectors
 
 
@@ -73,10 +73,10 @@ class Targets(Protocol):
 
 
 class PosteriorTargets:
-    """Training targets that are posteriors over pdfs; where chunks overlap they weigh less."""
+    """Training targets that are posteriors over pdfs, with less weight where chunks overlap."""
 
     def __init__(self, utterance: str, posterior: Posterior, num_pdfs: int) -> None:
-        """DataError if a pdf of the posterior is not below `num_pdfs`."""
+        """Raise DataError if a pdf of the posterior is not below `num_pdfs`."""
         wrong = posterior.pdfs[(posterior.pdfs < 0) | (posterior.pdfs >= num_pdfs)]
         if len(wrong):
             raise DataError(
@@ -106,7 +106,7 @@ class MatrixTargets:
     """Training targets that are real numbers: a dense matrix with a row per subsampled frame."""
 
     def __init__(self, utterance: str, targets: np.ndarray, num_targets: int) -> None:
-        """DataError if there are no rows or `num_targets` >= 0 is not the number of columns."""
+        """Raise DataError for no rows, or if `num_targets` >= 0 differs from the column count."""
         if len(targets) == 0:
             raise DataError(f"target matrix of utterance '{utterance}' is empty")
         if num_targets >= 0 and targets.shape[1] != num_targets:
@@ -127,7 +127,7 @@ class MatrixTargets:
 
 
 def _output_frames(chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-    """The numbers of the output frames of chunks of one size, (chunks, frames)."""
+    """The frame numbers (after subsampling) of chunks of one size, (chunks, output frames)."""
     firsts = np.array([chunk.first_frame for chunk in chunks]) // factor
     return firsts[:, None] + np.arange(chunks[0].num_frames // factor)
 
@@ -146,7 +146,7 @@ class IvectorSource:
         self._matrices, self._period, self._tolerance = matrices, period, tolerance
 
     def find(self, utterance: str, num_frames: int) -> np.ndarray | None:
-        """The iVectors of an utterance; None, after a warning, if missing or of wrong length."""
+        """The iVectors of an utterance; None, after a warning, if absent or too few or too many."""
         ivectors = self._matrices.get(utterance)
         if ivectors is None:
             log.warning(f"No iVectors for utterance {utterance}")
@@ -197,7 +197,7 @@ def examples_of_utterance(
 
 
 def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
-    """The positions of chunks in `chunks`, grouped by size and context."""
+    """Lists of positions in `chunks`; each list has chunks with one size and context."""
     groups: dict[tuple[int, int, int], list[int]] = {}
     for i, chunk in enumerate(chunks):
         size = chunk.left_context, chunk.num_frames, chunk.right_context

@@ -69,7 +69,7 @@ class ImageAugmentation:
     def _sample(
         self, image: NDArray[np.float32], transform: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """The image whose pixel (r, c) is interpolated at (r_old, c_old) = transform (r, c)."""
+        """The image whose pixel (r, c) is `image` interpolated at the point transform * (r, c)."""
         width, height = len(image), image.shape[1] // self.num_channels
         pixels = image.reshape(width, height, self.num_channels)
         r, c = np.arange(width, dtype=_F)[:, None], np.arange(height, dtype=_F)

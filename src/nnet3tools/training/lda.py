@@ -41,7 +41,7 @@ class LdaStats:
         classes: NDArray[np.integer],
         weights: NDArray[np.float32],
     ) -> None:
-        """Add rows `rows[i]` of `data` (N, D), times `weights[i]`, to classes `classes[i]`."""
+        """Add row `rows[i]` of `data` (N, D) with weight `weights[i]` to class `classes[i]`."""
         kept = np.flatnonzero(weights)
         rows, classes, weights = rows[kept], classes[kept], weights[kept]
         wide = data.astype(np.float64)
@@ -133,7 +133,7 @@ class LdaStats:
 
 
 def sum_stats(rxfilenames: list[str]) -> LdaStats:
-    """The sum of the statistics in the files; DataError names a file unlike the first."""
+    """The sum of the statistics in the files; DataError names a file of other sizes."""
     total = LdaStats.load(rxfilenames[0])
     for name in rxfilenames[1:]:
         stats = LdaStats.load(name)

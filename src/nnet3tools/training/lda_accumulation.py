@@ -31,7 +31,7 @@ _MOST_ROWS = 4096
 class LdaAccumulator:
     """Accumulates LDA statistics over examples, weighted by the supervision of 'output'.
 
-    A weight below `rand_prune` becomes `rand_prune` or 0 at random; its mean is kept.
+    A weight below `rand_prune` becomes `rand_prune` or 0 at random, with the weight as mean.
     """
 
     def __init__(self, nnet: Nnet, rand_prune: float = 0.0) -> None:

@@ -1,9 +1,9 @@
 """Loss scaling for --gpu-math=fp16: derivatives are multiplied before their products lose them.
 
 Half precision has no numbers below 6e-8 and none above 65,504. The derivatives at the outputs are
-multiplied by a power of two and the parameter change is divided by it. Where the change is not
-finite the factor was too large: that minibatch's change is not applied and the factor is halved;
-after a thousand good minibatches it is doubled (Micikevicius et al. 2018, "Mixed precision
+multiplied by a power of two, and the parameter change is divided by this factor. If the change is
+not finite, the factor was too large: the change is not applied and the factor is halved. After a
+thousand finite changes the factor is doubled (Micikevicius et al. 2018, "Mixed precision
 training").
 Formulas on the device decide this; the host does not wait.
 """
@@ -60,8 +60,8 @@ class LossScale:
     def backward(self, delta: Nnet, keeps_change: bool, run: Run = run_now) -> Iterator[None]:
         """Scope of a backward pass over scaled derivatives; at its end `delta` is unscaled.
 
-        `keeps_change` says that `delta` contains a change at the start, as with momentum. `run(key,
-        work)` calls `work()`, or records and replays it.
+        `keeps_change`: `delta` already contains a change at the start, as with momentum. `run(key,
+        work)` calls `work()`, or records and replays the work.
         """
         if keeps_change:
             run("scale parameters", partial(self._for_parameters, delta, _times))
@@ -75,7 +75,7 @@ class LossScale:
                 formula(array, self._number)
 
     def adjust(self, factor: Array) -> None:
-        """Adapt the loss scale to an update, whose `factor` (1,) is 0 if it was not finite."""
+        """Adapt the loss scale after an update; `factor` (1,) is 0 if the change was not finite."""
         _adjust(self._scale, self._good, self._left_out, factor, float(self._patience))
 
     def print(self) -> None:

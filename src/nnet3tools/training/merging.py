@@ -28,7 +28,7 @@ E = TypeVar("E")
 
 
 def merge_examples(examples: Sequence[DecodableExample], compress_features: bool) -> NnetExample:
-    """The examples merged into one: rows example by example, with distinct sequence numbers n.
+    """One example with the rows of all, example by example, and distinct sequence numbers n.
 
     Inputs and outputs are sorted by name. Examples may be minibatches. DataError if the dimension
     of a name differs between examples.
@@ -42,7 +42,7 @@ def merge_examples(examples: Sequence[DecodableExample], compress_features: bool
 def merge_runs(
     runs: Iterable[tuple[int, list[NnetIo]]], stride: int, compress_features: bool
 ) -> list[NnetIo]:
-    """The inputs and outputs of a minibatch, merged from the runs that merged_by_layout returns.
+    """The inputs and outputs of a minibatch, merged from `runs`: results of merged_by_layout.
 
     Sequence numbers go up by `stride` from example to example. DataError as merge_examples.
     """
@@ -101,7 +101,7 @@ class Mergeable(Generic[E]):
 
 
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
-    """A function that gives the results of `of_prototype` for whole and encoded examples.
+    """A function of decoded or encoded examples: `of_prototype` of the example's prototype.
 
     Results are cached by layout.
     """
@@ -173,7 +173,7 @@ class ExampleMerger(Generic[E]):
                 self._write_minibatch(waiting.examples, self._hashes[key])
 
     def _part(self, example: E, begin: int, end: int) -> E:
-        """The examples number `begin` to `end` - 1 of `example`, which may be a batch."""
+        """The examples `begin` to `end` - 1 of `example`, which may be a batch of examples."""
         whole = begin == 0 and end == self._kind.count(example)
         return example if whole else self._kind.part(example, begin, end)
 

@@ -63,7 +63,7 @@ class MinibatchRules:
             raise OptionError(str(error)) from None
 
     def minibatch_size(self, size_of_example: int, num_available: int, input_ended: bool) -> int:
-        """How many of `num_available` examples to merge now; 0 to wait or, at the end, give up."""
+        """How many examples to merge now; 0: wait or, if `input_ended`, drop the examples."""
         nearest = min(self._ranges_for_size, key=lambda size: abs(size - size_of_example))
         ranges = self._ranges_for_size[nearest]
         if not input_ended:

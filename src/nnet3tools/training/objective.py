@@ -3,8 +3,8 @@
 `Objective` is the interface to trainers. FrameObjective implements the frame-level objectives:
 
 linear: sum of output * supervision, which for log-softmax outputs and posteriors is the
-log-likelihood; quadratic: -0.5 * |supervision - output|^2. Beyond Kaldi, expression: the sum of a
-formula's elements, weighted by rows.
+log-likelihood; quadratic: -0.5 * |supervision - output|^2; expression (not in Kaldi): the sum of
+a formula's elements, weighted by rows.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class Measured:
 class Evaluation:
     """A computation, not yet run, of the objective of an output (and of its -xent output).
 
-    `run` returns the objective of each of `names` and writes `derivs`. `weight` is their weight, or
-    None if only a device knows it. `is_alike` says that `run` does the same for all examples in the
-    same memory with equal `facts`, so that it can be replayed. With `has_auxiliary` it also
-    measures a regularization term on a device.
+    `run` returns the objective of each of the outputs `names` and writes `derivs`. `weight` is the
+    weight of the outputs, None if only a device knows it. `is_alike`: `run` can be replayed, as it
+    does the same work for all examples in the same memory with equal `facts`. With `has_auxiliary`,
+    `run` also measures a regularization term on a device.
     """
 
     names: tuple[str, ...]
@@ -67,7 +67,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Arrays that an objective prepared for an example; they are sent to the device with it."""
+    """Arrays that an objective prepared for an example; they are sent along to the device."""
 
     arrays: list[Array]
     facts: Hashable
@@ -144,7 +144,7 @@ def _measure(criterion: str, io: NnetIo, output: Array, deriv: Array | None) -> 
 
 @dataclass(frozen=True, eq=False)
 class SparseTargets:
-    """The elements of a sparse matrix, perhaps on a device, for the linear objective.
+    """The elements of a sparse target matrix, on host or device, for the linear objective.
 
     No element occurs twice. `weight` is the sum of the values.
     """
@@ -164,7 +164,7 @@ class SparseTargets:
     def padded(self) -> list[np.ndarray]:
         """`values`, `rows` and `cols`, each with elements of row -1 up to a round number.
 
-        So minibatches whose numbers of elements differ a little have arrays of the same sizes.
+        Minibatches with slightly different numbers of elements then have arrays of the same sizes.
         """
         rest = (0, capacity(len(self.rows)) - len(self.rows))
         return [

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def draw_count(expected: float) -> int:
-    """A random integer, the floor or ceiling of `expected`, whose mean is `expected`."""
+    """A random integer with mean `expected`: the floor or the ceiling of `expected`."""
     if expected == 1.0:
         return 1  # the usual case
     if expected < 0.0:
@@ -32,7 +32,7 @@ def shuffled(examples: Iterable[T], seed: int) -> list[T]:
 
 
 def shuffle_in_buffer(examples: Iterable[T], buffer_size: int) -> Iterator[T]:
-    """A partial shuffle: each example waits at a random buffer place until another replaces it."""
+    """Yield examples partially shuffled: each waits at a random place until another replaces it."""
     if buffer_size < 0:
         raise OptionError(f"invalid --buffer-size={buffer_size}: must not be negative")
     buffer: list[T | None] = [None] * buffer_size

@@ -65,7 +65,7 @@ class Sums:
 
 @dataclass
 class ObjectiveTotals:
-    """Totals of one output over all minibatches and over the current phase of minibatches."""
+    """Totals of one output over all minibatches and over the present phase of minibatches."""
 
     current_phase: int = 0
     minibatches_this_phase: int = 0
@@ -74,7 +74,7 @@ class ObjectiveTotals:
 
     @classmethod
     def on(cls, device: Any, dense: bool, auxiliary: bool = False) -> ObjectiveTotals:
-        """Zero totals on the device of the array `device`, added up in place and recordable.
+        """Totals of zero on the device of the array `device`, updated in place by recordable work.
 
         With `dense` targets the weights are on the device, too. With `auxiliary` there is also a
         regularization term.

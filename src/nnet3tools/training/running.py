@@ -195,13 +195,13 @@ class ExampleRunner:
         return computation_request(self.nnet, example, *self._flags, self._objective)
 
     def _known(self, request: ComputationRequest) -> ComputationRequest:
-        """The earlier request object that is equal to `request`, else `request` itself."""
+        """An earlier request object that is equal to `request`, or else `request` itself."""
         if len(self._requests) >= _MOST_REQUESTS:
             self._requests.clear()
         return self._requests.setdefault(request, request)
 
     def send(self, example: NnetExample) -> None:
-        """Start copying a prepared example to the GPU; does nothing for others."""
+        """Start copying a prepared example to the GPU; does nothing for unprepared examples."""
         if isinstance(example, PreparedExample):
             assert self._device_inputs is not None
             self._device_inputs.send(example.packed)
@@ -226,7 +226,7 @@ class ExampleRunner:
         self._device_inputs.release(example.packed)
 
     def _explained(self, error: MemoryError) -> Exception:
-        """An error to show the user for lack of GPU memory: its uses and possible remedies."""
+        """An error for lack of GPU memory that lists the uses of memory and possible remedies."""
         from nnet3tools.tensor.cuda.device import get_device
 
         if self._latest is None:

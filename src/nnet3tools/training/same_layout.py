@@ -26,7 +26,7 @@ from nnet3tools.training.example_format import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS
 
 
 class SameLayoutMatrices:
-    """The encoded matrices that the records of one batch have at one place of their layout.
+    """The encoded matrices of all records of a batch at one place of the batch's layout.
 
     Matrix i is `data[starts[i]:ends[i]]`.
     """
@@ -56,7 +56,7 @@ class SameLayoutMatrices:
         return self._slices(0)
 
     def features(self, weights: NDArray[np.float32] | None = None) -> GeneralMatrix:
-        """The rows of all matrices in one, decompressed, each matrix multiplied by its weight."""
+        """One decoded matrix with the rows of all matrices, each multiplied by its weight."""
         num, rows, cols = len(self), self.form.num_rows, self.form.num_cols
         if self.form.token == "SM":
             sparse = sparse_of_rows(b"".join(self._slices(SPARSE_HEAD)), num * rows)
@@ -68,7 +68,7 @@ class SameLayoutMatrices:
         return self._decompressed(weights).reshape(-1, cols)
 
     def ranges(self, weights: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Minimum and range of each of N compressed matrices, times its weight, (N, 2)."""
+        """Minimum and range (N, 2) of N compressed matrices, times each matrix's weight."""
         begin = len(self.form.token) + 1
         ranges = np.frombuffer(b"".join(self._slices(begin, begin + 8)), "<f4").reshape(-1, 2)
         return ranges if weights is None else ranges * weights[:, None]
@@ -109,7 +109,7 @@ _WORTH_COMPILING = 1_500_000
 
 
 def _pays_to_compile(num_elements: int) -> bool:
-    """Add to the count of decompressed elements; returns whether a compiled kernel pays by now."""
+    """Count decompressed elements; whether their total justifies loading a compiled kernel."""
     global _num_decompressed
     _num_decompressed += num_elements
     return _num_decompressed > _WORTH_COMPILING
@@ -123,7 +123,7 @@ def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatri
 
 @dataclass(frozen=True, eq=False)
 class SameLayoutBatch:
-    """Bytes of N records that one layout covers.
+    """The bytes of N records of one layout, as far as the layout covers them.
 
     `spans` (N, 1 + holes, 2) has the begin and the end in `data` of each record and of its holes.
     """
@@ -138,7 +138,7 @@ class SameLayoutBatch:
 
     @classmethod
     def of(cls, layout: Layout, records: Iterable[EncodedRecord[Any]]) -> SameLayoutBatch:
-        """A batch of records of one layout: of each, the bytes that the layout covers."""
+        """A batch with the bytes of each of `records` that `layout` covers."""
         covered = [record.covered for record in records]
         sizes = np.fromiter(map(len, covered), np.int64, len(covered))
         data = b"".join(covered)
@@ -194,7 +194,7 @@ def prototype(example: DecodableExample) -> NnetExample:
 
 
 def _decodable(example: NnetExample | EncodedExample) -> NnetExample | EncodedExample:
-    """The example; read in full if it is encoded and its layout is rare."""
+    """The example itself or, if it is encoded and its layout is rare, the decoded example."""
     is_rare = isinstance(example, EncodedRecord) and not example.layout.is_common
     return example.whole() if is_rare else example  # type: ignore[union-attr]
 
@@ -263,7 +263,7 @@ def merged_by_layout(
 
 
 def _in_batches(layout: Layout, examples: Iterable[Any]) -> Iterator[SameLayoutBatch]:
-    """Batches of encoded examples: given batches unchanged, successive examples as one batch."""
+    """Batches of encoded examples: batches unchanged, successive single examples as one batch."""
     for is_batch, run in itertools.groupby(examples, lambda e: isinstance(e, SameLayoutBatch)):
         if is_batch:
             yield from run

@@ -17,7 +17,7 @@ _UNSHIFTED = ("ivector",)
 
 
 def shift_times(example: NnetExample, offset: int) -> NnetExample:
-    """A copy of the example with `offset` added to every t except the i-vectors'."""
+    """A copy of the example with `offset` added to every t except in i-vector inputs."""
     if offset == 0:
         return example
     step = np.array([0, offset, 0], np.int32)
@@ -108,7 +108,7 @@ class FrameSelection:
     _contexts: ContextCutter = field(init=False)
 
     def __post_init__(self) -> None:
-        """OptionError for a --frame that is neither empty, "random" nor a number."""
+        """Raise OptionError for a --frame that is neither empty, "random" nor a number."""
         self._contexts = ContextCutter(self.left_context, self.right_context)
         if self.frame not in ("", "random"):
             try:
@@ -144,7 +144,7 @@ class FrameSelection:
         return _time_range(example.io, "output", key)
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The first and the last t to keep of the labelled range `bounds`; None to keep none."""
+        """The first and the last t to keep of the range `bounds`; None to drop the example."""
         first, last = bounds
         if self.frame == "":
             return first, last

@@ -146,7 +146,7 @@ class UtteranceSplitter:
         return self._sizes[0] - self.options.num_frames_overlap
 
     def _duration(self, split: Split) -> np.float32:
-        """The frames that chunks of the sizes `split` cover with the overlap of the options."""
+        """The number of frames that chunks of the sizes `split` cover if they overlap as wanted."""
         duration = np.float32(sum(split))
         if self.options.num_frames_overlap == 0:
             return duration
@@ -174,7 +174,7 @@ class UtteranceSplitter:
         return sorted(splits)
 
     def _splits_of(self, length: int) -> list[Split]:
-        """The best splits for an utterance of `length` frames, to draw one; [] if it is too short.
+        """The best splits for an utterance of `length` frames; empty if the utterance is too short.
 
         A gap costs twice as much as an overlap of the same length, since it loses data.
         """
@@ -189,7 +189,7 @@ class UtteranceSplitter:
         return self._splits_for_length.setdefault(length, found)
 
     def _draw_sizes(self, length: int) -> list[int]:
-        """Random chunk sizes, in order of time, for `length` frames; empty if that is too short."""
+        """Random chunk sizes in time order for an utterance of `length` frames; [] if too short."""
         step = self._step
         most = 2 * max(self._sizes) + self._sizes[0]
         repeats = max(0, -(-(length - most) // step))
@@ -204,7 +204,7 @@ class UtteranceSplitter:
     # -- where the chunks are
 
     def _gaps(self, length: int, sizes: list[int]) -> list[int]:
-        """The frames between each chunk and the one before; negative numbers are overlaps."""
+        """The number of frames between each chunk and the chunk before; negative for overlaps."""
         factor = self.options.frame_subsampling_factor
         length, sizes = -(-length // factor), [size // factor for size in sizes]
         total_gap = length - sum(sizes)
@@ -218,7 +218,7 @@ class UtteranceSplitter:
 
     @staticmethod
     def _share_overlap(overlap: int, sizes: list[int]) -> list[int]:
-        """Negative gaps between chunks of `sizes`; their sum is -`overlap`."""
+        """The gap between each two successive chunks of `sizes`: at most 0, in total -`overlap`."""
         magnitudes = np.minimum(sizes[:-1], sizes[1:]).astype(np.float32)
         shares = np.float32(overlap) * magnitudes / np.float32(magnitudes.sum())
         shares = shares.astype(np.int32)
@@ -226,7 +226,7 @@ class UtteranceSplitter:
         return [-int(share) for share in shares]
 
     def chunks(self, utterance: str, length: int) -> list[Chunk]:
-        """The chunks of an utterance of `length` frames; none, with a warning, if it is short."""
+        """The chunks of an utterance of `length` frames; none, with a warning, if too short."""
         chunks = self.split(length)
         if not chunks:
             log.warning(
@@ -280,7 +280,7 @@ class UtteranceSplitter:
     def lengths_match(
         self, utterance: str, length: int, supervision_length: int, tolerance: int = 0
     ) -> bool:
-        """Whether the supervision has about as many frames as expected; warns if not."""
+        """Whether the supervision's length is as expected, within `tolerance`; warns if not."""
         factor = self.options.frame_subsampling_factor
         expected = -(-length // factor)
         if abs(supervision_length - expected) <= tolerance:
@@ -306,7 +306,7 @@ class UtteranceSplitter:
             self._overlap_frames += max(0, end - after.first_frame)
 
     def print_stats(self) -> None:
-        """Log how many utterances and chunks of which lengths there were."""
+        """Log the numbers of utterances and chunks, and the lengths of chunks."""
         num_chunks, frames = sum(self._count_of_size.values()), self.total_frames
         log.log(
             f"Split {self._num_utterances} utts, with total length {self._input_frames} frames "
@@ -330,6 +330,6 @@ class UtteranceSplitter:
             log.log(f"Output frames are distributed among chunk-sizes as follows: {shares}")
 
     def check_any(self, features: str) -> None:
-        """EmptyError if no chunk was made; `features` is the rspecifier to name in the message."""
+        """Raise EmptyError, naming the rspecifier `features`, if no chunk was made."""
         if self.total_frames == 0:
             raise EmptyError(f"{features}: no examples could be made of it")

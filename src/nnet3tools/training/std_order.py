@@ -45,7 +45,7 @@ class MersenneTwister:
 
 
 def shuffle(values: list[T], generator: MersenneTwister) -> None:
-    """Shuffle in place as std::shuffle does, which draws two positions from one number."""
+    """Shuffle `values` in place with the same result as libstdc++'s std::shuffle."""
     size = len(values)
     if size < 2:
         return

@@ -95,7 +95,7 @@ class NnetTrainerOptions:
     computation: ComputeOptions = field(default_factory=ComputeOptions)
 
     def check(self) -> None:
-        """OptionError if an option's value is out of its range."""
+        """Raise OptionError if an option's value is out of its range."""
         for name, low, high in (
             ("momentum", 0.0, 1.0),
             ("max_param_change", 0.0, float("inf")),
@@ -126,8 +126,8 @@ class NnetTrainer:
     ) -> None:
         """`nnet` is trained on the device of the array `like` (default: the host).
 
-        Its statistics are zeroed if the options say so. With `loss_scaling`, on a GPU, derivatives
-        are scaled for products in half precision. The default of `objective` is FrameObjective.
+        --zero-component-stats zeroes the network's statistics. With `loss_scaling` (GPU only)
+        derivatives are scaled for half precision. The default of `objective` is FrameObjective.
         """
         options.check()
         self.options = options
@@ -223,7 +223,7 @@ class NnetTrainer:
             raise DivergedError(f"in minibatch {number}, {error}") from None
 
     def finish(self) -> None:
-        """Write the computation cache, if the options ask for it; log how long compiling took."""
+        """Write the computation cache if --write-cache is given; log the time spent compiling."""
         if self.options.write_cache:
             save_cache(self.options.write_cache, self.compiler, self.options.binary_write_cache)
         self.compiler.log_time()
@@ -242,7 +242,7 @@ class NnetTrainer:
         self._constrain_orthonormal()
 
     def _apply_change(self) -> None:
-        """Add the delta network, with l2, limited, to the model; the delta keeps the momentum."""
+        """Add the delta network and the l2 term, limited, to the model; keep momentum in delta."""
         o = self.options
         self._l2.apply(self.nnet, self._delta)
         self._update(1.0, 1.0 - o.momentum)
@@ -252,7 +252,7 @@ class NnetTrainer:
         scale_change(self._delta, o.momentum)
 
     def _update(self, max_change_scale: float, scale: float, is_last: bool = True) -> None:
-        """Add `scale` times the delta network to the model; limits times `max_change_scale`."""
+        """Add `scale` times delta to the model; `max_change_scale` multiplies the limits."""
         limit = self.options.max_param_change
         if self._loss_scale is not None and limit == 0.0:
             limit = _NO_LIMIT  # changes that are not finite are left out all the same
@@ -345,7 +345,7 @@ class NnetTrainer:
         return ObjectiveTotals.on(self._gpu, dense, auxiliary)
 
     def require_finite(self) -> None:
-        """DataError if the model, now on the host, has NaN or infinite parameters."""
+        """Raise DataError if the model, now on the host, has NaN or infinite parameters."""
         if not (bad := components_not_finite(self.nnet)):
             return
         number, names = self._max_change.first_infinite(self.nnet)
@@ -359,6 +359,6 @@ class NnetTrainer:
         )
 
     def require_data(self, examples: str) -> None:
-        """EmptyError if no example was trained on; `examples` is the rspecifier to name."""
+        """Raise EmptyError, naming the rspecifier `examples`, if no example was trained on."""
         if self._num_minibatches == 0:
             raise EmptyError(f"{examples}: no examples to train on")

@@ -93,7 +93,7 @@ class MaxChange:
     ) -> None:
         """Add `scale` times `delta` to `nnet`, each change limited to its component's max_change.
 
-        The whole is limited to `max_param_change`; both limits are multiplied by `limit_scale`.
+        The whole change is limited to `max_param_change`. `limit_scale` multiplies both limits.
         Nothing is changed if the whole change is infinite or NaN. `is_last` says that the next call
         is about another minibatch.
         """
@@ -264,8 +264,8 @@ class L2Regularization:
 def num_sequences(ios: Sequence[NnetIo]) -> int:
     """The number of sequences (values of n) of a minibatch, by which l2 is scaled.
 
-    It is read from each last index, since n starts at 0; sometimes, as in Kaldi, all indexes are
-    checked. DataError if inputs and outputs disagree.
+    The number is one more than the n of each last index. Sometimes, at random as in Kaldi, all
+    indexes are checked. DataError if inputs and outputs disagree.
     """
     counts = {int(io.indexes[-1, 0]) + 1 for io in ios}
     if tensor.random.rand_int(0, 100) == 0:
