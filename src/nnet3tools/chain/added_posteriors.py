@@ -26,7 +26,7 @@ _FRAME_STRIDE = 3
 
 @dataclass(frozen=True)
 class AddedPosteriors:
-    """Options: which matrix is added to examples, outputs or the denominator graph's posteriors."""
+    """Options: whether outputs or the denominator graph's posteriors are added to examples."""
 
     of_denominator: bool = False
     apply_exp: bool = True

@@ -61,7 +61,7 @@ class ExamplePlan:
 
 
 class Waiting(NamedTuple):
-    """An example that waits for its block, whose examples are made together."""
+    """An example that waits until its block is made; a block's examples are made together."""
 
     key: str
     utterance: str
@@ -128,7 +128,7 @@ class ExampleBlocks:
         self.num_written += len(planned)
 
     def _acceptors(self, waiting: list[Waiting]) -> list[bytes | None]:
-        """The encoded acceptor of each example; None where the C library cannot make it."""
+        """The encoded acceptor of each example; None if the C library cannot make it."""
         data, jobs, last = bytearray(), list[Job](), b""
         at = 0
         for item in waiting:
@@ -141,7 +141,7 @@ class ExampleBlocks:
         return [None if item.fst is None else next(made, None) for item in waiting]
 
     def _in_full(self, planned: Planned) -> NnetChainExample:
-        """The unencoded example."""
+        """The planned example as an object that is not encoded."""
         supervision = planned.supervision
         if supervision is None:
             assert planned.acceptor is not None
@@ -152,7 +152,7 @@ class ExampleBlocks:
 
 
 class Planned(NamedTuple):
-    """An example with its plan and its supervision, from the C library (`acceptor`) or Python."""
+    """An example with its plan, and its acceptor from the C library or supervision from Python."""
 
     item: Waiting
     plan: ExamplePlan
@@ -197,7 +197,7 @@ class Assembler:
         self._templates: dict[_Shape, EncodedChainExample | None] = {}
 
     def assembled(self, examples: Sequence[Planned]) -> list[EncodedChainExample | None]:
-        """The encoded examples in order; None where the caller must write the example in full.
+        """The encoded examples in order, with None for each example that cannot be encoded.
 
         An example is not encoded if it has no encoded acceptor, a matrix is not dense, a weight is
         negative, or a number is not finite.

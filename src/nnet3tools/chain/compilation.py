@@ -32,7 +32,7 @@ class SupervisionCompiler:
 
     @cached_property
     def _phones_and_labels(self) -> tuple[list[int], list[int]]:
-        """Two lists by transition id: its phone and its label in supervisions."""
+        """Two lists, indexed by transition id: the id's phone, and its label in supervisions."""
         transitions = self._model.transitions()
         ids = np.arange(len(transitions.pdfs))
         labels = transitions.pdfs + 1 if self._convert else ids
@@ -53,7 +53,7 @@ class SupervisionCompiler:
         return Supervision(1.0, 1, num_frames, label_dim, breadth_first_sorted(fst))
 
     def _in_time(self, graph: Fst, allowed_phones: list[set[int]]) -> Fst:
-        """The graph's paths with one transition per frame, whose phone the frame allows.
+        """The paths of `graph` with one transition per frame, of a phone allowed in the frame.
 
         States are pairs of a graph state and a frame, numbered in the order of their discovery.
         """

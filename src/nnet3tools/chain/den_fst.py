@@ -71,7 +71,7 @@ def _minimized(fst: Fst) -> Fst:
 
 
 def _merged(fst: Fst) -> Fst:
-    """The FST, its weights not pushed, with states merged that are equal up to rounded weights."""
+    """The FST after merging states that are equal up to rounded weights; weights stay unpushed."""
     rounded, codes = encoded(quantized(fst, _QUANTUM))
     return decoded(minimize_encoded(rounded), codes)
 

@@ -21,7 +21,7 @@ _MOST_PROBABILITY = 100.0
 
 @dataclass(frozen=True)
 class DenominatorGraph:
-    """The denominator FST as an HMM over `num_pdfs` pdfs, all of whose states are final."""
+    """The denominator FST as an HMM that emits `num_pdfs` pdfs; all states are final."""
 
     num_pdfs: int
     hmm: Hmm

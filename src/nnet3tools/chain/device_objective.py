@@ -1,8 +1,8 @@
 """The LF-MMI objective on a GPU, computed without the host so that it can be part of a CUDA graph.
 
-objective.py checks sums on the host; here formulas over numbers on the device do it, and warnings
-are logged later. A minibatch's inputs include what differs between minibatches: acceptors
-(tensor/packed_paths.py) and weights of rows.
+objective.py checks sums on the host. This module checks them by formulas on the device and logs
+warnings later. The acceptors (tensor/packed_paths.py) and row weights of a minibatch are inputs,
+because they differ between minibatches.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class DeviceObjective:
     def _finish(
         self, buffers: Buffers, good: Number, l2: Number, weights: Array | None
     ) -> Number | None:
-        """Zero derivatives that failed, regularize and weight the rest; returns cross-entropy."""
+        """Zero failed derivatives, regularize and weight the others; return the cross-entropy."""
         xent = None
         if buffers.xent_deriv is not None:
             found = tensor.dot(buffers.xent_output, buffers.xent_deriv)

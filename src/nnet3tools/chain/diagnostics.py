@@ -22,8 +22,8 @@ _XENT_FOR_STATS = 0.1
 class ChainComputeProb(NnetComputeProb):
     """Accumulates the chain objective, and optionally its derivative, over examples.
 
-    The cross-entropy of -xent outputs is computed if --xent-regularize is not 0, but has no part in
-    the derivative.
+    If --xent-regularize is not 0, the cross-entropy of -xent outputs is computed, too. The
+    derivative does not include the cross-entropy.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ChainDiagnostics:
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:
-        """An object that computes the objective (also of -xent outputs) with cached programs."""
+        """An object that computes the objective of `nnet`, whose programs `compiler` caches."""
         return ChainComputeProb(
             ComputeProbOptions(),
             self.options,
@@ -77,7 +77,7 @@ class ChainDiagnostics:
         )
 
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
-        """A new object that computes all outputs and stores component statistics in `nnet`."""
+        """An object that computes the objective and stores component statistics in `nnet`."""
         options = self.options
         if options.xent_regularize == 0.0 and _has_xent(nnet):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)

@@ -66,9 +66,9 @@ ENCODED_GRAPHS: Holder[Any] = replace(
 
 
 def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
-    """A graph that reads transition ids, as an epsilon-free acceptor of pdfs plus one.
+    """Convert a graph whose input labels are transition ids to an acceptor of pdfs plus one.
 
-    None, after a warning, if epsilon removal leaves an input epsilon. DataError for labels that are
+    None, after a warning, if epsilons cannot all be removed. DataError for labels that are
     not transition ids of the model.
     """
     fst = remove_epsilons(remove_epsilons_locally(graph))
@@ -80,7 +80,7 @@ def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
 
 
 def _least_duration(fst: Fst) -> int:
-    """The arc count of the path with the least arc count plus final cost; -1 without paths."""
+    """The number of arcs of the path with the least arcs plus final cost; -1 without paths."""
     steps = steps_from_start(fst)
     costs = np.where(steps >= 0, steps + fst.finals.astype(np.float64), np.inf)
     return int(steps[np.argmin(costs)]) if len(costs) and np.isfinite(costs.min()) else -1
@@ -104,7 +104,7 @@ class E2eExampleMaker:
     def blocks(
         self, write: Callable[[str, NnetChainExample | EncodedChainExample], None]
     ) -> ExampleBlocks:
-        """The blocks in which examples of utterances are made."""
+        """A new ExampleBlocks that makes the utterances' examples and passes them to `write`."""
         normalization = None if self.normalizer is None else self.normalizer.fst
         labels = self.transition_model.pdfs_of_ids() + np.int32(1)
         native = native_supervisor(normalization, labels)

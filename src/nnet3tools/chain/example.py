@@ -19,7 +19,7 @@ class NnetChainSupervision(SequenceOutput[Supervision]):
     RECORD = CHAIN_OUTPUT_RECORD
 
     def check(self) -> None:
-        """DataError if sizes, indexes and weights do not agree, or a weight is negative."""
+        """Raise DataError if sizes, indexes and weights do not agree, or a weight is negative."""
         super().check()
         if (self.deriv_weights < 0.0).any():
             raise DataError(f"'{self.name}' of an example has a negative derivative weight")

@@ -85,7 +85,7 @@ def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
     """Whether `num_frames` is the number of an output's `indexes`; True if they are None.
 
     The indexes must be of one sequence: n = x = 0, and t grows by the same number from row to row.
-    If n = x = 0, Kaldi writes one byte per row, the difference of t to the row before.
+    Their `steps` are then one byte per row, the difference of t from the row before.
     """
     if indexes is None:
         return True
@@ -94,7 +94,7 @@ def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
 
 
 def _is_constant(steps: bytes) -> bool:
-    """Whether all the bytes are the same positive number."""
+    """Whether all bytes of `steps`, which are differences of t, are the same positive number."""
     return steps.count(steps[0]) == len(steps) and 0 < steps[0] <= _LARGEST_STEP
 
 
@@ -110,7 +110,7 @@ def _sizes_problem(values: Values) -> str:
 
 
 class _Acceptors(Field):
-    """One acceptor or, in end-to-end supervision, one per sequence between <Fsts> and </Fsts>."""
+    """The field of one acceptor or, if end to end, of all sequences' in <Fsts> ... </Fsts>."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
         """The acceptor; a tuple of acceptors for end-to-end supervision."""
@@ -134,7 +134,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The tokens and fields, in order, that a walk over one sequence's supervision meets."""
+        """The steps of a ByteWalk over the acceptor of one sequence: tokens and fields."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self

@@ -34,7 +34,7 @@ class ExampleNormalizer:
         """The number of examples written, and of examples left out because no path remained."""
 
     def accept(self, key: str, example: NnetChainExample | EncodedChainExample) -> None:
-        """Add an example to those waiting; DataError unless it has one output of one sequence."""
+        """Add an example to the waiting ones; DataError unless it has one output, one sequence."""
         if self._native is None or isinstance(example, NnetChainExample):
             self.finish()
             self._normalize(key, example)

@@ -65,13 +65,13 @@ class ChainExampleMaker:
         return self.splitter.lengths_match(utterance.name, num_frames, num_output, tolerance)
 
     def blocks(self, write: Write) -> ExampleBlocks:
-        """The blocks in which the examples of chunks are made."""
+        """A new ExampleBlocks that makes the chunks' examples and passes them to `write`."""
         normalization = None if self.normalizer is None else self.normalizer.fst
         native = None if self.convert is not None else native_supervisor(normalization)
         return ExampleBlocks(native, JobKind.PIECES, self.compress, write)
 
     def add(self, utterance: UtteranceData, blocks: ExampleBlocks) -> bool:
-        """Add the chunks of an utterance to `blocks`; returns whether any of them is usable."""
+        """Add an utterance's chunks to `blocks`; returns whether any chunk makes an example."""
         num_rows, num_cols = utterance.features.shape
         num_frames = min(num_rows, utterance.num_output * self._factor)
         chunks = self.splitter.chunks(utterance.name, num_frames)
@@ -188,7 +188,7 @@ class UtteranceData:
 
     @cached_property
     def cutter(self) -> SupervisionCutter:
-        """Cuts the supervision to chunks; DataError unless it is plain and of one sequence."""
+        """A cutter of the supervision; DataError unless it is plain and of one sequence."""
         given = self.supervision
         return SupervisionCutter(given.whole() if isinstance(given, EncodedRecord) else given)
 

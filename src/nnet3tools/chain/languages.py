@@ -16,7 +16,7 @@ _NAME = re.compile(r"[\w-]+", re.ASCII)
 
 
 def language_of(key: str, default: str = "") -> str:
-    """The value of lang in a key such as utt-0?lang=english; `default` if there is none."""
+    """The language in a key such as utt-0?lang=english; `default` if the key has none."""
     query = key.rpartition("?")[2] if "?" in key else ""
     pairs = [part.partition("=") for part in query.split("&")]
     return next((value for name, _, value in pairs if name == "lang"), default)

@@ -111,7 +111,7 @@ def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
-    """One supervision of all sequences; DataError unless kind, length, weight and model agree."""
+    """One supervision of all parts' sequences; DataError unless kind, length and weight agree."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -136,7 +136,7 @@ def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
 
 
 def check_same(what: str, first: float, other: float) -> None:
-    """DataError if the `what` (a plural) of supervisions that are to be merged differ."""
+    """Raise DataError, naming the property `what` (a plural), if `first` and `other` differ."""
     if first != other:
         raise DataError(f"merging supervisions of different {what}: {first:g} and {other:g}")
 
@@ -147,13 +147,13 @@ def _prototype(example: NnetChainExample | EncodedChainExample) -> NnetChainExam
 
 
 def structure_of_sequences(example: SequenceExample[Any]) -> Hashable:
-    """A key that is equal for examples that can be merged."""
+    """A key that is equal for examples that can be merged into one minibatch."""
     of_outputs = tuple((output.name, output.indexes.tobytes()) for output in example.outputs)
     return structure_key(NnetExample(example.inputs)), of_outputs
 
 
 def hash_of_sequences(example: SequenceExample[Any]) -> int:
-    """Kaldi's NnetChainExampleStructureHasher (and the one for discriminative examples)."""
+    """The hash of an example's structure, as Kaldi's NnetChainExampleStructureHasher."""
     value = structure_hash(NnetExample(example.inputs))
     for output in example.outputs:
         value = value * 17957 + string_hash(output.name) + index_hash(output.indexes)

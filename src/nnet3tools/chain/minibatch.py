@@ -25,7 +25,7 @@ class OutputSupervision:
     posteriors: NDArray[np.float32] | None = None
 
     def check_finite(self) -> None:
-        """NotFiniteError if a weight or posterior is NaN or infinite."""
+        """Raise NotFiniteError if a weight or posterior is NaN or infinite."""
         name, supervision = f"'{self.chain.name}'", self.chain.supervision
         check_finite(f"weight of {name}", np.array([supervision.weight], np.float32))
         check_finite(f"derivative weights of {name}", self.chain.deriv_weights)
@@ -34,7 +34,7 @@ class OutputSupervision:
 
 
 def minibatch(example: NnetChainExample) -> NnetExample:
-    """An example with `io`, the inputs except those named __..., and with `supervisions`."""
+    """The NnetExample of a chain example; inputs whose names begin with __ are left out."""
     inputs = [io for io in example.inputs if not io.name.startswith("__")]
     targets = next((io for io in example.inputs if io.name == LWF_POSTERIORS), None)
     outputs = []
@@ -45,7 +45,7 @@ def minibatch(example: NnetChainExample) -> NnetExample:
 
 
 def _by_frame(targets: NnetIo, chain: NnetChainSupervision) -> NDArray[np.float32]:
-    """The rows of `targets`, which run sequence by sequence, in the order frame by frame."""
+    """The rows of `targets`, reordered from sequence by sequence to frame by frame."""
     dense = to_dense(targets.features)
     shape = (chain.supervision.num_sequences, chain.supervision.frames_per_sequence, -1)
     if len(dense) != chain.supervision.num_frames:

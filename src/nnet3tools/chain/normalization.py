@@ -38,7 +38,7 @@ class Normalizer:
         return compose(fst, self._normalization)
 
     def normalized(self, supervision: Supervision) -> Supervision | None:
-        """The supervision with weights; None if no path is left or (with a warning) it is too big.
+        """The supervision with the FST's weights; None if no path is left or (warning) too large.
 
         A plain supervision becomes deterministic, minimal and ordered by time. An end-to-end one is
         the result of composition.
@@ -70,7 +70,7 @@ def _small(fst: Fst, what: str) -> Fst | None:
 
 
 def load_normalizer(rxfilename: str, scale: float = 1.0) -> Normalizer:
-    """The normalizer with the FST in a file; DataError names it if it has epsilons."""
+    """A Normalizer with the FST in a file; DataError names the file if the FST has epsilons."""
     fst = load_fst(rxfilename)
     with naming(rxfilename):
         return Normalizer(fst, scale)

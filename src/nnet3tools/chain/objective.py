@@ -64,11 +64,11 @@ def compute_chain_objective(
 ) -> ChainObjective:
     """The LF-MMI objective of `output` (frames * sequences, pdfs), which runs frame by frame.
 
-    `deriv`, if given, is set to the derivative; `xent_deriv` to that of the numerator alone: its
-    posteriors, times the supervision's weight. The penalty on outputs beyond +-30 is applied every
-    other time, at random, and twice as large. Where the sums overflow, derivatives are zero, the
-    objective is -10 a frame, and a warning says so. DataError for a supervision or graph that does
-    not fit the output.
+    `deriv`, if given, is set to the derivative; `xent_deriv` to the numerator's derivative: its
+    posteriors times the supervision's weight. The penalty on outputs beyond +-30 is applied in half
+    of the calls, at random, and twice as large. If the sums overflow, derivatives are zero, the
+    objective is -10 per frame, and a warning is logged. DataError for a supervision or graph that
+    does not fit the output.
     """
     if len(output) != supervision.num_frames:
         raise DataError(
@@ -112,9 +112,9 @@ def compute_sums(
     derivs: tuple[Array | None, Array | None],
     look: Callable[[Array], None],
 ) -> tuple[Array, Array]:
-    """The results of the operators leaky_hmm and numerator.
+    """Run the operators leaky_hmm and numerator (denominator and numerator); return their results.
 
-    `derivs`, unless None, are set to the derivative and to that of the numerator alone. One time in
+    `derivs`, unless None, are set to the derivative and to the numerator's derivative. One time in
     a hundred, at random, `look(output)` is called. The order of random draws is Kaldi's.
     """
     deriv, xent_deriv = derivs
@@ -172,7 +172,7 @@ def _finished(
 
 
 def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
-    """Whether the check sums of `leaky_hmm` are right; warns of each that is not."""
+    """Whether all check sums of `leaky_hmm` are right; warns of each wrong check sum."""
     product, posteriors = results[ALPHA_BETA], results[POSTERIOR_SUM]
     product_is = _is_near(f"alpha-beta product {product:g}", product, num_sequences)
     what = f"log-prob-deriv sum {posteriors:g}"
@@ -180,7 +180,7 @@ def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
 
 
 def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:
-    """Whether a sum `found` is near `expected`; if not, warns and names it `what`."""
+    """Whether the sum `found` is near `expected`; if not, warns that the sum `what` is wrong."""
     difference = abs(found - expected)
     if difference <= tolerance * (abs(found) + expected):
         return True

@@ -127,7 +127,7 @@ class LanguageModelOptions:
     )
 
     def check(self) -> None:
-        """OptionError if the n-gram orders are out of range or do not match."""
+        """Raise OptionError if the n-gram orders are out of range or do not match."""
         if not 2 <= self.ngram_order <= _HIGHEST_ORDER:
             raise OptionError(
                 f"invalid --ngram-order={self.ngram_order}: expected 2 to {_HIGHEST_ORDER}"

@@ -46,9 +46,9 @@ def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
 class ChainOutputObjective(SequenceObjective):
     """LF-MMI for each output in an example, and cross-entropy for its -xent output.
 
-    Cross-entropy, with the numerator's posteriors, needs --xent-regularize. Training wants its
-    derivative (`xent_deriv`). Combination of models, which searches for a maximum of LF-MMI, wants
-    neither that derivative nor the weights of frames.
+    If --xent-regularize is not 0, the cross-entropy with the numerator's posteriors is computed.
+    Training needs its derivative (`xent_deriv`). Combination of models, which maximizes LF-MMI,
+    needs neither this derivative nor the weights of frames.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ChainOutputObjective(SequenceObjective):
         return found
 
     def _check_dimensions(self, nnet: Nnet, example: NnetExample) -> None:
-        """DataError if dimensions of the graph, an output and its -xent output differ."""
+        """Raise DataError if dimensions of the graph, an output and its -xent output differ."""
         for supervision in example.supervisions:
             name = supervision.chain.name
             dim, num_pdfs = nnet.output_dim(name), self._graph_of(name).num_pdfs

@@ -1,9 +1,9 @@
 """Converts a supervision's acceptors to the arcs of each frame, for tensor/numerator.py.
 
 A plain supervision of several sequences is one acceptor with the sequences end to end. Kaldi
-joins them by states whose arcs differ only by a constant cost per state. Such sequences are
-independent: the constants are final costs, and the sequences are computed side by side. Others stay
-joined.
+joins the sequences by states whose arcs differ only by a constant cost per state. Such sequences
+are independent: the constants are final costs, and the sequences are computed side by side. Other
+sequences stay joined.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
 
 
 def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
-    """(places, counts) of positive numbers.
+    """Count equal values in an array of positive integers; return (places, counts).
 
-    `places[i]` says how many equal values precede values[i]; `counts` are the numbers of values 1,
-    2, ...
+    `places[i]` is the number of earlier elements equal to values[i]. `counts[k]` is the number of
+    elements equal to k + 1.
     """
     order = np.argsort(values, kind="stable")
     sizes = np.bincount(values)[1:]
@@ -156,7 +156,7 @@ def _independent(
 
 
 def _constant_costs(fst: Fst, begin: int, end: int) -> NDArray[np.float64] | None:
-    """How much more the arcs of states `begin` to `end` - 1 cost than those of `begin`.
+    """For states `begin` to `end` - 1: the cost of the state's arcs minus that of `begin`'s arcs.
 
     None if the states' arcs do not differ by one constant per state.
     """

@@ -20,7 +20,7 @@ from nnet3tools.io.stream import Reader
 
 @dataclass(frozen=True)
 class PhoneLattice:
-    """An acceptor of phones with graph costs; `lengths` (A,), `final_lengths` (N,) are frames."""
+    """A phone acceptor with graph costs; the lengths are frames of A arcs and N final states."""
 
     fst: Fst
     lengths: NDArray[np.int64]

@@ -1,6 +1,6 @@
 """The denominator graph's phone language model: an n-gram without smoothing (language-model.h).
 
-It never backs off to a lower order at run time. Instead, histories with little effect on the
+The model never backs off to a lower order at run time. Instead, histories with little effect on the
 training data's likelihood are dropped, one after another, and their counts go to the history that
 is one phone shorter.
 """
@@ -190,7 +190,7 @@ class _Estimator:
         )
 
     def _enqueue(self, number: int, change: float) -> None:
-        """Queue a state, the smallest loss first, of equal losses the latest entry first."""
+        """Queue state `number`, by smallest loss (-`change`); for equal losses the latest first."""
         heapq.heappush(self._queue, (-change, -number))
 
     def _fill_queue(self) -> None:
@@ -201,7 +201,7 @@ class _Estimator:
                 self._enqueue(number, self._change_of_dropping(number))
 
     def _may_be_dropped(self, state: _State) -> bool:
-        """Whether no longer history backs off to the state and no transition of it leads to one."""
+        """Whether the state has no backoff from, and no transition to, a longer history."""
         if len(state.history) < self._options.no_prune_ngram_order:
             return False
         if not state.total or state.total != state.total_with_longer:

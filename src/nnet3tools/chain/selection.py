@@ -36,7 +36,7 @@ def rename_output(example: NnetChainExample, key: str, name: str) -> NnetChainEx
 
 
 def scale_supervision(example: NnetChainExample, key: str, weight: float) -> NnetChainExample:
-    """A copy of the example whose supervision of 'output' has its weight times `weight`."""
+    """A copy of the example; the weight of the supervision of 'output' is times `weight`."""
     if weight == 1.0:
         return example
 
@@ -51,7 +51,7 @@ E = TypeVar("E", bound=SequenceExample[Any])
 
 
 def shift_sequence_times(example: E, offset: int) -> E:
-    """A copy of the example with `offset` added to every t of the inputs except the i-vectors'.
+    """A copy of the example with `offset` added to every t of all inputs except i-vectors.
 
     Outputs move by the nearest multiple of the frame subsampling factor.
     """
@@ -91,7 +91,7 @@ class ChainSelection:
         return ()
 
     def cut(self, example: NnetChainExample, key: str, chosen: tuple[int, ...]) -> NnetChainExample:
-        """The shifted example with its context cut, as `apply`; `chosen` is not used."""
+        """The result of `apply`: the shifted example with less context. `chosen` is not used."""
         return self.apply(example, key)
 
     def apply(self, example: NnetChainExample, key: str) -> NnetChainExample:

@@ -22,9 +22,9 @@ _weight_rows = tensor.element("_1 *= _2")
 class SequenceObjective(Objective):
     """Base of the objectives whose supervision is made of sequences (chain and discriminative).
 
-    If `xent_regularize` is not 0, the cross-entropy of the output NAME-xent is measured, too, and
-    `xent_deriv` asks for `xent_regularize` times its derivative. `apply_deriv_weights` multiplies
-    derivatives by the weights of frames.
+    If `xent_regularize` is not 0, the cross-entropy of the output NAME-xent is measured, too. With
+    `xent_deriv`, `xent_regularize` times the cross-entropy's derivative is computed. With
+    `apply_deriv_weights`, derivatives are multiplied by the weights of frames.
     """
 
     def __init__(self, xent_regularize: float, xent_deriv: bool, apply_deriv_weights: bool) -> None:
@@ -88,7 +88,7 @@ class SequenceObjective(Objective):
     def _measure_weighted(
         self, supervision: Any, computer: NnetComputer, derivs: tuple[Array, ...]
     ) -> list[Measured]:
-        """What `measure` returns; applies the weights of frames and `xent_regularize`."""
+        """Call `measure`, then multiply `derivs` by frame weights and `xent_regularize`."""
         found = self.measure(supervision, computer, derivs)
         weights = self.sequences_of(supervision).deriv_weights
         if self._apply_deriv_weights and len(weights):

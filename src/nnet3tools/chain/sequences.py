@@ -37,7 +37,7 @@ def output_indexes(
 ) -> IndexArray:
     """The indexes of an output, (num_sequences * frames_per_sequence, 3).
 
-    They run frame by frame, and within a frame over the sequences n = 0, 1, ...
+    They are ordered by frame, and within a frame by sequence (n from 0 to num_sequences - 1).
     """
     indexes = np.zeros((frames_per_sequence, num_sequences, 3), np.int32)
     indexes[..., 0] = np.arange(num_sequences)
@@ -47,11 +47,11 @@ def output_indexes(
 
 @dataclass(frozen=True)
 class SequenceOutput(RecordObject, Generic[S]):
-    """The supervision of one output.
+    """The name, indexes, supervision and derivative weights of one output.
 
-    `indexes` (N, 3) run frame by frame and within a frame sequence by sequence, as the rows of the
-    network's output do; `deriv_weights` (N,) scale each row's derivative, or are empty, which
-    stands for ones.
+    `indexes` (N, 3) are ordered by frame, and within a frame by sequence, as the rows of the
+    network's output. `deriv_weights` (N,) scale each row's derivative; if they are empty, every
+    weight is one.
     """
 
     name: str
@@ -70,7 +70,7 @@ class SequenceOutput(RecordObject, Generic[S]):
         return int(self.indexes[self.supervision.num_sequences, 1]) - self.first_frame
 
     def check(self) -> None:
-        """DataError if indexes, weights and number of frames do not agree."""
+        """Raise DataError if indexes, weights and number of frames do not agree."""
         if problem := self._rows_problem():
             raise DataError(f"'{self.name}' of an example has {problem}")
 
@@ -105,6 +105,6 @@ class SequenceExample(RecordObject, Generic[O]):
 
     @property
     def size(self) -> int:
-        """The largest number of rows of any input or output, which --minibatch-size rules go by."""
+        """The largest number of rows of an input or output, as used by --minibatch-size rules."""
         sizes = [len(io.indexes) for io in self.inputs]
         return max(sizes + [len(output.indexes) for output in self.outputs])

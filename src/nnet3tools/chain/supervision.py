@@ -42,7 +42,7 @@ class Supervision(SequenceSupervision):
 
     @property
     def acceptors(self) -> Fst | tuple[Fst, ...]:
-        """The acceptor; for end-to-end supervision, the tuple of acceptors."""
+        """The one acceptor or, for end-to-end supervision, a tuple of one acceptor per sequence."""
         return self.e2e_fsts or self.fst
 
     @classmethod
@@ -55,7 +55,7 @@ class Supervision(SequenceSupervision):
         return cls(**rest, fst=acceptors)
 
     def check(self) -> None:
-        """DataError unless all acceptors have labels from 1 to `label_dim`.
+        """Raise DataError unless all acceptors have labels from 1 to `label_dim`.
 
         Epsilon arcs are allowed: cutting a supervision to a range adds some at its start.
         """
@@ -78,7 +78,7 @@ class Supervision(SequenceSupervision):
 
 
 def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
-    """The number of arcs from the start to each state, (N,), and to the end (ComputeFstStateTimes).
+    """The number of arcs from the start to each state, (N,), and to the final states.
 
     DataError unless the FST has no epsilons, no cycles, states in order of time from state 0 on,
     and one length for all paths to a state, and to final ones.
@@ -111,8 +111,8 @@ def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
 def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
     """The number of arcs from the start to each state of an FST with states in order of time.
 
-    It is -1 for states that were not reached. The states of a frame are successive: the targets of
-    the arcs of the frame before.
+    The number is -1 for states that cannot be reached. The states of a frame have successive
+    numbers: they are the targets of the arcs of the frame before.
     """
     times = np.full(fst.num_states, -1, np.int32)
     times[0] = 0

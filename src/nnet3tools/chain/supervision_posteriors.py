@@ -16,7 +16,7 @@ from nnet3tools.io.sparse import SparseMatrix
 
 
 def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
-    """The posteriors (frames, pdfs) of a supervision; end-to-end, those of its alignment.
+    """The posteriors (frames, pdfs) of a supervision; if end-to-end, of its alignment.
 
     DataError for supervision of several sequences, or without the alignment.
     """
@@ -47,7 +47,7 @@ def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
 
 
 def _arc_posteriors(fst: Fst, times: NDArray[np.int32]) -> NDArray[np.float64]:
-    """The posterior of each of A arcs, by the forward-backward algorithm; `times` is by state."""
+    """The posterior of each arc, (A,), by forward-backward; `times` has the frame of each state."""
     probs = np.exp(-fst.weights.astype(np.float64))
     forward, backward = np.zeros(fst.num_states), np.exp(-fst.finals.astype(np.float64))
     forward[0] = 1.0

@@ -32,7 +32,7 @@ class UnconstrainedConverter:
         self._loops = SelfLoops(model, scale=0.0)
 
     def convert(self, supervision: Supervision) -> Supervision | None:
-        """End-to-end supervision, with the pdfs of a random path; None, after a warning, if empty.
+        """End-to-end supervision with the pdfs of a random path; None, with a warning, if empty.
 
         DataError unless the supervision is plain and of the model's transition ids.
         """

@@ -1,5 +1,5 @@
-"""Acceptors of supervisions in C: the same bytes as the Python modules make, for their speed.
+"""Acceptors of supervisions made in C, faster than by the Python modules and with the same bytes.
 
-The C files are compiled and kept as the CPU's kernels are (`tensor/cpu`). What they leave, and
-everything where there is no compiler or with `--cpu-kernels=numpy`, is done by the Python modules.
+The C files are compiled and cached like the CPU kernels (`tensor/cpu`). The Python modules do the
+jobs that the C code rejects, and all jobs without a compiler or with `--cpu-kernels=numpy`.
 """

@@ -1,4 +1,4 @@
-"""The C library's supervisor: what Normalizer, SupervisionCutter and pdf_acceptor do, as bytes."""
+"""Normalizer, SupervisionCutter and pdf_acceptor in C, from bytes to bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _JOBS_AT_A_TIME = 8
 
 
 class JobKind(enum.IntEnum):
-    """The kinds of jobs that NativeSupervisor.make does, by the FST that a job is about.
+    """The kinds of jobs of NativeSupervisor.make, which differ in the FST that a job converts.
 
     The FSTs of GRAPHS are in OpenFst's vector format, all others are compact acceptors.
     """
@@ -45,7 +45,7 @@ class JobKind(enum.IntEnum):
 
 
 class Job(NamedTuple):
-    """An FST in a byte string, or a range of its frames; the fields of `job` in supervise.c."""
+    """The position of an FST in a byte string, and a range of frames (`job` in supervise.c)."""
 
     at: int
     """Where the FST begins in the data."""
@@ -71,7 +71,7 @@ def native_supervisor(
 
 
 class NativeSupervisor:
-    """Makes supervision acceptors in C, with weights of the `normalization` FST unless None.
+    """Makes supervision acceptors in C; adds the weights of the `normalization` FST, if given.
 
     `labels` (L,) maps the labels of graphs (transition ids) to labels of acceptors.
     """
@@ -105,7 +105,7 @@ class NativeSupervisor:
         weakref.finalize(self, self._library.nn_supervisor_free, self._handle)
 
     def make(self, kind: JobKind, data: bytes, jobs: Sequence[Job]) -> list[bytes | None]:
-        """The encoded acceptor that each job makes of its FST in `data`; None where C cannot.
+        """The encoded acceptor that each job makes from its FST in `data`; None if C cannot.
 
         The bytes must have been checked by `fst.file_walks`. Python modules have to handle the
         None cases: the result is empty or too big, or the FST is faulty.
