@@ -41,12 +41,12 @@ DISCRIMINATIVE_EXAMPLE_RECORD = Record(
 
 @dataclass(frozen=True)
 class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
-    """The supervision of one output, sequence by sequence; frame weights are from 0 to 1."""
+    """The discriminative supervision of one output, with a weight from 0 to 1 for each frame."""
 
     RECORD = DISCRIMINATIVE_OUTPUT_RECORD
 
     def check(self) -> None:
-        """DataError if sizes and indexes do not agree, or a frame weight is not from 0 to 1."""
+        """Raise DataError if sizes and indexes disagree, or a frame weight is not in 0 to 1."""
         super().check()
         if not ((self.deriv_weights >= 0.0) & (self.deriv_weights <= 1.0)).all():
             raise DataError(
@@ -54,7 +54,7 @@ class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
             )
 
     def check_finite(self) -> None:
-        """NotFiniteError if the supervision's weight is NaN or infinite."""
+        """Raise NotFiniteError if the supervision's weight is NaN or infinite."""
         check_finite(f"weight of '{self.name}'", np.array([self.supervision.weight], np.float32))
 
 

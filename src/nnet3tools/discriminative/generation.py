@@ -42,7 +42,7 @@ class DiscriminativeExampleMaker:
         supervision: DiscriminativeSupervision,
         ivectors: NDArray[np.float32] | None,
     ) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
-        """The key and example of each chunk of an utterance; warns if it is too short."""
+        """The key and example of each chunk of an utterance; warns of a too short utterance."""
         num_frames = features.shape[0]
         if not (chunks := self.splitter.chunks(utterance, num_frames)):
             return

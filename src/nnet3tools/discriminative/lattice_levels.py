@@ -21,7 +21,7 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Arcs grouped by one end state (source or target), the states in order of their level."""
+    """Arcs grouped by their source or by their target state, with the states in level order."""
 
     order: _Ints
     """The sorted arc numbers."""
@@ -50,9 +50,9 @@ class _Groups:
 
 @dataclass(frozen=True)
 class Probabilities:
-    """Log-probabilities in a lattice: forward `alpha` and backward `beta` of N states.
+    """Log-probabilities in a lattice: forward `alpha` (N,) and backward `beta` (N,) of N states.
 
-    They count within the state's part of the lattice; `totals` are those of the parts.
+    Paths begin and end in the state's part of the lattice; `totals` has the sum for each part.
     """
 
     alpha: _Doubles
@@ -63,10 +63,10 @@ class Probabilities:
 class LevelledLattice:
     """A lattice, in topological order, split into parts that can be processed side by side.
 
-    A lattice of `num_sequences` sequences has as many parts, of one length, if all paths pass one
-    state between them, as in merged supervisions; otherwise it is one part. `arcs` are the numbers
-    of the arcs that do not join parts; `frames`, `sources` and `labels` (transition ids or 0)
-    describe them.
+    If all paths pass one state between sequences, as in merged supervisions, there is one part per
+    sequence, all of one length. Otherwise the lattice is one part. `arcs` are the numbers of the
+    arcs that do not join parts; `frames`, `sources` and `labels` (transition ids or 0) belong to
+    `arcs`.
     """
 
     def __init__(self, lattice: Lattice, num_sequences: int = 1) -> None:
@@ -97,7 +97,7 @@ class LevelledLattice:
         return np.array(levels)
 
     def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
-        """The costs of `arcs`, and of the ends of parts, in `lattice`, which has the same arcs."""
+        """The costs of `arcs` and of the parts' ends in `lattice`, a lattice with the same arcs."""
         fst = lattice.fst
         graph, final_graph = fst.weights.astype(np.float64), fst.finals[fst.is_final]
         of_arcs = graph + lattice.acoustic
@@ -144,7 +144,7 @@ class LevelledLattice:
     def expected(
         self, values: _Doubles, costs: _Doubles, final_costs: _Doubles, found: Probabilities
     ) -> tuple[float, _Doubles]:
-        """The expected sum of `values` over a path, and its derivatives by minus `costs`.
+        """The expected sum over a path of the arcs' `values`, and its derivative by each -cost.
 
         The derivative by an arc is its posterior times the difference between the expectation over
         paths through the arc and over all paths (Povey's thesis, chapter 6).
@@ -175,7 +175,7 @@ class LevelledLattice:
 
 @dataclass(frozen=True)
 class _Joints:
-    """How a lattice splits into parts: first states of parts, part of each state, joining arcs."""
+    """The parts of a lattice: first states of parts, part of each state, arcs that join parts."""
 
     starts: _Ints
     pieces: _Ints

@@ -34,7 +34,7 @@ def merge_discriminative_examples(
 
 
 def merge_supervisions(parts: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
-    """One supervision of all sequences; DataError unless lengths and weights agree."""
+    """One supervision of all parts' sequences; DataError unless lengths and weights agree."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -1,7 +1,7 @@
 """The objectives of discriminative training, and their derivatives (discriminative-training.cc).
 
-mmi: the log-probability of the alignment less that of the lattice. mpfe and smbr: the expected
-number of frames whose phone, or pdf, is the alignment's.
+mmi: the log-probability of the alignment minus the log-probability of the lattice. mpfe and smbr:
+the expected number of frames whose phone (mpfe) or pdf (smbr) is that of the alignment.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class DiscriminativeObjective:
     def _is_right(
         self, supervision: DiscriminativeSupervision, levels: LevelledLattice
     ) -> NDArray[np.float64]:
-        """For each arc, 1 if its phone (mpfe) or pdf is the alignment's, else 0.
+        """For each arc, 1 if its phone (mpfe) or pdf equals the alignment's, else 0; float64 (A,).
 
         With --one-silence-class all silence phones are one, otherwise silence is never right.
         """
@@ -199,7 +199,7 @@ class DiscriminativeObjective:
 
 
 def _rows(supervision: DiscriminativeSupervision, frames: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The row in the network's output of each of `frames`, which count sequence by sequence."""
+    """The output row of each of `frames`, which are numbered sequence by sequence."""
     sequence, frame = np.divmod(frames, supervision.frames_per_sequence)
     return frame * supervision.num_sequences + sequence
 
@@ -211,7 +211,7 @@ def _alignment(supervision: DiscriminativeSupervision, pdfs: NDArray[np.int32]) 
 
 
 def _rescored(lattice: Lattice, levels: LevelledLattice, likes: NDArray[np.float32]) -> Lattice:
-    """A copy of the lattice whose acoustic costs are -`likes`, given for each of `levels.arcs`."""
+    """A copy of the lattice in which the acoustic costs of `levels.arcs` are -`likes`."""
     acoustic = lattice.acoustic.copy()
     frames = levels.labels != 0
     acoustic[levels.arcs[frames]] = -likes[frames]

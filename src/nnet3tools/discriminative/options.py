@@ -56,7 +56,7 @@ class DiscriminativeOptions:
     )
 
     def check(self) -> None:
-        """OptionError if an option's value is out of its range."""
+        """Raise OptionError if an option's value is out of its range."""
         if self.criterion not in CRITERIA:
             raise OptionError(
                 f"invalid --criterion={self.criterion}: expected one of {', '.join(CRITERIA)}"

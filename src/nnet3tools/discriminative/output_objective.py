@@ -55,9 +55,9 @@ class Tally:
 class DiscriminativeOutputObjective(SequenceObjective):
     """A discriminative criterion for each output in an example.
 
-    With --xent-regularize, cross-entropy with the alignment's pdfs is measured at its -xent output.
-    `tallies` hold more about each output. Without `for_training`, as in diagnostics, there are
-    neither frame weights nor a derivative of cross-entropy.
+    With --xent-regularize, the cross-entropy of the -xent output with the alignment's pdfs is
+    measured. `tallies` has further sums for each output. If `for_training` is False, as in
+    diagnostics, frame weights and the derivative of cross-entropy are not used.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Cuts the supervision of an utterance to chunks (discriminative-supervision.cc)."""
+"""Cuts the supervision of an utterance into chunks (discriminative-supervision.cc)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SplitOptions:
     )
 
     def check(self) -> None:
-        """OptionError if an option's value is out of its range."""
+        """Raise OptionError if an option's value is out of its range."""
         if self.acoustic_scale == 0.0:
             raise OptionError("invalid --acoustic-scale=0: expected another number")
 
@@ -92,7 +92,7 @@ class SupervisionSplitter:
         self._alpha, self._beta = found.alpha, found.beta
 
     def piece(self, begin: int, num_frames: int, normalize: bool) -> DiscriminativeSupervision:
-        """The supervision of the `num_frames` frames from `begin` on.
+        """The supervision of the `num_frames` frames that start at frame `begin`.
 
         With `normalize` the probability of the whole lattice is divided out of its costs. DataError
         if the utterance has no such frames.

@@ -77,7 +77,7 @@ class DiscriminativeSupervision(SequenceSupervision):
         return found
 
     def check(self) -> None:
-        """DataError unless the alignment and all paths of the lattice have `num_frames` ids."""
+        """Raise DataError unless alignment and all lattice paths have `num_frames` ids."""
         if len(self.num_ali) != self.num_frames:
             raise DataError(
                 f"the alignment has {len(self.num_ali)} transition ids, expected {self.num_frames}"
