@@ -111,7 +111,7 @@ def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
-    """One supervision of all parts' sequences; DataError unless kind, length and weight agree."""
+    """All parts as one supervision; DataError unless kind, length, weight and model agree."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -153,7 +153,7 @@ def structure_of_sequences(example: SequenceExample[Any]) -> Hashable:
 
 
 def hash_of_sequences(example: SequenceExample[Any]) -> int:
-    """The hash of an example's structure, as Kaldi's NnetChainExampleStructureHasher."""
+    """Kaldi's hash of the structure of chain or discriminative examples (StructureHasher)."""
     value = structure_hash(NnetExample(example.inputs))
     for output in example.outputs:
         value = value * 17957 + string_hash(output.name) + index_hash(output.indexes)

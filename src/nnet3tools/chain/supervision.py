@@ -78,7 +78,7 @@ class Supervision(SequenceSupervision):
 
 
 def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
-    """The number of arcs from the start to each state, (N,), and to the final states.
+    """The number of arcs from start to each state, (N,), and to final ones (ComputeFstStateTimes).
 
     DataError unless the FST has no epsilons, no cycles, states in order of time from state 0 on,
     and one length for all paths to a state, and to final ones.
