@@ -66,7 +66,7 @@ class ChainDiagnostics:
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:
-        """An object that computes the objective of `nnet`, whose programs `compiler` caches."""
+        """An object that computes objectives of `nnet` with programs cached by `compiler`."""
         return ChainComputeProb(
             ComputeProbOptions(),
             self.options,
@@ -77,7 +77,7 @@ class ChainDiagnostics:
         )
 
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
-        """An object that computes the objective and stores component statistics in `nnet`."""
+        """An object that computes all outputs, also -xent, and stores statistics in `nnet`."""
         options = self.options
         if options.xent_regularize == 0.0 and _has_xent(nnet):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)

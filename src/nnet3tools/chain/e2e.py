@@ -66,7 +66,7 @@ ENCODED_GRAPHS: Holder[Any] = replace(
 
 
 def pdf_acceptor(graph: Fst, transition_model: TransitionModel) -> Fst | None:
-    """Convert a graph whose input labels are transition ids to an acceptor of pdfs plus one.
+    """Convert a graph that reads transition ids to an epsilon-free acceptor of pdfs plus one.
 
     None, after a warning, if epsilons cannot all be removed. DataError for labels that are
     not transition ids of the model.
