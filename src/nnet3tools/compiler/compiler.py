@@ -46,7 +46,7 @@ AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
 
 
 class Compiler:
-    """Compiles requests for one network, whose structure must not change meanwhile."""
+    """Compiles requests for one network. Its structure must not change afterwards."""
 
     def __init__(self, nnet: Nnet) -> None:
         self.nnet = nnet
@@ -62,7 +62,7 @@ class Compiler:
         """The unoptimized program for a request, or for several as segments of one program.
 
         `after_exploring` is called with the graph of each request before it is pruned.
-        RequestError, with an output row and a missing input, if a request cannot be computed.
+        Raises RequestError, which names the missing input, if a request cannot be computed.
         """
         _check_segments(requests)
         builder = GraphBuilder(self.plan, expect_all=True)
@@ -142,7 +142,7 @@ class _Emitter:
                 commands.append(DeallocMatrix(submatrix))
 
     def _matrices_of_user(self) -> tuple[set[int], set[int]]:
-        """The matrices that the user supplies, and the matrices that the user gets."""
+        """(numbers of the matrices that the user supplies, of the matrices that the user gets)."""
         given, kept = set(), set()
         matrix_of = self._computation.matrix_of
         for info in self._infos:

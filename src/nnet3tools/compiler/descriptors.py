@@ -35,7 +35,7 @@ from nnet3tools.program.computation import Computation
 
 
 class _PerStep(NamedTuple):
-    """One number for each step, as a list and as an array; the last entry is -1, for step -1."""
+    """One number for each step, as a list and as an array. The extra last entry is -1."""
 
     numbers: list[int]
     array: IntArray
@@ -98,7 +98,7 @@ class DescriptorCompiler:
     def _simple_columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> list[Column | int] | None:
-        """The columns of a sum if each of its terms comes from a single step, as almost always.
+        """The columns of a sum if all rows of each column of terms read the same step.
 
         None for all other sums, which need split_locations.
         """
@@ -125,7 +125,7 @@ class DescriptorCompiler:
         ]
 
     def _rows(self, submatrix: int, constant: Constants) -> int:
-        """The part of a submatrix, as a submatrix, with the rows to which a constant is added."""
+        """The number of a submatrix: the rows of `submatrix` to which the constant is added."""
         if constant.num_rows == self._num_rows(submatrix):
             return submatrix
         return self._computation.new_submatrix(submatrix, constant.first_row, constant.num_rows)

@@ -51,7 +51,7 @@ def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray
 
 
 def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
-    """Split a sum of rows, (rows, terms), into columns; a row's padding must be at its end."""
+    """Split a sum of locations, arrays (rows, terms), into columns; -1 pads the end of a row."""
     columns = list[Column]()
     while len(submatrices) and submatrices.shape[1]:
         if (last := _columns_as_they_are(submatrices, rows)) is not None:
@@ -68,7 +68,7 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
 def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
     """The columns of a sum if each column has one submatrix; None for all other sums.
 
-    They are reversed for the reason given in DescriptorCompiler._simple_columns.
+    The columns are in reverse order, for the reason given in DescriptorCompiler._simple_columns.
     """
     width = submatrices.shape[1]
     constant = (submatrices == submatrices[:1]).all(axis=0).tolist()
@@ -85,7 +85,7 @@ def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] 
 def _take_frequent(
     submatrices: IntArray, rows: IntArray, frequent: list[int]
 ) -> tuple[list[Column], IntArray]:
-    """A column for each submatrix in `frequent`, and the submatrices of the remaining terms."""
+    """(a Column for each submatrix in `frequent`, the submatrices of the remaining terms)."""
     columns = []
     left = submatrices.copy()
     for submatrix in frequent:
@@ -133,7 +133,7 @@ def reversible_columns(column: Column) -> list[Column]:
 
 
 def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
-    """One column per value of `number` (None: one column); rows without location have -1."""
+    """Split a column by the number of each row (-1 for rows without location; None: no split)."""
     if number is None:
         return [column]
     return [
@@ -183,7 +183,7 @@ def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
 
 
 def _no_repeats(values: NDArray[np.integer], present: BoolArray) -> bool:
-    """Whether no value where `present`, apart from negative values, occurs twice."""
+    """Whether the nonnegative values that `present` flags are all different."""
     if not all_true(present):
         values = values[present]
     if is_increasing(values):

@@ -44,7 +44,7 @@ class NodeFacts:
 
 
 class FactsOfNodes(dict[int, NodeFacts]):
-    """The NodeFacts by node, computed at first use: most requests need a part of the nodes."""
+    """The NodeFacts of each node, computed when first used."""
 
     def __init__(self, nnet: Nnet) -> None:
         super().__init__()

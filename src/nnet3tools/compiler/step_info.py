@@ -35,7 +35,7 @@ SEVERAL = -2
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """The locations of the terms that each row of a descriptor's part sums.
+    """The locations (step, row) whose sum is each row of one part of a descriptor.
 
     The arrays are (rows, terms), -1 for none. The terms of a row are in the order of their
     cindexes, the padding last.
@@ -198,7 +198,7 @@ def _split_by_step(
 
 
 def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64]) -> Locations:
-    """The Locations (`steps`, `rows`) of a whole step; `step_sizes` are rows by source step."""
+    """The Locations (`steps`, `rows`) of a whole step; `step_sizes[step]` is its number of rows."""
     first = steps[0]
     one_step = np.logical_and.reduce(steps == first, axis=0)
     in_order = np.logical_and.reduce(rows == np.arange(len(rows))[:, None], axis=0)

@@ -52,7 +52,7 @@ class GraphBuilder:
     def __init__(
         self, plan: NetworkPlan, *, foresee: bool = True, expect_all: bool = False
     ) -> None:
-        """With `foresee`, the steps of recurrences are explored ahead, which saves rounds.
+        """Start an empty graph. `foresee`: explore recurrences ahead, which saves rounds.
 
         With `expect_all`, the builder first tries strict_building.py. If all cindexes can be
         computed, that takes a fifth of the time; otherwise the attempt is wasted.
@@ -167,7 +167,7 @@ class GraphBuilder:
         return np.arange(first, first + len(keys), dtype=np.int32)
 
     def _add(self, node: int, keys: KeyArray) -> IntArray:
-        """The ids of a node's cindexes with these keys. New ones are added to graph and queue."""
+        """The ids of a node's cindexes with these keys. New cindexes go to graph and queue."""
         table = self.graph.tables[node]
         if len(table.keys) == 0:
             new = sorted_unique(keys)
@@ -206,7 +206,7 @@ class GraphBuilder:
     def _further_keys(self, node: int, new: KeyArray) -> KeyArray:
         """Keys of later steps of a recurrence, given the keys `new` that are being added to a node.
 
-        They are to be added, too, which saves a round for each step in time. The result does not
+        The caller adds these keys, too, which saves a round for each time step. The result does not
         depend on them: at the end, a step stays only if another cindex depends on it.
         """
         if self._frames is None or (self._exploring, node) not in self.plan.back_edges:

@@ -51,7 +51,7 @@ def visit_order(graph: Graph, starts: Sequence[int]) -> list[int]:
 def top_sort(graph: Graph) -> list[int]:
     """The position of each node of an acyclic graph in a topological order.
 
-    Of nodes without an order between them the last one comes first, as in Kaldi.
+    If two nodes have no order between them, the later node comes first, as in Kaldi.
     """
     position = [0] * len(graph)
     for i, node in enumerate(visit_order(graph, range(len(graph)))):
@@ -60,7 +60,7 @@ def top_sort(graph: Graph) -> list[int]:
 
 
 def find_sccs(graph: Graph) -> list[list[int]]:
-    """Strongly connected components of a graph (Tarjan's algorithm), each after its successors."""
+    """Strongly connected components of a graph (Tarjan's algorithm), successors first."""
     index: list[int] = [-1] * len(graph)
     low: list[int] = [0] * len(graph)
     on_stack = [False] * len(graph)

@@ -94,7 +94,7 @@ class SameIndexRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """The rule of a component that is not simple: the component itself says what each row needs."""
+    """The rule of a component that is not simple: its class lists the inputs of each row."""
 
     needs_all = False
 
@@ -164,7 +164,7 @@ class DescriptorRule(NodeRule):
 
     @cached_property
     def answers(self) -> BoolArray:
-        """(2 ** leaves,) flags: whether a row is computable if a set of leaves is available.
+        """Flags, (2 ** leaves,): for each set of available leaves, whether a row is computable.
 
         Bit i of a flag's position says that leaf i is available. The row's Index does not matter.
         """
@@ -238,7 +238,7 @@ class DescriptorRule(NodeRule):
 
 
 def _needs_all(part: SumDescriptor) -> bool:
-    """Whether a row needs all leaves of a descriptor's part: no IfDefined, no Failover in it."""
+    """Whether a row needs all leaves of a descriptor's part (no IfDefined, no Failover)."""
     match part:
         case Joined(operator, terms):
             return operator == "Sum" and all(map(_needs_all, terms))

@@ -17,7 +17,7 @@ from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 
 
 class QueueSearch:
-    """Counts the cindexes after each hop of Kaldi's search; they have GraphBuilder's ids."""
+    """Counts the cindexes after each hop of Kaldi's search; uses the ids of GraphBuilder."""
 
     def __init__(self, builder: GraphBuilder, request: ComputationRequest) -> None:
         store, size = builder.store, builder.store.size

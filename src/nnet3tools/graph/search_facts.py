@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 
 class SearchFacts:
-    """Nodes and dependencies of cindexes: those of a GraphBuilder, and others that Kaldi finds."""
+    """Nodes and dependencies of the cindexes of a GraphBuilder, and of cindexes added later."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         store = builder.store

@@ -143,7 +143,7 @@ class CindexStore:
         return first
 
     def by_node(self, ids: IntArray) -> Iterator[tuple[int, IntArray]]:
-        """Split ids by their node."""
+        """Yield (node, its ids) for each node of the ids."""
         nodes = self.nodes[ids]
         if len(ids) and all_true(nodes == nodes[0]):
             yield int(nodes[0]), ids
@@ -152,7 +152,7 @@ class CindexStore:
             yield node, ids[nodes == node]
 
     def restart(self, first: int, keys: KeyArray, nodes: IntArray, is_input: BoolArray) -> None:
-        """Replace the cindexes from id `first` on by others, whose status is COMPUTABLE."""
+        """Replace the cindexes from id `first` on; the new cindexes have status COMPUTABLE."""
         self.size = first
         end = first + len(keys)
         if end > len(self.keys):
