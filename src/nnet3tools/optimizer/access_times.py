@@ -62,7 +62,7 @@ class AccessTimes:
         return self._over_variables(np.maximum, self._last, submatrices)
 
     def last_write_access(self, submatrices: Ints) -> Ints:
-        """The last command that writes in each submatrix; `end` for outputs; -1 without writes."""
+        """The last command that writes in each submatrix; -1: none. Outputs: number of commands."""
         last = self._over_variables(np.maximum, self._last_write, submatrices)
         matrices = self.analysis.variables.matrix_of_submatrix[submatrices]
         return np.where(self.analysis.lifetimes.is_output[matrices], self.end, last)
@@ -89,7 +89,7 @@ class AccessTimes:
 
 
 def _reduced(reduction: np.ufunc, values: Ints, owner: Ints, count: int) -> Ints:
-    """The reduction (a ufunc) of each owner's values; `owner` is sorted and names all owners."""
+    """(count,) `reduction` over the values of each owner; `owner` is sorted and has 0..count-1."""
     if count == 0:
         return np.empty(0, np.int64)
     return reduction.reduceat(values, np.searchsorted(owner, np.arange(count)))

@@ -58,7 +58,7 @@ class StoredProgram:
         return computation
 
     def written(self, binary: bool) -> bytes:
-        """The program's bytes in text or binary form; as stored if the form is the same."""
+        """The program's bytes in text or binary form; the stored bytes if they have that form."""
         return self.content if binary == self.binary else _bytes_of(self._read(), binary)
 
 
@@ -66,7 +66,7 @@ Entry = tuple[ComputationRequest, Computation | Stored]
 
 
 def load_cache(rxfilename: str, compiler: CachingOptimizingCompiler) -> bool:
-    """Put the programs of a cache file into the compiler's cache; returns whether it was used.
+    """Put the programs of a file into the compiler's cache; returns whether the file was used.
 
     A file that is missing, damaged, or for another network or options causes a warning and is not
     used, so that its programs are compiled again.
@@ -198,7 +198,7 @@ def _rest(reader: Reader) -> bytes:
 
 
 def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
-    """The _Seal in `data`, the end of a cache file; None if it has no seal.
+    """The seal in `data`, the end of a cache file; None if `data` has no seal.
 
     DataError if the seal is of another network, or the file was changed.
     """

@@ -58,7 +58,7 @@ class CachingOptimizingCompiler:
         compiler_options: CompilerOptions | None = None,
         after_exploring: AfterExploring | None = None,
     ) -> None:
-        """`after_exploring` is called for each request that is compiled in full."""
+        """Make a compiler for `nnet`, which calls `after_exploring` at each full compilation."""
         self.nnet = nnet
         self._after_exploring = after_exploring
         self.optimize_options = optimize_options or OptimizeOptions()
@@ -125,7 +125,7 @@ class CachingOptimizingCompiler:
         return found
 
     def _expand_stored(self, request: ComputationRequest) -> Computation | None:
-        """The program expanded from the cached one for two sequences; None if there is none.
+        """The program expanded from the cached program for two sequences; None if not cached.
 
         For a TDNN of four layers and 512 sequences this takes 7 ms, compiling 18 ms, and reading
         the expanded program 40 ms.
@@ -156,7 +156,7 @@ class CachingOptimizingCompiler:
             log.log(self.time_report())
 
     def _compile_via_shortcut(self, request: ComputationRequest) -> Computation | None:
-        """The program for two sequences, expanded; None if the request is not regular in n."""
+        """The program, compiled for two sequences and expanded; None if irregular in n."""
         if (mini := mini_request(request)) is None:
             return None
         small, num_sequences = mini

@@ -39,7 +39,7 @@ LoopedRequests = tuple[ComputationRequest, ComputationRequest, ComputationReques
 
 
 def chunk_size_for(nnet: Nnet, frame_subsampling_factor: int, advised: int) -> int:
-    """The least chunk size in frames, at least `advised`, that suits network and subsampling."""
+    """The least multiple (frames) of modulus and subsampling factor that is at least `advised`."""
     multiple = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-advised // multiple) * multiple
 
@@ -93,7 +93,7 @@ def compile_looped(
 ) -> Computation:
     """The looped program for the requests of its chunks, optimized.
 
-    RequestError if it cannot be computed, or not in a loop. With `check` the program is checked
+    RequestError if the chunks cannot be computed in a loop. With `check` the program is checked
     between all passes.
     """
     began = time.perf_counter()

@@ -47,7 +47,7 @@ def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int)
 class _Places(NamedTuple):
     """Where the sequences' rows are in an expanded submatrix or matrix.
 
-    `row` are those of sequence n = 0; the rows of sequence n are n * `stride` further.
+    `row` has the rows of sequence n = 0; the rows of sequence n are n * `stride` further.
     """
 
     row: Ints
@@ -205,7 +205,7 @@ class _Expander:
         return self._places(submatrix, rows).for_all(self.n)
 
     def _expanded_entries(self, command: RowsCommand, entries: Ints) -> Ints:
-        """(rows, n) or (rows, n, 2): the entries of all sequences for those of n = 0."""
+        """(rows, n) or (rows, n, 2): list entries for all sequences, from `entries` for n = 0."""
         if isinstance(command, CopyRows | AddRows):
             return self._own_rows(command.src, entries)
         first, second = entries.T

@@ -77,7 +77,7 @@ def looped_computation(computation: Computation, context: PassContext) -> Comput
 
 
 def fix_goto_label(computation: Computation) -> Computation:
-    """A looped program whose GotoLabel again has the position of the label."""
+    """The looped program with the label's present position in its GotoLabel command."""
     label = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationLabel]
     out = computation.copy()
     for c, command in enumerate(out.commands):

@@ -95,12 +95,12 @@ class Conditions(NamedTuple):
 
     @property
     def left(self) -> BoolArray:
-        """(merges,) whether s1 may stay and s2's matrix become part of it."""
+        """(merges,) whether s2's matrix may become a part of s1, if the order of accesses allows."""
         return self.c1 & self.c2 & self.c3 & self.c6
 
     @property
     def right(self) -> BoolArray:
-        """(merges,) whether s2 may stay and s1's matrix become part of it."""
+        """(merges,) whether s1's matrix may become a part of s2, if the order of accesses allows."""
         return self.c1 & self.c2 & self.c4 & self.c7
 
 
@@ -150,7 +150,7 @@ def is_assignment(analysis: Analysis) -> BoolArray:
 def legal_merges(
     times: AccessTimes, merges: Merges, options: OptimizeOptions
 ) -> tuple[BoolArray, BoolArray]:
-    """(left, right): whether s1 may stay and s2's matrix become part of it, and the reverse."""
+    """(left, right): whether s2's matrix may become part of s1, and s1's matrix part of s2."""
     matrix_of = times.analysis.variables.matrix_of_submatrix
     conditions = merge_conditions(times, merges)
     allowed = (matrix_of[merges.s1] != matrix_of[merges.s2]) & order_allows(times, merges)

@@ -16,7 +16,7 @@ from nnet3tools.program.computation import Computation
 
 @dataclass(frozen=True)
 class PassContext:
-    """What the passes need beside a program: network, options and facts of its request."""
+    """The context in which passes rewrite a program: network, options, facts of its request."""
 
     nnet: Nnet
     options: OptimizeOptions = field(default_factory=OptimizeOptions)

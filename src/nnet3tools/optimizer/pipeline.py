@@ -149,7 +149,7 @@ def optimize(
 def _apply(
     computation: Computation, context: PassContext, passes: Sequence[Pass], *, check: bool
 ) -> Computation:
-    """The program after the wanted ones of `passes`; with `check`, checked after each change."""
+    """The program after all wanted passes; with `check`, it is checked after each change."""
     for step in passes:
         if step.wanted(context):
             before, began = computation, time.perf_counter()

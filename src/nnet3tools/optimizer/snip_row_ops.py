@@ -1,4 +1,4 @@
-"""Shorten row operations whose index lists begin or end with "no row" (-1)."""
+"""Shorten row operations whose index lists begin or end with -1 (no row)."""
 
 import numpy as np
 
