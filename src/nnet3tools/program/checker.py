@@ -91,7 +91,7 @@ class Checker(OrderChecker):
     """Checks the lifetimes and accesses of one program; methods raise ProgramError at a fault."""
 
     def check_loop(self) -> None:
-        """ProgramError unless a loop's round ends with the matrices it began with, and outputs.
+        """ProgramError unless a loop begins and ends with the same matrices, except outputs.
 
         Outputs stay until the next round allocates them again.
         """

@@ -2,7 +2,7 @@
 
 A command class is declared once, in `commands`, by `@command(number)`. Its fields, in the order of
 Kaldi's arg1..arg7, say by their declared type what each operand is (a submatrix, a list of row
-indexes, a component...), and `ACCESS` which submatrices are read or written. Printing, files,
+indexes, a component), and `ACCESS` which submatrices are read or written. Printing, files,
 analysis, checking, renumbering and lowering all derive from that.
 """
 

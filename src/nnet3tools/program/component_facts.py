@@ -1,4 +1,4 @@
-"""Facts about components, looked up once a component instead of once a command.
+"""Facts about components, computed once for each component, not for each command.
 
 (A component's `properties` are put together from flags at each call: 5 microseconds, and programs
 of recurrent networks run the same few components hundreds of times.)
@@ -53,7 +53,7 @@ def component_facts(component: Component) -> ComponentFacts:
 
 
 class ComponentTable:
-    """The facts of a network's components, as they were when first asked for."""
+    """The facts of a network's components, each computed at its first use and then kept."""
 
     def __init__(self, nnet: Nnet) -> None:
         self._nnet = nnet

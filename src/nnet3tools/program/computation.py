@@ -54,7 +54,7 @@ class SubMatrixInfo(NamedTuple):
 
 
 class DebugInfo(Protocol):
-    """The cindex of each row of a matrix: MatrixDebugInfo, or computed when it is asked for."""
+    """The cindex of each row of a matrix: stored (MatrixDebugInfo), or computed at each access."""
 
     @property
     def is_deriv(self) -> bool:
@@ -159,7 +159,7 @@ class Computation:
         col_offset: int = 0,
         num_cols: int = -1,
     ) -> int:
-        """Declare a block of submatrix `base`, offsets relative to it; a size of -1 is the rest."""
+        """Declare a block at offsets in submatrix `base`; returns its number. Size -1: the rest."""
         info = self.submatrices[base]
         if num_rows == -1:
             num_rows = info.num_rows - row_offset
@@ -205,7 +205,7 @@ class Computation:
     # -- looking at the tables
 
     def submatrix_table(self) -> NDArray[np.int64]:
-        """(submatrices, 5): the fields of SubMatrixInfo."""
+        """(submatrices, 5): the fields of each submatrix, in the order of SubMatrixInfo."""
         # Comparing lists of the same objects takes microseconds.
         if self._table is None or self._table[0] != self.submatrices:
             numbers = itertools.chain.from_iterable(self.submatrices)

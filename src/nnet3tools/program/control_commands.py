@@ -1,4 +1,4 @@
-"""Commands for memory, compression, input and output, and the order of things."""
+"""Commands for memory, compression, input, output and control flow."""
 
 from __future__ import annotations
 

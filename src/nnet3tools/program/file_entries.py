@@ -1,4 +1,4 @@
-"""The entries of a program file's tables: matrices, debug information, commands..."""
+"""The entries of a program file's tables, such as matrices, debug information and commands."""
 
 from __future__ import annotations
 

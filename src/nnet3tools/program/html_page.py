@@ -97,7 +97,7 @@ def _matrices(report: ProgramReport) -> list[dict[str, Any]]:
 
 
 def _main_node(report: ProgramReport, matrix: int) -> str:
-    """The name of the node that most rows of a matrix are for; "" if it is unknown."""
+    """The name of the node to which most rows of a matrix belong; "" if it is unknown."""
     debug = report.computation.matrix_debug_info
     if not debug or not len(debug[matrix].nodes):
         return ""

@@ -113,7 +113,7 @@ class RowsCommand(MoveCommand):
         return found
 
     def with_entries(self, computation: Computation, own: int, entries: IntArray) -> Self:
-        """The command for another submatrix with another list, which is added to the program."""
+        """A copy of the command for submatrix `own`; `entries` is added to the program."""
         number = getattr(computation, f"new_{self.LIST}")(entries)
         return self.replace(**{self.OWN: own, self.LIST: number})
 

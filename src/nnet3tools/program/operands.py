@@ -128,7 +128,7 @@ class Tables(Protocol):
 
 
 def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
-    """Which list of (submatrix, row) pairs has which submatrices, without -1 (none).
+    """The submatrices that each list of (submatrix, row) pairs names, without -1 (none).
 
     Returns (list, submatrix), both (M,), with each submatrix once for each list, sorted.
     """

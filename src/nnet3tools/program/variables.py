@@ -52,7 +52,7 @@ class _Blocks(NamedTuple):
 
 
 class Variables:
-    """The variables of a program (smallest blocks of matrices), and those of each submatrix."""
+    """The variables (smallest blocks of matrices) of a program and of each submatrix."""
 
     def __init__(self, computation: Computation) -> None:
         self.submatrix_table = computation.submatrix_table()
