@@ -88,7 +88,7 @@ OPERATORS = {
 def operation(
     operator: str, values: Sequence[Expression | int | float | str], position: int
 ) -> Expression:
-    """Make the expression operator(values...); each value's type tells what it stands for."""
+    """Make the expression operator(values...); values are expressions, numbers or names."""
     return Expression(
         operator,
         children=tuple(value for value in values if isinstance(value, Expression)),

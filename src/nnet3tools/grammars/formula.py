@@ -111,7 +111,7 @@ def _grammar() -> pp.ParserElement:
     argument = pp.Group(pp.Opt(keyword, "") + expression, aslist=True)
 
     def listed(item: pp.ParserElement, end: str) -> pp.ParserElement:
-        """Items between commas, perhaps none, and the bracket that ends them."""
+        """A grammar for any number of items between commas, then the closing bracket `end`."""
         none = pp.Suppress(end)
         return none | item - pp.ZeroOrMore(comma - item) - pp.Suppress(end)
 

@@ -14,7 +14,7 @@ Io = tuple[str, list[int], bool]
 
 
 def read_request(text: str) -> tuple[list[Io], list[Io], bool, bool]:
-    """Parse inputs, outputs, NeedModelDerivative, StoreComponentStats; or TextError."""
+    """(inputs, outputs, need model derivative, store component statistics); or TextError."""
     return read_text(_grammar(), text, "request")
 
 
