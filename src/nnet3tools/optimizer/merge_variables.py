@@ -95,12 +95,12 @@ class Conditions(NamedTuple):
 
     @property
     def left(self) -> BoolArray:
-        """(merges,) whether s2's matrix may become a part of s1, if the order of accesses allows."""
+        """(merges,) whether s2's matrix may become a part of s1, if the access order allows."""
         return self.c1 & self.c2 & self.c3 & self.c6
 
     @property
     def right(self) -> BoolArray:
-        """(merges,) whether s1's matrix may become a part of s2, if the order of accesses allows."""
+        """(merges,) whether s1's matrix may become a part of s2, if the access order allows."""
         return self.c1 & self.c2 & self.c4 & self.c7
 
 
