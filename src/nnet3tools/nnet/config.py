@@ -60,7 +60,7 @@ def parse_float(text: str) -> float | None:
 
 
 def parse_finite(text: str) -> float | None:
-    """Convert text to a finite float32 value; None if it is not one."""
+    """Convert text to a finite float32 value; None for other text."""
     value = parse_float(text)
     return value if value is not None and math.isfinite(value) else None
 
@@ -183,7 +183,7 @@ class ConfigLine:
         return self._get(key, default, parse_finite, "a number")
 
     def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
-        """The value of a key as a truth value; like Kaldi it looks at the first letter only."""
+        """The value of a key as a bool. As in Kaldi, only the first letter counts."""
         truth = {"t": True, "T": True, "f": False, "F": False}
         return self._get(key, default, lambda text: truth.get(text[:1]), "true or false")
 

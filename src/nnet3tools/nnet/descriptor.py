@@ -48,11 +48,11 @@ class SumDescriptor:
 
     @property
     def constant(self) -> float | None:
-        """The constant that Const() expressions add to each row; None if rows may differ in it."""
+        """The constant that Const() expressions add to each row; None if it may differ by row."""
         return 0.0
 
     def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
-        """The constant in each row's value, (num_rows,); `used` has the rows that use each leaf."""
+        """The constant in each row, (num_rows,); `used[i]` flags the rows that use leaf i."""
         return np.full(num_rows, self.constant, np.float32)
 
     def dim(self, nnet: NodeDims) -> int:
@@ -74,7 +74,7 @@ class SumDescriptor:
     def combine(self, num_rows: int, available: list[BoolArray]) -> Combined:
         """Which rows can be computed, and for each leaf, which rows use it.
 
-        `available` has for each leaf which of its rows exist. Failover uses the second argument
+        `available[i]` flags the rows of leaf i that exist. Failover uses the second argument
         only if the first is not computable. A row that is not computable uses no leaf.
         """
         raise NotImplementedError
@@ -183,7 +183,7 @@ class Joined(SumDescriptor):
 
     @property
     def constant(self) -> float | None:
-        """The sum of a Sum's constants, or the constant common to a Failover's terms; or None."""
+        """The sum of a Sum's constants, or a Failover's common constant; None if rows differ."""
         constants = [term.constant for term in self.terms]
         total = constants[-1]
         for constant in reversed(constants[:-1]):

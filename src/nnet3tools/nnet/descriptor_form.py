@@ -42,7 +42,7 @@ def _append_terms(expression: Expression) -> list[Expression]:
 
 
 def _push_inside(outer: Expression, inner: Expression) -> Expression:
-    """Apply the one-argument operator of `outer` to each argument of `inner` instead."""
+    """Return `inner` with the one-argument operator of `outer` around each argument."""
     pushed = tuple(_simplify_top(replace(outer, children=(c,))) for c in inner.children)
     return replace(inner, children=pushed)
 
@@ -137,7 +137,7 @@ def _too_many_terms(expression: Expression) -> TextError:
 
 
 def _split_first(operator: str, expression: Expression) -> tuple[Expression, Expression]:
-    """First argument and rest of an equal Sum or Failover; x is 0.5 x + 0.5 x, or x else x."""
+    """(first argument, rest) of a Sum or Failover; another x becomes 0.5 x + 0.5 x or (x, x)."""
     if expression.operator == operator:
         first, *rest = expression.children
         return first, _joined(operator, rest, expression.position)

@@ -106,7 +106,7 @@ class _Parser:
                 value, depth = self._add_argument(value, depth)
 
     def _argument(self) -> tuple[Any, int]:
-        """Read one argument and return (value, depth); of an operator, read its name only.
+        """Read one argument; return (value, depth). For an operator, read only its name.
 
         An operator opens a new level, and (None, 0) is returned.
         """

@@ -33,7 +33,7 @@ def move_nnet(nnet: Nnet, like: Any = None) -> None:
 
 
 def _too_large(nnet: Nnet, error: MemoryError) -> UserError:
-    """Make the UserError for a network that does not fit into the memory of a device."""
+    """A UserError that says that the network does not fit into the memory of a device."""
     arrays = [array for component in nnet.components for array in component.arrays()]
     sizes = {id(array): array.nbytes for array in arrays}
     return UserError(

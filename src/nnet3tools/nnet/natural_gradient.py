@@ -211,9 +211,9 @@ class OnlineNaturalGradient(HasSettings):
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """What `_plan` returns, for the host.
+        """The result of `_plan` for an estimate on the host.
 
-        The host records first calls like all others, so "is first call" is None.
+        The host records first calls like all other calls, so "is first call" is None.
         """
         _, updating, pending_rows = self._plan()
         return None, updating, pending_rows

@@ -122,7 +122,7 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Put off an update, whose input is in the estimate's buffers, to `apply_all_pending`."""
+    """Defer an update, whose input is in the estimate's buffers, until `apply_all_pending`."""
     _pending[estimate] = num_rows
 
 

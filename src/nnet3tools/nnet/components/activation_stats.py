@@ -120,7 +120,7 @@ class NonlinearComponent(Component):
                 setattr(self, name, zeros)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Add values and derivatives to the sums on about every second minibatch and the first."""
+        """Add values and derivatives to the sums on the first and about half of the minibatches."""
         with recording.optional(self._stores_now, out_value) as is_now:
             if is_now:
                 self.sum_stats(out_value)
@@ -129,7 +129,7 @@ class NonlinearComponent(Component):
         return tensor.random.rand_int(0, 1) != 0 or self.count.is_zero()
 
     def sum_stats(self, out_value: Array) -> None:
-        """Add the function's values, and if they are kept its derivatives, to the statistics."""
+        """Add the values, and the derivatives if the class keeps them, to the statistics."""
         with_derivatives = self.sum_derivatives is not None
         names = ("value_sum", "deriv_sum") if with_derivatives else ("value_sum",)
         self._have_room(out_value, "count", *names)

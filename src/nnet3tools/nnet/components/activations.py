@@ -68,7 +68,7 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _count_dims(self, to_update: NonlinearComponent) -> None:
-        """Count dimensions that sigmoid and tanh process also where they repair none."""
+        """Count the processed dimensions if nothing is repaired; only sigmoid and tanh do so."""
 
     def _can_repair(self) -> bool:
         """Whether self-repair is enabled and there are statistics."""
@@ -76,7 +76,7 @@ class _SelfRepairing(NonlinearComponent):
         return not no_counts and self._fits(self.deriv_sum)
 
     def _repairs_now(self) -> bool:
-        """Whether to self-repair in this minibatch, if it is possible: at random."""
+        """Choose at random whether self-repair runs in this minibatch."""
         return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 
     def _threshold(self, configured: float, default: float) -> float:

@@ -260,7 +260,7 @@ class Preconditioner(Field[OnlineNaturalGradient]):
     """Field for a natural-gradient estimate; other fields with `of=` store its options in files."""
 
     def __init__(self, side: Side = Side.COLUMNS, *, freezes: bool = True, **options: Any) -> None:
-        """`options`: those of OnlineNaturalGradient; `freezes`: whether backstitch freezes it."""
+        """`options` go to OnlineNaturalGradient. `freezes`: backstitch freezes the estimate."""
         super().__init__()
         self.side, self.freezes, self.options = side, freezes, options
 

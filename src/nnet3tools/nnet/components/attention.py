@@ -196,7 +196,7 @@ class RestrictedAttentionComponent(Component):
         return shift
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per head and frame q.k, bias, softmax (4), weight * value."""
+        """Number of operations: q.k, bias, softmax (4), weight * value per head and frame."""
         per_frame = 2 * self.key_dim + 2 * self.value_dim + 5
         return rows * self.num_heads * self.context_dim * per_frame
 

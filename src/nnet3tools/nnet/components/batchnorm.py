@@ -140,7 +140,7 @@ class BatchNormComponent(BatchStatisticsComponent):
         return not self.test_mode
 
     def set_test_mode(self, test_mode: bool) -> None:
-        """Normalize by the stored statistics (True) or by each minibatch's own (False)."""
+        """Normalize by the stored statistics (True) or by each minibatch's statistics (False)."""
         self.test_mode = test_mode
         self.derive()
 

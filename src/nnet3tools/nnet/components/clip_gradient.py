@@ -55,7 +55,7 @@ _restore = tensor.element("_1 = where(_2 / _3 > _4 and _6 != 0, _5 / where(_6 !=
 
 
 class _SelfRepair(NotNegative):
-    """Field for a self-repair option; it has the value `of_old` in files written without it."""
+    """Field for a self-repair option; the value is `of_old` if a file lacks the option."""
 
     def __init__(self, token: str, config: str, default: float, of_old: float) -> None:
         super().__init__(token, config, default, optional=True)
@@ -162,7 +162,7 @@ class ClipGradientComponent(Component):
             _scale_rows(in_deriv, out_deriv, squares)
 
     def _repairs_now(self) -> bool:
-        """Whether to self-repair in this minibatch: if enabled, counts exist, and at random."""
+        """Whether to self-repair now: a random choice, False if disabled or without counts."""
         off = self.self_repair_clipped_proportion_threshold >= 1.0 or self.self_repair_scale == 0.0
         if off or self.count.is_zero():
             return False

@@ -87,7 +87,7 @@ def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> N
 
 
 def summed(total: float | None) -> float:
-    """Assert that an aggregate's result is a number; aggregates over all axes never return None."""
+    """Return `total`, which is never None because it is an aggregate over all axes."""
     assert total is not None
     return total
 

@@ -244,7 +244,7 @@ class CompositeComponent(UpdatableComponent):
 
 
 def _read_part(reader: Reader) -> Component:
-    """Read one inner component; a composite is rejected unread, to bound recursion."""
+    """Read one inner component; a nested composite is rejected, to bound recursion."""
     if reader.peek_token() == f"<{CompositeComponent.type_name}>":
         raise reader.error(_NESTED)
     return read_component(reader)

@@ -46,7 +46,7 @@ class _ConstantOutput(UpdatableComponent):
         return int(self.output.shape[0])
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw random values for `output` by the line's output-mean and output-stddev."""
+        """Draw `output` at random with the line's output-mean and output-stddev."""
         dim = get_positive(line, "output-dim")
         mean, stddev = line.get_float("output-mean", 0.0), line.get_float("output-stddev", 0.0)
         self.output = random_normal((dim,), stddev, mean)

@@ -119,7 +119,7 @@ class ConvolutionModel(Declared):
         self.offsets = _offsets_from_config(line)
 
     def info(self) -> str:
-        """The text about the convolution's geometry in nnet3-info's line."""
+        """The text about the convolution's geometry that nnet3-info prints."""
         offsets = " ".join(f"{time},{height}" for time, height in self.offsets)
         required = ",".join(map(str, self.required_time_offsets))
         sizes = "num_filters_in num_filters_out height_in height_out height_subsample_out"

@@ -76,7 +76,7 @@ class Flag(_Setting[bool]):
 
 
 class Mark(Flag):
-    """Field for a boolean; in files the presence of the token means True."""
+    """Field for a boolean; True if a file contains the token."""
 
     def __init__(self, token: str, config: str | None = None, **named: Any) -> None:
         super().__init__(token, config, False, omit=True, **named)

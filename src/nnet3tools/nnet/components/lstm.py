@@ -117,7 +117,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per cell: 3 gates (9), two tanh, c (3), m (1)."""
+        """Number of operations: for each cell 3 gates (9), two tanh (2), c (3), m (1)."""
         return rows * self.output_dim // 2 * 15
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

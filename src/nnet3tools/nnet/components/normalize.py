@@ -35,7 +35,7 @@ class _Dim(Int):
 class NormalizeComponent(Component):
     """Scales each block of a row to root mean square `target_rms`: y = x target_rms / rms(x).
 
-    Optionally a column with log rms(x) is appended.
+    An option appends a column with log rms(x).
     """
 
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS

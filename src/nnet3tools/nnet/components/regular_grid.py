@@ -57,7 +57,7 @@ def _images(indexes: IndexArray) -> IntArray:
 
 
 def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
-    """Start, step (gcd of the gaps; 0 for one time) and number of a side's times, by field."""
+    """TimeGrid fields of a side: start, step (gcd of gaps; 0 for one time), number of times."""
     times = indexes[:, 1]
     is_new = np.ones(len(times), np.bool_)
     np.not_equal(times[1:], times[:-1], out=is_new[1:])
@@ -87,7 +87,7 @@ def _on_times(
 ) -> IndexArray:
     """Indexes of the pairs (n, x) in `images` at `number` times from `start` on, `step` apart.
 
-    They run over groups of `reorder` times, pairs, times of a group. Indexes that are not in
+    The order is by group of `reorder` times, then pair, then time. Indexes that are not in
     `wanted` have no time.
     """
     times = (start + step * np.arange(number)).reshape(-1, 1, reorder)

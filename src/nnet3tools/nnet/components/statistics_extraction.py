@@ -57,7 +57,7 @@ class ExtractionIndexes(PrecomputedIndexes):
 
 
 class SumsOfRanges(Component):
-    """Base class of components that sum ranges of input rows, a sequence's rows being together."""
+    """Base class of components that sum ranges of input rows; a sequence's rows are adjacent."""
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """Number of operations for sums over row ranges, without the squares."""

@@ -48,7 +48,7 @@ def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> in
 
 
 def _set_columns(inputs: Array, parts: Sequence[Array]) -> None:
-    """Set the columns of `inputs` to the parts, one beside the other, and a last column to 1."""
+    """Copy the parts side by side into `inputs`, and set its last column to 1."""
     width = 0
     for part, columns in in_columns(parts, inputs):
         tensor.copy(columns, part)

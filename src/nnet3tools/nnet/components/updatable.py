@@ -160,9 +160,9 @@ class UpdatableComponent(Component):
         return products + sum(rows * self.output_dim for shape in shapes if len(shape) == 1)
 
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
-        """Number of operations of the backward pass.
+        """Number of operations of the backward pass, including natural gradient.
 
-        Each of the two derivatives takes as many as the forward pass; natural gradient is added.
+        Each of the two derivatives takes as many operations as the forward pass.
         """
         total = self.propagate_flops(rows, indexes) * (int(wants_input) + int(updates))
         return total + self.natural_gradient_flops(rows) if updates else total

@@ -25,7 +25,7 @@ class AlignmentConverter:
         self._shifts: dict[tuple[tuple[int, ...], int], int] = {}
 
     def convert(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The alignment with transition ids of the new model; DataError if it has none."""
+        """The alignment in ids of the new model; DataError if it lacks a transition."""
         if not len(ids):
             return ids
         self._old.check_transition_ids(ids)

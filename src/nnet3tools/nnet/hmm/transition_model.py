@@ -1,6 +1,6 @@
 """Transition models: probabilities of HMM transitions by tied state (transition-model.cc).
 
-gmm-init-mono, gmm-init-biphone and nnet3-am-init make them; other programs only copy them.
+gmm-init-mono, gmm-init-biphone and nnet3-am-init make transition models.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def update_transitions(
     """Estimate the probabilities that maximize the likelihood of counts by transition id.
 
     Probabilities are floored at about `floor`. States with counts below `min_count` keep their
-    probabilities. With `share_for_pdfs`, transition states with a common pdf get the same ones.
+    probabilities. With `share_for_pdfs`, transition states with one pdf get equal probabilities.
     """
     sizes = model.transitions_per_state()
     states, pools = _pools(model, share_for_pdfs)

@@ -161,7 +161,7 @@ def _write_uint32(writer: Writer, value: int) -> None:
 
 @dataclass(frozen=True)
 class ContextDependency:
-    """Kaldi's tree over windows of `width` phones, of which number `central` is the central one."""
+    """Kaldi's tree over windows of `width` phones; `central` is the central phone's position."""
 
     width: int
     central: int
