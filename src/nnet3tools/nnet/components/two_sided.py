@@ -134,7 +134,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """The side (inputs or derivatives) to factor, which saves most work; None if neither."""
+        """The side (inputs or derivatives) whose factoring saves most work; None if no gain."""
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}
         saved = {
