@@ -109,7 +109,8 @@ def test_what_cannot_be_served_is_one_line(folder: Path, capfd, monkeypatch) -> 
     assert "cannot listen on 203.0.113.1:0:" in refusal("--host=203.0.113.1", "--port=0")
     assert "not with --stream=true" in refusal("--cmvn=utterance")
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "websockets.asyncio", None)
+        patch.setitem(sys.modules, "websockets.asyncio.server", None)
+        patch.delitem(sys.modules, "nnet3tools.recognizer.server")
         assert "needs the package websockets" in refusal()
     Path("exp/chain/graph/phones/silence.csl").unlink()
     assert "silence.csl" in refusal()
