@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GraphTable:
-    """Iterates over (key, features) for a table of graphs; `graph` is that of the last key."""
+    """Iterates over (key, features) for a table of graphs; `graph` is the last key's graph."""
 
     graph: Fst
 
@@ -28,7 +28,7 @@ class GraphTable:
         counts: UtteranceCounts,
         missing: str,
     ) -> None:
-        """`missing` is the warning for an utterance without features; it contains {key}."""
+        """Pair `graphs` with table `features`; `missing`, with {key}, warns of absent ones."""
         self._graphs, self._features, self._counts = graphs, features, counts
         self._missing = missing
 
@@ -50,7 +50,7 @@ class Transcripts:
     """Logs transcripts as words, if there is a symbol table for words."""
 
     def __init__(self, symbol_table: str) -> None:
-        """`symbol_table` is a file name; if it is empty, nothing is shown."""
+        """Read the file `symbol_table`; if the name is empty, no transcript is logged."""
         from nnet3tools.lang.symbols import SymbolTable
 
         self._table = SymbolTable.load(symbol_table) if symbol_table else None
@@ -72,7 +72,7 @@ class DecodingOutputs:
     def __init__(
         self, compact: bool, tables: list[str], symbol_table: str, stack: ExitStack
     ) -> None:
-        """`tables` are one to three wspecifiers, of lattices, words and alignments."""
+        """Open `tables`: one to three wspecifiers, for lattices, words and alignments."""
         from nnet3tools.cli.tables import OptionalTable
         from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
         from nnet3tools.io.holders import INT32_VECTOR

@@ -1,4 +1,4 @@
-"""The twelve programs that copy, merge, shuffle and choose examples of three kinds."""
+"""The twelve programs that copy, merge, shuffle and choose examples of three kinds (egs)."""
 
 from __future__ import annotations
 

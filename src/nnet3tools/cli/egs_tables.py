@@ -115,7 +115,7 @@ class _Changer(Generic[E]):
         return example
 
     def selected(self, key: str, example: E) -> E | None:
-        """One copy, renamed, of what `weighted` returned; None if it lacks the selected frame."""
+        """One renamed copy of an example from `weighted`; None if the selected frame is missing."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
             return selected

@@ -40,7 +40,7 @@ def math_if_possible(gpu_math: str) -> str:
 
 
 def cpu_kernels_option() -> str | None:
-    """The field `cpu_kernels: str | None = cpu_kernels_option()` of every program that computes."""
+    """The default, with help text, of the option field `cpu_kernels` of programs that compute."""
     return option(
         None,
         "How a CPU computes: native|numpy. Native kernels are made by the machine's C compiler at "

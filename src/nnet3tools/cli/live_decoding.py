@@ -97,7 +97,7 @@ class _LiveDecoding:
         return stream.duration
 
     def report(self) -> None:
-        """Log the seconds of computing for a piece of sound."""
+        """Log how many seconds computing takes for a piece of sound."""
         if not self._latencies:
             return
         times = sorted(1000 * seconds for seconds in self._latencies)
@@ -129,7 +129,7 @@ class _Utterances:
         self._partial = ""
 
     def advance(self, stream: Stream, piece: np.ndarray | bytes) -> None:
-        """Pass a piece of sound to the stream; write what is known now."""
+        """Pass a piece of sound to the stream; write the results known now."""
         stream.accept(piece)
         while stream.num_waiting:
             if (result := stream.result()).words:

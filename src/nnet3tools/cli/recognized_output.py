@@ -9,7 +9,7 @@ class Output:
     """Writes results, each flushed at once."""
 
     def __init__(self, writer: Writer, form: str) -> None:
-        """`form` is text, ctm, json or vosk."""
+        """Make an output to `writer` in the format `form`: text, ctm, json or vosk."""
         self._writer, self._form = writer, form
         self.shows_partial = form in ("json", "vosk")
         """Whether partial results are written."""

@@ -138,7 +138,7 @@ def _termination_raises() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_RAISE_AGAIN, _SECONDS_TO_END)
 
     def insist(number: int) -> None:
-        """Kill commands that did not end, or raise the SystemExit that Python dropped."""
+        """Signal handler: kill commands that still run, or raise a dropped SystemExit again."""
         nonlocal dropped
         if dropped:
             dropped = False

@@ -23,7 +23,7 @@ class StartedProcesses:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL to the descendants, also to those started since."""
+        """Send SIGKILL to the descendants, and to descendants that were started since."""
         self._processes = [*self._processes, *_descendants()]
         self._send(signal.SIGKILL)
 

@@ -29,7 +29,7 @@ class TrainingRunOptions(OptionGroup):
 
     @property
     def loss_scaling(self) -> bool:
-        """Whether derivatives must be scaled, as products are in half precision."""
+        """Whether derivatives must be scaled, because products are in half precision."""
         return self.device.math == "fp16"
 
 

@@ -85,7 +85,7 @@ class _Totals:
         self.num_done = self.num_failed = 0
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
-        """The statistics with an utterance added; None, after a warning, if it lacks weights."""
+        """The statistics with an utterance added; None, after a warning, if weights are missing."""
         from nnet3tools.features.cmvn import accumulate_cmvn
 
         weights = None

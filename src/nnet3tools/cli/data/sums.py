@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summing:
-    """Sums arrays that `holder` reads and writes; messages call them `what` and `plural`."""
+    """Sums arrays that `holder` reads and writes; messages name them `what` and `plural`."""
 
     holder: Holder[np.ndarray]
     what: str
