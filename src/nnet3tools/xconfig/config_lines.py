@@ -36,7 +36,7 @@ class ConfigLines:
     def node(self, part: str, source: str, component: str | None = None) -> str:
         """Add a component-node line and return the node's name.
 
-        The component has the same part name, unless `component` gives another.
+        The component has the same part name, unless `component` gives another name.
         """
         name = f"{self.prefix}{part}"
         used = name if component is None else f"{self.prefix}{component}"

@@ -26,7 +26,7 @@ _ABOUT = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a run converts: an xconfig file, and the command line for comments in the output."""
+    """Input of a conversion: an xconfig file, and the command line for comments in the output."""
 
     text: str
     """The contents of the xconfig file."""

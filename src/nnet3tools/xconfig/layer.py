@@ -155,7 +155,7 @@ class Layer:
             raise self.line.error(message)
 
     def require_size(self, entries: int) -> None:
-        """Raise ConfigError if `entries`, how many numbers would be written, is too large."""
+        """Raise ConfigError if `entries`, the number of values to be written, is too large."""
         self.require(entries <= MAX_ENTRIES, f"{entries} numbers would be written: too many")
 
     def derive(self) -> None:

@@ -72,7 +72,7 @@ def one_of(*choices: str) -> Check:
 
 
 def read_values(line: XconfigLine, declared: Mapping[str, Option]) -> dict[str, Value]:
-    """The value of each declared option, from the line or by default; ConfigError for others."""
+    """Values of all declared options, from the line or by default; ConfigError for other keys."""
     values = {key: option.default for key, option in declared.items()}
     for key, text in line.values.items():
         if key == "name":

@@ -26,7 +26,7 @@ def register(*types: str) -> Callable[[L], L]:
 
 
 def layer_classes() -> dict[str, type[Layer]]:
-    """The Layer class of each layer type, after importing all of them."""
+    """The Layer class of each layer type; all modules of layers are imported."""
     folder = importlib.import_module(f"{__package__}.layers")
     for module in pkgutil.iter_modules(folder.__path__):
         importlib.import_module(f"{folder.__name__}.{module.name}")
@@ -34,7 +34,7 @@ def layer_classes() -> dict[str, type[Layer]]:
 
 
 def make_layers(text: str, file: str, existing: Iterable[ExistingNode] = ()) -> list[Layer]:
-    """The layers that an xconfig text declares; `existing` nodes can be inputs; or ConfigError."""
+    """The layers of an xconfig text, or ConfigError; nodes in `existing` can be inputs."""
     scope, classes = Scope(existing), layer_classes()
     for line in read_lines(text, file):
         scope.layers.append(_make_layer(line, scope, classes))

@@ -41,7 +41,7 @@ class AttentionLayer(Layer):
     )
 
     def check(self) -> None:
-        """Set key-scale to 1/sqrt(key-dim) unless it is given."""
+        """Set the option key-scale to 1/sqrt(key-dim) unless it is given."""
         if self["key-scale"] == 0:
             self.values["key-scale"] = 1.0 / math.sqrt(self["key-dim"])
 

@@ -21,7 +21,7 @@ _OPTIONS = options(
 
 
 class _FastLstm(RecurrentLayer):
-    """Base class of LSTM layers whose nonlinearity is one component (gates, old cell -> c, m)."""
+    """Base class of LSTM layers with one component from gates and old cell to cell and output."""
 
     def _nonlinearity(self, out: ConfigLines, settings: str = "") -> None:
         """Add the line of the LSTM nonlinearity component."""
@@ -35,7 +35,7 @@ class _FastLstm(RecurrentLayer):
         out.node(".lstm_nonlin", f"Append({arguments})")
 
     def _unprojected_nodes(self, out: ConfigLines) -> None:
-        """Add nodes for the output m, and for cell and m as read at the next time."""
+        """Add nodes for the output m, and for the cell and m that the next time step reads."""
         cell = self["cell-dim"]
         out.dim_range(".m", ".lstm_nonlin", cell, cell)
         if "c" in self.used:

@@ -67,7 +67,7 @@ class _ResetGru(_Gru):
     """Base class of GRU layers whose reset gate multiplies the recurrent value."""
 
     def write_to_cell(self, out: ConfigLines) -> None:
-        """Add all components and nodes up to y_t."""
+        """Add all components and nodes up to the node y_t of the cell."""
         cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
         for gate in self.GATES:
             self.affine(out, f".W_z.xs_{gate}", input_dim, self.gate_dim(gate))

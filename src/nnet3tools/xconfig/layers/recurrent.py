@@ -125,10 +125,10 @@ class RecurrentLayer(Layer):
 
 
 class Projected(RecurrentLayer):
-    """Base class of layers that output a projection of the cell, partly recurrent."""
+    """Base class of layers whose output projects the cell; its first columns are recurrent."""
 
     def derive(self) -> None:
-        """Set the projection's two dimensions, if not given.
+        """Set recurrent and non-recurrent projection dimensions, if not given.
 
         The recurrent one is a quarter of the cell's, the non-recurrent one equals the recurrent
         one.
