@@ -210,7 +210,7 @@ class Res2Block(_Block):
         return out.step(f".conv{n}", CONVOLUTION, node, *words, *self._passed_on())
 
     def _bypass(self, out: ConfigLines) -> None:
-        """Add nodes that convert the input to the output's height and filters; return the last."""
+        """Add nodes that convert the input to the output's height and number of filters."""
         out.step(
             ".conv_bypass",
             CONVOLUTION,
