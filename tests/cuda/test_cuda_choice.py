@@ -288,7 +288,7 @@ def test_an_unknown_gpu_math_is_one_line_of_the_program(tmp_path, capsys):
 
 
 def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
-    from nnet3tools.executor import bound_program as program
+    from nnet3tools.executor import binding as program
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
     take = program.Arena.take
@@ -307,7 +307,7 @@ def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
 @limits_memory
 @pytest.mark.parametrize("where", ["arena", "later"])
 def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, where):
-    from nnet3tools.executor import bound_program as program
+    from nnet3tools.executor import binding as program
     from nnet3tools.training import trainer
 
     def full(*_: object) -> None:
@@ -351,7 +351,7 @@ def test_a_model_larger_than_the_memory_is_one_line(device, monkeypatch):
 @needs_compiler
 @limits_memory
 def test_lack_of_memory_names_the_limit_where_there_is_one(device, monkeypatch):
-    from nnet3tools.executor import bound_program as program
+    from nnet3tools.executor import binding as program
     from nnet3tools.training import trainer
 
     take = program.Arena.take

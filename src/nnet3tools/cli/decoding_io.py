@@ -28,7 +28,7 @@ class GraphTable:
         counts: UtteranceCounts,
         missing: str,
     ) -> None:
-        """Pair `graphs` with `features`; `missing`, which contains {key}, warns of absent features."""
+        """Pair `graphs` with `features`; `missing` contains {key} and warns of absent features."""
         self._graphs, self._features, self._counts = graphs, features, counts
         self._missing = missing
 
