@@ -18,7 +18,7 @@ from nnet3tools.recipe.targets import check_pdfs, frame_targets, supervision, tr
 
 
 def egs_making(e: Experiment) -> EgsMaking:
-    """Make the planner of the examples; OptionError or DataError if an input is missing."""
+    """Return the planner that makes the examples; OptionError or DataError for missing input."""
     text = e.options.egs.opts
     if not isinstance(e, ChainExperiment):
         return EgsMaking(e, frame_targets(e), parse_egs_opts(text))
@@ -37,7 +37,7 @@ class ChainEgsMaking(EgsMaking):
 
     @property
     def _num_parts(self) -> int:
-        """The number of parts of the data, from options or the number of alignment files."""
+        """The number of parts to split the data into: --egs.nj or the number of alignment files."""
         o = self.experiment.options
         if not isinstance(o, LatticeChainOptions):
             return int(self.opts.nj)
@@ -51,7 +51,7 @@ class ChainEgsMaking(EgsMaking):
     def _held_out(self) -> tuple[list[str], list[str]]:
         """A pair: utterances for validation, and equally many training utterances for diagnostics.
 
-        Except in end-to-end training, all variants of a recording are in the same set.
+        Except in end-to-end training, all copies of a recording are in the same set.
         """
         count = self.opts.num_utts_subset
         if self.experiment.is_e2e:
@@ -59,16 +59,16 @@ class ChainEgsMaking(EgsMaking):
         return self._data.held_out_recordings(count)
 
     def _info_values(self) -> dict[str, Any]:
-        """The entries of the folder egs/info that only chain examples have, by file name."""
+        """Values for files in egs/info that only chain examples have, by file name."""
         if self.experiment.is_e2e:
             return {}
         tree = f"{self.experiment.dir}/tree"
         return {"num_pdfs": ContextDependency.load(tree).num_pdfs}
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """The pipeline that writes the examples of the part `name` to `out`.
+        """The pipeline that makes the examples of the set of utterances `name`; `out`: wspecifier.
 
-        Only examples of subsets are normalized by this pipeline.
+        The pipeline normalizes validation and diagnostic examples, `_shuffle` the others.
         """
         e, is_subset = self.experiment, not name.isdecimal()
         srand = e.options.trainer.srand + (0 if is_subset else int(name))
@@ -90,7 +90,7 @@ class ChainEgsMaking(EgsMaking):
         return (*self.targets.reading(self._egs / f"targets.{name}.scp"), words)
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """The command-line words for nnet3-chain-get-egs; none in end-to-end training."""
+        """Options of nnet3-chain-get-egs: `is_subset` for validation and diagnostics."""
         if self.experiment.is_e2e:
             return ()
         opts, found = self.opts, []
@@ -111,13 +111,16 @@ class ChainEgsMaking(EgsMaking):
         return (f"--normalization-fst-scale={scale:g}", fst)
 
     def _subset_sizes(self) -> tuple[int, ...]:
-        """The number of examples of each subset of `SUBSETS`."""
+        """The number of examples of each file in SUBSETS: valid_combine, valid_diagnostic, ..."""
         diagnostic = self.opts.num_egs_diagnostic
         valid, train = self.opts.num_valid_egs_combine, self.opts.num_train_egs_combine
         return (valid, diagnostic, train, diagnostic)
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The pipeline that normalizes and shuffles a group's examples, without output argument."""
+        """The pipeline that normalizes and shuffles the examples of archives with number `group`.
+
+        `sources` is their rspecifier. The last program lacks its last argument, the output.
+        """
         if not (normalization := self._normalization()):
             return super()._shuffle(group, sources)
         normalize = ("nnet3-chain-normalize-egs", *normalization, sources, "ark:-")

@@ -1,4 +1,4 @@
-"""An experiment of chain training, where it differs from training on targets of frames."""
+"""An experiment of chain training: what differs from training on one target per frame."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ChainExperiment(Experiment):
 
     @property
     def frames_per_eg(self) -> str:
-        """The frames per chunk, as text; end to end, the allowed lengths of utterances."""
+        """The value of --num-frames: chunk widths "150,110"; end to end, the allowed lengths."""
         if not self.is_e2e:
             return self.options.egs.chunk_width
         if not self.options.feat_dir:

@@ -125,7 +125,11 @@ class DataDir:
     def held_out(
         self, num_valid: int, num_train: int, least: int | None = None
     ) -> tuple[list[str], list[str]]:
-        """A pair: utterances for validation, and training utterances for diagnostics."""
+        """Choose utterances for validation, and others for diagnostics; returns both lists.
+
+        With utt2uniq, copies of a validation recording are in the first list. DataError if there
+        are fewer than `least` utterances, by default 4 * `num_valid` + 1.
+        """
         utterances = list(self.utt2spk())
         self._require_utterances(
             utterances, num_valid, 4 * num_valid + 1 if least is None else least
@@ -140,8 +144,7 @@ class DataDir:
     def held_out_recordings(self, count: int) -> tuple[list[str], list[str]]:
         """Choose `count` validation and `count` training utterances, as chain/get_egs.sh does.
 
-        The directory must have utt2uniq, so that all variants of a recording are in the same set.
-        DataError if there are fewer than `count` utterances for one of the sets.
+        With utt2uniq, copies of a recording are in the same set. DataError for too few utterances.
         """
         utterances = list(self.utt2spk())
         self._require_utterances(utterances, count, 2 * count)

@@ -41,7 +41,7 @@ def decoding_steps(e: Experiment) -> list[Step]:
 
 
 def _feature_config(e: Experiment) -> tuple[Path | None, str]:
-    """The file of feature options (None if unknown) and the kind of the features.
+    """The file of feature options, None if unknown, and "mfcc" or "fbank", the kind of features.
 
     The file is named by an option or lies beside the data: Kaldi's make_mfcc.sh copies its
     --mfcc-config to conf/mfcc.conf in the data directory.

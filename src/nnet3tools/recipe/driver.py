@@ -17,7 +17,7 @@ _SECONDS_OF_WAIT = 3600.0
 
 
 def is_done(job: Job) -> bool:
-    """Whether the log says that `job`, with the same command line, has ended with status 0."""
+    """Whether the log of `job` says that the same command line has ended with status 0."""
     try:
         with open(job.log, errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -29,7 +29,7 @@ def is_done(job: Job) -> bool:
 
 
 def is_stage_done(stage: Stage) -> bool:
-    """Whether a stage is done: outputs exist, `absent` files do not, and its jobs succeeded."""
+    """Whether a stage is done: outputs exist, `absent` files do not, its logs report success."""
     there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
     left = any(glob.glob(pattern) for pattern in stage.absent)
     return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))
@@ -47,7 +47,7 @@ class Driver:
     """Runs stages with a JobRunner and calls `report` after each stage."""
 
     def __init__(self, runner: JobRunner, report: Callable[[Stage], None], again: bool) -> None:
-        """Store a runner; with `again`, stages also run jobs that have succeeded before."""
+        """Store the arguments; with `again`, jobs that have succeeded before run again."""
         self._runner, self._report, self._again = runner, report, again
         self._running: dict[str, Job] = {}
         self._tries: dict[str, int] = {}
@@ -108,7 +108,7 @@ class Driver:
         self._runner.submit(job)
 
     def _finish(self, left: Callable[[], set[str]]) -> None:
-        """Wait until `left()`, the logs of unfinished jobs, is empty; run failed jobs once more."""
+        """Wait for jobs until `left()`, a set of job logs, is empty; run failed jobs once more."""
         while left():
             for outcome in self._runner.wait(_SECONDS_OF_WAIT):
                 self._take(outcome)

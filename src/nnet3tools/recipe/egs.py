@@ -30,7 +30,7 @@ _SOURCES = {"valid": ("valid", "egs.1"), "train": ("train_subset", "egs.2")}
 
 @dataclass(frozen=True)
 class EgsMaking:
-    """Plans the steps that make an experiment's examples."""
+    """Plans the steps that make an experiment's examples; `opts` has the options in --egs.opts."""
 
     experiment: Experiment
     targets: Targets
@@ -43,7 +43,6 @@ class EgsMaking:
 
     @property
     def _names(self) -> Objective:
-        """The objective, which names the programs and files."""
         return self.experiment.objective
 
     @property
@@ -117,14 +116,14 @@ class EgsMaking:
         return [*found, self._tidied()]
 
     def _step(self, log: str, *programs: tuple[str, ...], out: Path | None = None) -> Jobs:
-        """A step of one job, the pipeline of `programs`, which writes the file `out`."""
+        """A step that runs the pipeline `programs`, named `log`, to write the file `out`."""
         return Jobs((self._job(log, *programs),), () if out is None else (out,))
 
     def _job(self, log: str, *programs: tuple[str, ...], home: str = "egs.1") -> Job:
         return Job(f"{self._egs}/log/{log}.log", (programs,), home)
 
     def _info_values(self) -> dict[str, Any]:
-        """The entries of the folder egs/info that depend on the kind of examples, by file name."""
+        """Values for files in egs/info that depend on the kind of examples, by file name."""
         factor = self.opts.frame_subsampling_factor
         return {} if factor == 1 else {"frame_subsampling_factor": factor}
 
@@ -144,7 +143,7 @@ class EgsMaking:
         return self._data.held_out(num_valid, num_train)
 
     def _parts(self) -> dict[str, list[str]]:
-        """Utterances by name of the part: "valid", "train_subset", "1", "2" and so on."""
+        """Utterances by set: "valid", "train_subset" (diagnostics), and the parts "1", "2", ..."""
         valid, train_subset = self._held_out()
         held = set(valid)
         parts = {"valid": valid, "train_subset": train_subset}
@@ -153,7 +152,7 @@ class EgsMaking:
         return parts
 
     def _scripts(self, parts: dict[str, list[str]]) -> list[Step]:
-        """Steps that write, for each part, scripts of features and targets, and speaker maps."""
+        """Steps that write, for each set, scripts of features and targets, and speaker maps."""
         features, utt2spk = self._data.lines("feats.scp"), self._data.lines("utt2spk")
         targets = [line for path in self.targets.lists for line in read_lines(path)]
         steps: list[Step] = []
@@ -176,7 +175,7 @@ class EgsMaking:
     # -- the programs that cut features into examples
 
     def _features(self, name: str) -> str:
-        """The rspecifier of the normalized features of the part `name`."""
+        """The rspecifier of the normalized features of the set of utterances `name`."""
         egs, data, options = self._egs, self._data.path, self.experiment.options.feat.cmvn_opts
         source = f"scp:{egs}/feats.{name}.scp ark:-"
         if self.opts.online_cmvn:
@@ -197,7 +196,7 @@ class EgsMaking:
         ]
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """The pipeline that writes the examples of the part `name` to `out`."""
+        """The pipeline that makes examples of the set of utterances `name`; `out`: wspecifier."""
         script = self._egs / f"targets.{name}.scp"
         before = pipe_text(*map(" ".join, self.targets.reading(script)))
         words = (
@@ -215,7 +214,7 @@ class EgsMaking:
         return (words,)
 
     def _subset_sizes(self) -> tuple[int, ...]:
-        """The number of examples of each subset in the constant `SUBSETS`."""
+        """The number of examples of each file in SUBSETS: valid_combine, valid_diagnostic, ..."""
         diagnostic = self.opts.num_frames_diagnostic
         valid, train = self.opts.num_valid_frames_combine, self.opts.num_train_frames_combine
         return tuple(n // self._labels_per_eg for n in (valid, diagnostic, train, diagnostic))
@@ -268,7 +267,7 @@ class EgsMaking:
     # -- training examples
 
     def _unshuffled(self, part: int, group: int) -> Path:
-        """The path of the intermediate archive for a part of the data and a group of archives."""
+        """The intermediate archive of one part of the data for one group of final archives."""
         return self._egs / f"{self._names.files}_orig.{part}.{group}.ark"
 
     def _everything(self) -> Step:
@@ -286,7 +285,10 @@ class EgsMaking:
         return Jobs(tuple(jobs), tuple(outputs))
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The pipeline that shuffles a group of examples, without its output argument."""
+        """The pipeline that shuffles the examples in `sources`, without its output argument.
+
+        `group` is the number of the group of archives that the examples are for.
+        """
         program = self._names.program("shuffle-egs")
         return ((program, f"--srand={group + self.experiment.options.trainer.srand}", sources),)
 

@@ -14,7 +14,7 @@ from nnet3tools.recipe.plan import Step, lines_at
 def info_steps(
     e: Experiment, num_frames: int, num_archives: int, more: dict[str, object]
 ) -> list[Step]:
-    """Steps that write the info files, also those for `more` (name -> value), and cmvn_opts."""
+    """Steps that write egs/info, a file for each value (`more`: name -> value), and cmvn_opts."""
     egs, contexts, frames_per_eg = e.egs_path, e.contexts(), e.frames_per_eg
     where = e.options.feat.online_ivector_dir
     num_labels = int(frames_per_eg.split(",")[0])
@@ -125,7 +125,7 @@ class _Info:
     path: Path
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The first line of info file `name`, else `default`; DataError if both are missing."""
+        """The first line of the file info/`name`, or `default`; DataError if there is neither."""
         file = self.path / "info" / name
         if not file.is_file():
             if default is None:
@@ -134,7 +134,7 @@ class _Info:
         return next(iter(read_lines(file)), "").strip()
 
     def number(self, name: str, default: int | None = None) -> int:
-        """The number in info file `name`, else `default`; DataError if both are missing."""
+        """The number in the file info/`name`, or `default`; DataError if there is neither."""
         text = self.text(name, None if default is None else str(default))
         if not text.lstrip("-").isdecimal():
             raise DataError(f"{self.path / 'info' / name}: expected a number, found '{text[:40]}'")

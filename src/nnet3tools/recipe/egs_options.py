@@ -70,7 +70,7 @@ class E2eEgsOpts(_AnyChainEgsOpts):
 
 
 def parse_egs_opts(text: str, kind: type = EgsOpts) -> Any:
-    """Parse the text of --egs.opts to a `kind`; OptionError for unknown options or wrong values."""
+    """Parse --egs.opts to the dataclass `kind`; OptionError for unknown options or wrong values."""
     try:
         words = shlex.split(text)
         line: CommandLine[Any] = CommandLine("--egs.opts", "", kind, 0, values_apart=True)

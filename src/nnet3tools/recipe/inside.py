@@ -33,7 +33,7 @@ _MOST_KEPT = 8
 
 
 def parse_pipeline(text: str) -> Pipeline | None:
-    """Split a command line into programs; None if a program is not ours or a shell is needed."""
+    """Split a command line at |; None if it needs a shell or has programs of other packages."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -64,13 +64,17 @@ def _quoted_all(text: str) -> bool:
 
 @dataclass
 class Shell:
-    """Runs pipelines in this process; caches the output of pipes that are read repeatedly."""
+    """Runs pipelines in this process; caches the output of pipes that are read repeatedly.
+
+    `seen` has the text of pipes that have run. `kept` has, for pipes that have run twice, the state
+    of their input files, their output, and the bytes that they logged.
+    """
 
     seen: set[str] = field(default_factory=set)
     kept: OrderedDict[str, tuple[tuple, Handed, bytes]] = field(default_factory=OrderedDict)
 
     def run(self, pipeline: Pipeline, handed: Handed | None = None) -> int:
-        """Run a pipeline whose first program reads `handed`; returns the exit status."""
+        """Run a pipeline; `handed` is its first program's standard input. Returns the status."""
         is_ours = all(program[0] in PROGRAMS for program in pipeline)
         if not is_ours or (len(pipeline) > 1 and handed is None and not _fits(pipeline)):
             return _run_by_bash(pipeline)
@@ -83,7 +87,7 @@ class Shell:
     def _run_program(
         self, program: tuple[str, ...], given: Handed | None, is_last: bool
     ) -> tuple[int, Handed | None]:
-        """Run a program and its pipes; returns the exit status and the standard output.
+        """Run a program and the pipes in its arguments; returns exit status and standard output.
 
         `given` is the standard input. The output is None for the last program of a pipeline.
         """
@@ -109,7 +113,7 @@ class Shell:
         return 0, found.get("-")
 
     def _result(self, name: str, pipe: Pipeline) -> tuple[int, Handed]:
-        """Run the pipe `name`; returns exit status and output, cached from the second run on."""
+        """Run the pipe with text `name`; returns status and output, cached from the second run."""
         files = _files(pipe)
         if name in self.kept and self.kept[name][0] == files:
             self.kept.move_to_end(name)

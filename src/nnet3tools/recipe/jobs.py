@@ -15,7 +15,11 @@ Pipeline = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Job:
-    """Pipelines that run one after another until one fails; their output goes to the file `log`."""
+    """Pipelines that run one after another until one fails; their output goes to the file `log`.
+
+    Jobs with equal `home`, such as "train.2", run in the same worker process, which keeps their
+    data.
+    """
 
     log: str
     steps: tuple[Pipeline, ...]

@@ -28,13 +28,13 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 @dataclass(frozen=True)
 class Machine:
-    """The number of worker processes, and the GPUs for training workers."""
+    """The number of worker processes, and the GPUs; the first workers get one GPU each."""
 
     num_workers: int
     gpus: tuple[str, ...] = ()
 
     def worker_of(self, home: str) -> int:
-        """The number of the worker process for jobs with a given `home`, such as "train.2"."""
+        """The number of the worker process that runs the jobs whose field `home` is `home`."""
         name, _, number = home.partition(".")
         if not number.isdecimal():
             return self.num_workers - 1
@@ -42,7 +42,7 @@ class Machine:
         return (int(number) - 1) % max(1, min(count, self.num_workers))
 
     def environment(self, worker: int) -> dict[str, str]:
-        """The environment variables that worker number `worker` needs in addition."""
+        """Environment variables that worker number `worker` gets besides those of this process."""
         if not self.gpus:
             return {}
         gpu = self.gpus[worker] if worker < len(self.gpus) else ""
@@ -94,7 +94,10 @@ def _gpus() -> tuple[str, ...]:
 
 @dataclass
 class _Worker:
-    """A worker process with its waiting jobs and signs of its activity."""
+    """A worker process, its current job and its waiting jobs.
+
+    `trace` is its latest processor time and log time, `moved` the clock time when `trace` changed.
+    """
 
     environment: dict[str, str]
     selector: selectors.BaseSelector
@@ -196,7 +199,7 @@ class LocalRunner:
         self._workers = [_Worker(machine.environment(i), self._selector) for i in numbers]
 
     def submit(self, job: Job) -> None:
-        """Queue a job for the worker of its home."""
+        """Queue a job for its worker process, which `job.home` determines."""
         worker = self._workers[self._machine.worker_of(job.home)]
         worker.waiting.append(job)
         self._feed(worker)

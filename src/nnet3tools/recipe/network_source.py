@@ -13,7 +13,10 @@ from nnet3tools.recipe.data_dir import read_lines
 
 @dataclass(frozen=True)
 class Contexts:
-    """The frames of input context on the left and right; other numbers at ends of utterances."""
+    """Frames of input context on the left and right of a chunk.
+
+    `left_initial` and `right_final` are for chunks at the ends of utterances; -1: no difference.
+    """
 
     left: int
     right: int
@@ -32,7 +35,7 @@ class Contexts:
 
 @dataclass(frozen=True)
 class NetworkSource:
-    """The origin of an experiment's network: config files or --trainer.input-model."""
+    """The origin of a network: the file `input_model` or, if "", config files in `dir`/configs."""
 
     dir: Path
     input_model: str
@@ -49,7 +52,7 @@ class NetworkSource:
             )
 
     def check_targets(self, num_targets: int, source: str) -> None:
-        """DataError, naming `source`, if the network's output dimension is not `num_targets`."""
+        """DataError if the network's output dimension is not the `num_targets` of file `source`."""
         reference = self.dir / "configs" / "ref.raw"
         if not reference.is_file() or self.input_model:
             return

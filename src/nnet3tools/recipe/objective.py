@@ -11,9 +11,10 @@ from nnet3tools.recipe.jobs import pipe_text
 
 @dataclass(frozen=True)
 class ExampleOrder:
-    """The examples that a training job reads: archive, order, frame, and minibatch-size rule.
+    """The examples that a training job reads: the number of the archive, and how to read it.
 
-    `shift` is the frame to use of each example, or the number of frames to shift by.
+    `shift` is the frame to use of each example, or the number of frames to shift by. `buffer_size`
+    and `srand` are for shuffling. `augmentation` has options of nnet3-egs-augment-image; "": none.
     """
 
     archive: int
@@ -118,7 +119,10 @@ class Objective:
 
 
 def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:
-    """The options of nnet3-copy-egs that rename outputs and weight the examples of each task."""
+    """Options of nnet3-copy-egs that rename outputs and weight the examples of each task.
+
+    They name the files PREFIXoutputSUFFIX.ark and PREFIXweightSUFFIX.ark in `egs` that exist.
+    """
     found = []
     for option, name in (("outputs", "output"), ("weights", "weight")):
         path = f"{egs}/{prefix}{name}{suffix}.ark"

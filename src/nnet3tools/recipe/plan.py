@@ -59,7 +59,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Concatenate:
-    """A step that writes the contents of several files to one file."""
+    """A step that writes the contents of several files to one file.
+
+    `empty` is the error message if the result is empty; "" allows an empty result.
+    """
 
     target: Path
     sources: tuple[Path, ...]
@@ -67,7 +70,7 @@ class Concatenate:
     """The error message if the result is empty; "" if it may be empty."""
 
     def do(self) -> None:
-        """Write the joined file; DataError if the result is empty where this is not allowed."""
+        """Write the joined file; DataError with the message `empty` if it must not be empty."""
         self.target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.target)) as out:
             for source in self.sources:
@@ -123,8 +126,8 @@ class Stage:
 
     `number` is Kaldi's (--stage). `background` jobs run beside the steps, and the stage ends when
     both have ended. A stage is done if `outputs` exist, no file matches a pattern in `absent`, and
-    the logs in `proof` say so. It needs the files `inputs`. `iteration` is the number of the
-    training iteration, or None.
+    all jobs in `background` and `proof` have logs that end with success. It needs the files
+    `inputs`. `iteration` is the number of the training iteration, or None.
     """
 
     number: int

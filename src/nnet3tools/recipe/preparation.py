@@ -51,7 +51,7 @@ def stages_with_egs(e: Experiment, egs: EgsDir) -> list[Stage]:
 
 
 def _number(e: Experiment, number: int) -> int:
-    """Convert a stage number of chain training: acoustic models without chain have one less."""
+    """Kaldi's stage number: `number` in chain training, one less for other acoustic models."""
     return number if e.am is None else number - 1
 
 

@@ -79,7 +79,7 @@ def write_recorded(path: Path, record: dict[str, Any]) -> None:
 def working_in(folder: Path) -> Iterator[None]:
     """Scope that locks a training directory; DataError if another driver works in it.
 
-    Logs one line, however deeply nested, if Ctrl-C or a signal ends the program.
+    If Ctrl-C or a signal ends the program, the innermost of several scopes logs one line.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -99,7 +99,7 @@ class DropoutFunction:
     points: tuple[tuple[float, float], ...]
 
     def value(self, fraction: float) -> float:
-        """The dropout at `fraction`: linear between points, the last of equal points."""
+        """The dropout at `fraction`: linear between points; of points at one fraction, the last."""
         if fraction == 0:
             return self.points[0][1]
         before = max(i for i, (x, _) in enumerate(self.points) if x <= fraction)

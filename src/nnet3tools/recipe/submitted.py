@@ -35,8 +35,8 @@ def environment_with_programs() -> dict[str, str]:
 class CommandRunner:
     """A JobRunner that starts a command such as queue.pl, with log and program, for each job.
 
-    A non-empty `egs_command` replaces it for jobs that make examples. GPU jobs get the words `--gpu
-    1`. The command decides where jobs run, and how many run at once.
+    Jobs that make examples are started by `egs_command` instead, unless it is "". GPU jobs get the
+    words `--gpu 1`. The command decides where jobs run, and how many run at once.
     """
 
     command: str

@@ -19,7 +19,7 @@ from nnet3tools.recipe.plan import Jobs, Step, copy_file
 
 @dataclass(frozen=True)
 class Targets:
-    """The training targets of utterances: where a program reads them, and how."""
+    """The training targets of utterances: script files, and how programs read them."""
 
     lists: tuple[Path, ...]
     """Script files (scp), which have a line for each utterance."""
@@ -34,7 +34,10 @@ class Targets:
 
 
 def _copied(e: Experiment, name: str, program: str, objects: str, log: str) -> Targets:
-    """Targets that a step copies with `program` from `objects` to one archive with a list."""
+    """Targets in the archive `name`.ark, which a step copies with `program` from `objects`.
+
+    `objects` is an rspecifier of alignments or lattices, `log` the name of the step's log.
+    """
     egs, ark, scp = e.egs_path, f"{name}.ark", f"{name}.scp"
     words = (program, objects, f"ark,scp:{egs / ark},{egs / scp}")
     step = Jobs((Job(f"{egs}/log/{log}.log", ((words,),), "egs.1"),), (egs / scp,))
@@ -147,7 +150,7 @@ def supervision(e: ChainExperiment, opts: ChainEgsOpts) -> Targets:
 
 
 def _parts(folder: Path, pattern: str, count: int) -> tuple[Path, ...]:
-    """The paths of `pattern` with the numbers 1 to `count` in `folder`; DataError if missing."""
+    """The files named `pattern` with {} replaced by 1 to `count`; DataError if one is missing."""
     paths = tuple(folder / pattern.format(n) for n in range(1, count + 1))
     for path in paths:
         if not path.is_file():

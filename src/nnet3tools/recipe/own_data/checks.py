@@ -30,7 +30,7 @@ _CLIPPED = 0.001
 
 @dataclass(frozen=True)
 class SoundFacts:
-    """Properties of an utterance's sound that the checks measured."""
+    """Properties of a sound; `amplitude` 1 is full scale, `clipped` a share of the samples."""
 
     rate: int
     num_channels: int
@@ -49,7 +49,7 @@ class SoundFacts:
 
 @dataclass(frozen=True)
 class CheckedData:
-    """The usable utterances, their normalized words, and the properties of their sound."""
+    """Usable utterances with normalized words; `facts` by utterance; `rate` is in Hz."""
 
     utterances: tuple[Utterance, ...]
     facts: dict[str, SoundFacts]
@@ -101,7 +101,10 @@ def check_data(
 
 
 def _training_rate(facts: Collection[SoundFacts], name: str, faults: FaultList) -> int:
-    """The sampling rate for training: 16000 Hz if half of the sound or more has it, else 8000."""
+    """The sampling rate for training: 16000 Hz if half of the sound or more has it, else 8000.
+
+    If rates differ, a fault of the data called `name` is added to `faults`.
+    """
     seconds: Counter[int] = Counter()
     for fact in facts:
         seconds[fact.rate] += round(1000 * fact.seconds)

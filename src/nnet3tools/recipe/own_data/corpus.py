@@ -19,7 +19,7 @@ _KALDI_FILES = ("wav.scp", "segments", "text", "utt2spk")
 
 @dataclass(frozen=True)
 class Corpus:
-    """All utterances of a user's data, sorted by id."""
+    """All utterances of a user's data, sorted by id, and the text files that describe them."""
 
     name: str
     utterances: tuple[Utterance, ...]
@@ -69,7 +69,10 @@ def _manifest_of(data: str) -> str:
 
 
 def _read_kaldi_data(folder: str, faults: FaultList, base: str) -> list[Utterance]:
-    """Read a Kaldi data directory; wrong lines are reported in `faults` and skipped."""
+    """Read a Kaldi data directory; wrong lines are reported in `faults` and skipped.
+
+    Relative names in wav.scp start from the folder `base`.
+    """
     recordings = {
         key: SoundSource(_resolved(rest, base, folder), from_wav_scp=True)
         for key, rest, _ in _lines(folder, "wav.scp", faults)
@@ -117,7 +120,10 @@ def _segments(
 def _lines(
     folder: str, name: str, faults: FaultList, is_optional: bool = False, has_values: bool = True
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, rest of the line, place) for each line; lines with a repeated key are faults."""
+    """Yield (key, rest of the line, "FILE:LINE") of each line; repeated keys are faults.
+
+    A file with `is_optional` may be missing. With `has_values`, a line without rest is a fault.
+    """
     path = os.path.join(folder, name)
     if is_optional and not os.path.exists(path):
         return
@@ -137,7 +143,7 @@ def _lines(
 
 
 def _resolved(name: str, base: str, folder: str) -> str:
-    """Resolve a path or pipe in wav.scp: relative to `base` as in Kaldi, else to `folder`."""
+    """Resolve a path or pipe in wav.scp: relative to `base` or, if only there, to `folder`."""
     if name.endswith("|"):
         return f"cd {shlex.quote(base)} && {name}"
     path, beside = os.path.join(base, name), os.path.join(os.path.abspath(folder), name)

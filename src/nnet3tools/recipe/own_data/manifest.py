@@ -73,7 +73,7 @@ def read_manifest(path: str, faults: FaultList) -> list[Utterance]:
 
 
 def _columns(names: Container[str]) -> dict[str, str]:
-    """The column name of each known field, among the names in a header or JSON object."""
+    """Map known fields, such as "text", to their columns among `names` (header or JSON keys)."""
     found = {
         field: next((n for n in known if n in names), "") for field, known in COLUMN_NAMES.items()
     }
@@ -137,7 +137,7 @@ def _objects(
 
 
 def _as_text(key: str, value: Any) -> str:
-    """Convert a JSON value to text; Hugging Face's {"path": ...} becomes the path."""
+    """Convert the JSON value of `key` to text; Hugging Face's {"path": ...} becomes the path."""
     if isinstance(value, dict):
         value = value.get("path")
     text = "" if value is None else str(value)
@@ -177,8 +177,8 @@ def _utterances(path: str, rows: list[tuple[int, Fields]], faults: FaultList) ->
 def _utterance(fields: Fields, stem: str, speakers: Mapping[str, str], place: str) -> Utterance:
     """Convert the fields of a row to an utterance.
 
-    `stem` is the id that its sound's name gives, `speakers` maps names to keys, and `place` is the
-    file and line for messages.
+    `stem` is the id that its sound's name gives, `speakers` maps speakers' names to table keys, and
+    `place` is the file and line for messages.
     """
     fields = dict.fromkeys(COLUMN_NAMES, "") | fields
     if not fields["sound"].strip():

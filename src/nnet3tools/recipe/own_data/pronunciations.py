@@ -48,7 +48,7 @@ def letters(word: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class WordList:
-    """A list of words with pronunciations: the user's dictionary, or words spelled as letters."""
+    """Words with pronunciations: the dictionary `given`; if None, words are spelled as letters."""
 
     given: Dictionary | None = None
     """The user's dictionary; None: letters are phones, as in Kaldi's character recipes."""
@@ -59,7 +59,7 @@ class WordList:
 
     @classmethod
     def of(cls, dictionary: Dictionary, name: str) -> WordList:
-        """Make the list of the dictionary `name`; DataError if it has no word for unknown ones."""
+        """Make the list of the dictionary `name`; DataError if it lacks a word such as "<unk>"."""
         sizes: dict[str, int] = {}
         for entry in dictionary.lexicon:
             sizes[entry.word] = min(len(entry.phones), sizes.get(entry.word, 1 << 20))
@@ -72,7 +72,7 @@ class WordList:
     def normalized(self, word: str) -> str:
         """A transcript word without punctuation at both ends; "" if it is only punctuation.
 
-        A word that the dictionary has unchanged, or lacks in both forms, is not changed.
+        The word is returned unchanged if the dictionary has it so, or lacks both forms.
         """
         if word in self.num_phones_of or (self.given is None and _NO_SPEECH.fullmatch(word)):
             return word
@@ -107,9 +107,10 @@ class WordList:
 
 
 def read_word_list(lexicon: str, faults: FaultList) -> WordList:
-    """Read a lexicon.txt, lexiconp.txt, CMU dictionary or dictionary folder; "none": letters.
+    """Read a lexicon.txt, lexiconp.txt, CMU dictionary or dictionary folder.
 
-    Wrong lines are reported in `faults` and skipped. DataError if the lexicon cannot be read.
+    With "none", words are spelled as letters. Wrong lines are reported in `faults` and skipped.
+    DataError if the lexicon cannot be read.
     """
     if lexicon == "none":
         return WordList()

@@ -33,7 +33,7 @@ _MIN_ARCHIVE, _MAX_ARCHIVE = 20, 500
 
 @dataclass(frozen=True)
 class SoundSource:
-    """The place of an utterance's sound: file or pipe, and the part of the recording."""
+    """An utterance's sound: a file, or a pipe from wav.scp, and the part from start to end (s)."""
 
     name: str
     """Path of a sound file; from wav.scp also a pipe or an offset into an archive."""

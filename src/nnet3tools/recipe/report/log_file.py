@@ -121,7 +121,7 @@ def _read(path: str, mtime: int, size: int) -> LogFile | None:
 
 def _take_line(out: LogFile, line: str) -> None:
     if line.startswith("#"):
-        _take_frame(out, line)
+        _take_run_pl_line(out, line)
     elif "Overall " in line:
         _take_overall(out, line)
     elif " max-change was enforced " in line:
@@ -130,8 +130,8 @@ def _take_line(out: LogFile, line: str) -> None:
         out.per_component[found[1]] = dict(_pairs(found[2]))
 
 
-def _take_frame(out: LogFile, line: str) -> None:
-    """Parse a line that run.pl writes around a job; add host, times or status to `out`."""
+def _take_run_pl_line(out: LogFile, line: str) -> None:
+    """Parse a line that run.pl writes around a job; store start, time, status or command."""
     if line.startswith("# Started at "):
         out.started = _parse_date(line.removeprefix("# Started at "))
     elif found := _TIME.search(line):

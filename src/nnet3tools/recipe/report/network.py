@@ -29,7 +29,7 @@ PERCENTS = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node of the network and its sources, as a report shows them."""
+    """A network node for a report; `sources` are pairs (node that it reads, time offsets)."""
 
     kind: str
     """ "input", "output", "component" or "range"."""
@@ -42,7 +42,10 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class Nonlinearity:
-    """Statistics over the units of a nonlinearity, or of one gate of an LSTM."""
+    """Statistics of a nonlinearity's units: percentiles of their average values and derivatives.
+
+    `name` is "" or the name of one gate of an LSTM. Fewer than ten units: all values.
+    """
 
     name: str
     values: tuple[float, ...]

@@ -171,7 +171,7 @@ def _wrapped(text: str, width: int = 30) -> list[str]:
 
 
 def _places(rows: list[list[int]], num_lines: list[int]) -> tuple[list[Place], int, int]:
-    """The place of each box, and the width and height of the picture."""
+    """The place of each box, whose text has `num_lines` lines; the picture's width and height."""
     widest = max(len(row) for row in rows)
     width = widest * _BOX_WIDTH + (widest - 1) * _GAP_X + 2 * _GAP_X
     heights = [n * _LINE_HEIGHT + 2 * _PADDING for n in num_lines]
@@ -203,7 +203,10 @@ def _box(box: Box, place: Place, lines: list[str]) -> str:
 
 
 def _arrow(source: Place, target: Place, offsets: tuple[int, ...], num_rows: int) -> str:
-    """SVG of an arrow with time offsets between two boxes; bent if it passes rows or leads back."""
+    """SVG of an arrow between two boxes, `num_rows` rows apart, labelled with time offsets.
+
+    The arrow is bent if it passes boxes or leads back (`num_rows` <= 0).
+    """
     past = num_rows > 1 and abs(source[0] - target[0]) < _BOX_WIDTH
     if num_rows <= 0:
         path, at = _bow(source, target, _BOX_WIDTH, 20)
@@ -222,7 +225,10 @@ def _arrow(source: Place, target: Place, offsets: tuple[int, ...], num_rows: int
 
 
 def _bow(source: Place, target: Place, side: int, out: int) -> tuple[str, tuple[float, float]]:
-    """A bent arrow, `out` beside the outer box at `side`: its SVG path, its label's position."""
+    """A bent arrow between two boxes: its SVG path, and the position of its label.
+
+    It begins and ends `side` pixels right of the boxes' left edges, and goes `out` pixels beyond.
+    """
     x1, x2 = source[0] + side, target[0] + side
     y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2
     bend = (max(x1, x2) if out > 0 else min(x1, x2)) + out

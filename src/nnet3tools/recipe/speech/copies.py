@@ -74,7 +74,10 @@ def _features_job(folder: Path, part: int) -> Job:
 
 
 def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
-    """Write the text files of a data directory of copies, and the lists of sound in parts."""
+    """Write the text files of a data directory of copies and, for each part, wav.scp and copies.
+
+    `sizes` maps an utterance's number of samples to its copies: (suffix of the key, samples).
+    """
     words, durations = read_table(TRAIN / "text"), read_map(TRAIN / "utt2dur")
     keys = sorted(words, key=byte_order)
     copies: dict[str, list[tuple[str, int]]] = {}
@@ -103,7 +106,7 @@ def _part_of(setup: Setup, items: list[str], part: int) -> list[str]:
 
 
 def _collect(setup: Setup, folder: Path) -> None:
-    """Write feats.scp and, for each part, transcripts and features, all sorted by key."""
+    """Join feats.scp; write sorted transcripts and features of each part for alignment jobs."""
     scripts = [
         line for part in setup.parts for line in read_lines(part_file(folder, "feats.scp", part))
     ]

@@ -34,7 +34,7 @@ _HINT = "expected the same, or another output directory"
 
 @dataclass(frozen=True)
 class _Part:
-    """A stage of the recognizer's training: file name, title, and function that plans its steps."""
+    """A stage of the recognizer's training; the file work/done/`name` marks its end."""
 
     name: str
     title: str

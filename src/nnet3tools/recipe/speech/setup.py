@@ -32,7 +32,7 @@ _FRAMES_PER_PART = 150_000
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of the user's data, which the first stage finds and the other stages use."""
+    """Properties of the user's training data; `size` is a row name of the table of model sizes."""
 
     rate: int
     num_utterances: int
@@ -85,7 +85,7 @@ class Setup:
 
 
 def job(log: str, *programs: tuple[str, ...], home: str = "egs.1", wants_gpu: bool = False) -> Job:
-    """Make a job that runs a pipeline of programs and logs to `log` in work/log."""
+    """Make a job that runs a pipeline of programs, with log work/log/`log`.log (home: see Job)."""
     return Job(f"{WORK}/log/{log}.log", (programs,), home, wants_gpu)
 
 
