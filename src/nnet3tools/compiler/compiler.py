@@ -46,7 +46,7 @@ AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
 
 
 class Compiler:
-    """Compiles requests for one network. Its structure must not change afterwards."""
+    """Compiles requests for one network, whose structure must not change afterwards."""
 
     def __init__(self, nnet: Nnet) -> None:
         self.nnet = nnet
@@ -61,8 +61,9 @@ class Compiler:
     ) -> Computation:
         """The unoptimized program for a request, or for several as segments of one program.
 
-        `after_exploring` is called with the graph of each request before it is pruned.
-        Raises RequestError, which names the missing input, if a request cannot be computed.
+        `after_exploring(builder, request)` is called for each request, before the graph in
+        `builder` is pruned. RequestError, which names the missing input, if a request
+        cannot be computed.
         """
         _check_segments(requests)
         builder = GraphBuilder(self.plan, expect_all=True)
@@ -142,7 +143,7 @@ class _Emitter:
                 commands.append(DeallocMatrix(submatrix))
 
     def _matrices_of_user(self) -> tuple[set[int], set[int]]:
-        """(numbers of the matrices that the user supplies, of the matrices that the user gets)."""
+        """(matrices that the user supplies, matrices that the user gets), as sets of numbers."""
         given, kept = set(), set()
         matrix_of = self._computation.matrix_of
         for info in self._infos:
@@ -162,7 +163,7 @@ class _Emitter:
         return spec is not None and spec.has_deriv
 
     def _precompute(self, number: int, info: StepInfo) -> None:
-        """Add the precomputed indexes of a step, if any, to the program and to `info`."""
+        """Add the precomputed indexes of step `number`, if any, to the program and to `info`."""
         component = info.facts.component
         if component is None or _facts_of(info).simple:
             return
@@ -241,7 +242,7 @@ def _facts_of(info: StepInfo) -> ComponentFacts:
 
 
 def _ends_with_n1(indexes: IndexArray) -> bool:
-    """Whether the last sequence is n = 1, as in shortcut compilation, which needs such indexes."""
+    """Whether the last row has n = 1, as in all programs that are compiled for two sequences."""
     return len(indexes) > 0 and int(indexes[-1, 0]) == 1
 
 

@@ -35,7 +35,7 @@ from nnet3tools.program.computation import Computation
 
 
 class _PerStep(NamedTuple):
-    """One number for each step, as a list and as an array. The extra last entry is -1."""
+    """A number for each step, as a list and as an array; index -1 (no step) gives -1."""
 
     numbers: list[int]
     array: IntArray
@@ -83,9 +83,11 @@ class DescriptorCompiler:
     def _columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> Iterable[Column | int]:
-        """The columns of a sum over locations of `nodes` (None: of all nodes).
+        """The columns of the sum of `locations`, without terms of nodes that are not in `nodes`.
 
-        A column that equals a whole submatrix, row for row, is returned as the submatrix's number.
+        A column has one location for each row. If it is a whole submatrix, row for row, its
+        number is returned. `submatrix_of` has the submatrix of each step. If `nodes` is
+        None, all terms count.
         """
         if (simple := self._simple_columns(locations, submatrix_of, nodes)) is not None:
             return simple
@@ -98,9 +100,10 @@ class DescriptorCompiler:
     def _simple_columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> list[Column | int] | None:
-        """The columns of a sum if all rows of each column of terms read the same step.
+        """The columns of a sum if each of its terms reads the same step in all rows; else None.
 
-        None for all other sums, which need split_locations.
+        `submatrix_of` has the submatrix of each step; `nodes`, if given, are the nodes
+        whose terms count. A column that is a whole submatrix is returned as its number.
         """
         if SEVERAL in locations.step_of_term:
             return None
@@ -125,7 +128,7 @@ class DescriptorCompiler:
         ]
 
     def _rows(self, submatrix: int, constant: Constants) -> int:
-        """The number of a submatrix: the rows of `submatrix` to which the constant is added."""
+        """The number of the submatrix of those rows of `submatrix` to which `constant` is added."""
         if constant.num_rows == self._num_rows(submatrix):
             return submatrix
         return self._computation.new_submatrix(submatrix, constant.first_row, constant.num_rows)

@@ -17,18 +17,22 @@ from nnet3tools.nnet.indexes import BoolArray, IntArray
 
 
 class Column(NamedTuple):
-    """One location (submatrix and row, or none) for each row of an output."""
+    """One location (submatrix and row, or none) for each row of an output.
+
+    `submatrix` is the submatrix of all locations, or 0 if there are several. `submatrices` and
+    `rows`, both (rows,), are -1 where a row has no location.
+    """
 
     submatrix: int
-    """The submatrix of all locations; 0 if there are several submatrices."""
     submatrices: IntArray
-    """(rows,); -1 for no location."""
     rows: IntArray
-    """(rows,); -1 for no location."""
 
 
 def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Move terms with submatrix -1 to the end of each row as padding; drop columns of padding."""
+    """Both arrays, (rows, terms), with terms of submatrix -1 moved to the end of each row.
+
+    Columns without any term are then dropped.
+    """
     present = submatrices >= 0
     if all_true(present):
         return submatrices, rows
@@ -51,7 +55,10 @@ def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray
 
 
 def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
-    """Split a sum of locations, arrays (rows, terms), into columns; -1 pads the end of a row."""
+    """Split a sum into columns with one location (submatrix, row) for each row of the output.
+
+    The two arrays, (rows, terms), have the locations of all terms; -1 pads the end of a row.
+    """
     columns = list[Column]()
     while len(submatrices) and submatrices.shape[1]:
         if (last := _columns_as_they_are(submatrices, rows)) is not None:
@@ -68,7 +75,7 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
 def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
     """The columns of a sum if each column has one submatrix; None for all other sums.
 
-    The columns are in reverse order, for the reason given in DescriptorCompiler._simple_columns.
+    The columns are in reverse order, as Kaldi's hash table would list a few submatrices.
     """
     width = submatrices.shape[1]
     constant = (submatrices == submatrices[:1]).all(axis=0).tolist()
@@ -85,7 +92,11 @@ def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] 
 def _take_frequent(
     submatrices: IntArray, rows: IntArray, frequent: list[int]
 ) -> tuple[list[Column], IntArray]:
-    """(a Column for each submatrix in `frequent`, the submatrices of the remaining terms)."""
+    """(a Column for each submatrix in `frequent`, the submatrices of the remaining terms).
+
+    A Column takes one term of each row that has its submatrix; -1 replaces it in the second
+    result.
+    """
     columns = []
     left = submatrices.copy()
     for submatrix in frequent:
@@ -118,7 +129,7 @@ def _column(submatrices: IntArray, rows: IntArray) -> Column:
 
 
 def reversible_columns(column: Column) -> list[Column]:
-    """The column split so that the backward direction can add the rows of each part together.
+    """Parts of a column such that the backward direction can add all rows of a part at once.
 
     In a part with one submatrix, rows with the same location are neighbours, not counting rows
     without location. In a part with several submatrices, no location is repeated.
@@ -133,7 +144,7 @@ def reversible_columns(column: Column) -> list[Column]:
 
 
 def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
-    """Split a column by the number of each row (-1 for rows without location; None: no split)."""
+    """The columns that have the rows of `column` with number 0, 1, ...; no split if it is None."""
     if number is None:
         return [column]
     return [
@@ -158,7 +169,7 @@ def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.int
 
 
 def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
-    """For each row, the number of earlier runs of its value; None if no value has two runs."""
+    """For each row number, how many earlier runs it has (-1 for -1); None if it never has any."""
     values, begins, ends = row_runs(rows)
     occurrence = _occurrence(values)
     if occurrence is None:

@@ -18,23 +18,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartFacts:
-    """Facts about one of the parts that a descriptor appends."""
+    """Facts about one of the parts that a descriptor appends.
+
+    `first_leaf` to `end_leaf` - 1 are the numbers of its leaves in the whole descriptor.
+    `constant` is the constant to which terms are added, None if it differs between rows.
+    `nodes_of_scale` has (scale, nodes with this scale) by increasing scale, mostly 1 only; None
+    if a node has several scales, so that terms are distinguished by leaf and row (Kaldi refuses
+    that).
+    """
 
     dim: int
     first_leaf: int
     end_leaf: int
-    """Numbers of its leaves, counted in the whole descriptor."""
     descriptor: SumDescriptor
     constant: float | None
-    """The constant in all rows, to which terms are added; None if it differs between rows."""
     nodes_of_scale: tuple[tuple[float, frozenset[int]], ...] | None
-    """(scale, its nodes) by increasing scale; mostly the only scale is 1. None if a node has
-    several scales, so that terms are distinguished by leaf and row (Kaldi refuses that)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """Facts about one node of a network that the compiler needs."""
+    """Facts about one node of a network that the compiler needs.
+
+    `component` and the facts `of_component` are None unless the node is a component; `parts`
+    are empty unless it is a descriptor.
+    """
 
     dim: int
     stride_type: StrideType

@@ -37,24 +37,26 @@ SEVERAL = -2
 class Locations:
     """The locations (step, row) whose sum is each row of one part of a descriptor.
 
-    The arrays are (rows, terms), -1 for none. The terms of a row are in the order of their
-    cindexes, the padding last.
+    `steps` and `rows` are (rows, terms), -1 for none. A row's terms are in the order of their
+    cindexes, the padding last. For each term, `step_of_term` is the step (or -1) that all its
+    rows come from, SEVERAL if they differ; `is_whole` says whether it is all rows of one step
+    in order.
     """
 
     steps: IntArray
     rows: IntArray
     step_of_term: list[int]
-    """For each term, the step (or -1) that all its rows come from; SEVERAL if they differ."""
     is_whole: list[bool]
-    """For each term, whether it consists of all rows of one step in order."""
 
 
 class ScaledTerms(NamedTuple):
-    """The terms in one part of a descriptor that are multiplied by the same factor `alpha`."""
+    """Terms in one part of a descriptor that are multiplied by the same factor `alpha`.
+
+    Of the terms in `locations` they are those of `nodes`, or all if `nodes` is None.
+    """
 
     alpha: float
     nodes: frozenset[int] | None
-    """Only terms of these nodes; None: all terms."""
     locations: Locations
 
 
@@ -68,21 +70,22 @@ class Constants(NamedTuple):
 
 @dataclass(slots=True)
 class StepInfo:
-    """A compiler step with its value and derivative submatrices; 0 stands for none."""
+    """A compiler step with the submatrices of its value and its derivative; 0 stands for none.
+
+    For a descriptor, `value_parts` and `deriv_parts` (submatrices), `terms` and `constants`
+    have one entry for each part. `precomputed` is the number of its precomputed indexes in the
+    program.
+    """
 
     step: Step
     facts: NodeFacts
     value: int = 0
     deriv: int = 0
     value_parts: list[int] = field(default_factory=list)
-    """For a descriptor, one submatrix for each part."""
     deriv_parts: list[int] = field(default_factory=list)
     terms: list[list[ScaledTerms]] = field(default_factory=list)
-    """For a descriptor, one entry for each part."""
     constants: list[list[Constants]] = field(default_factory=list)
-    """For a descriptor, one entry for each part."""
     precomputed: int = 0
-    """Number of its precomputed indexes in the program."""
 
 
 def create_step_infos(
@@ -140,10 +143,10 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
 def _by_scale(
     part: PartFacts, terms: IntArray, members: Sequence[StepInfo]
 ) -> Iterator[tuple[list[tuple[float, frozenset[int] | None]], IntArray]]:
-    """Pairs ([(scale, nodes), ...], terms): the part's terms for each scale.
+    """Yield ([(scale, nodes), ...], terms): the terms (rows, leaves) of a part for each scale.
 
-    If each node has one scale, one pair has all terms, and its scales name their nodes. If not,
-    each pair has one scale and only the terms with this scale.
+    If each node has one scale, one pair has all terms, and `nodes` have the scale (None: all
+    nodes have it). If not, each pair has one scale, and -1 in place of terms with other scales.
     """
     if (nodes_of_scale := part.nodes_of_scale) is not None:
         one = len(nodes_of_scale) == 1
@@ -159,7 +162,10 @@ def _by_scale(
 def _constants(
     part: PartFacts, terms: IntArray, ends: NDArray[np.int64]
 ) -> Iterator[list[Constants]]:
-    """The nonzero constants in each of the consecutive ranges of rows that end at `ends`."""
+    """For each step, the nonzero constants in its rows: up to ends[0], then up to ends[1], ...
+
+    `terms` (rows, leaves) are -1 where a leaf of the part is missing.
+    """
     starts = np.concatenate([[0], ends[:-1]]).tolist()
     if part.constant is not None:
         for start, end in zip(starts, ends.tolist(), strict=True):
@@ -180,7 +186,11 @@ def _constants(
 def _split_by_step(
     steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
 ) -> Iterator[Locations]:
-    """The Locations (`steps`, `rows`) split into the successive row ranges that end at `ends`."""
+    """The Locations of each step, from the locations (steps[i], rows[i]) of all rows of a node.
+
+    A step has the rows up to ends[0], the next step those up to ends[1], ...; step_sizes[j] is
+    the number of rows of step j of the program.
+    """
     if len(ends) == 1:  # most nodes
         yield _of_one_step(steps, rows, step_sizes)
         return
@@ -198,7 +208,7 @@ def _split_by_step(
 
 
 def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64]) -> Locations:
-    """The Locations (`steps`, `rows`) of a whole step; `step_sizes[step]` is its number of rows."""
+    """The Locations (`steps`, `rows`) of a whole step; `step_sizes[j]` are the rows of step j."""
     first = steps[0]
     one_step = np.logical_and.reduce(steps == first, axis=0)
     in_order = np.logical_and.reduce(rows == np.arange(len(rows))[:, None], axis=0)
@@ -236,7 +246,7 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
 
 
 def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:
-    """Whether the request, or a parameter update, needs the derivative of a step itself."""
+    """Whether a request, or the update of the step's component, asks for the step's derivative."""
     node = info.step.node
     if info.step.is_input:
         spec = request.find_input(nnet.node_names[node])

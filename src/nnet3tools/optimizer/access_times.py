@@ -27,8 +27,9 @@ def zeroings(analysis: Analysis) -> BoolArray:
 class AccessTimes:
     """Positions of accesses to the submatrices of one program (Kaldi's ComputationAnalysis).
 
-    Methods take arrays of submatrices, none of which may be 0. The result `end`, the number of
-    commands, means "never" for a first access and "after all commands" for a last access.
+    Methods take arrays of submatrices, none of which may be 0, and return a command for each.
+    The number of commands, `end`, means "never" for a first access, "after all commands" for a
+    last one.
     """
 
     def __init__(self, analysis: Analysis) -> None:
@@ -54,7 +55,7 @@ class AccessTimes:
         return self.analysis.variables.of_submatrix(submatrix)
 
     def first_nontrivial_access(self, submatrices: Ints) -> Ints:
-        """The first command, apart from zeroing, that accesses a part of each submatrix."""
+        """For each submatrix, the first command, apart from zeroing, that accesses a part of it."""
         return self._over_variables(np.minimum, self._first, submatrices)
 
     def last_access(self, submatrices: Ints) -> Ints:
@@ -62,13 +63,17 @@ class AccessTimes:
         return self._over_variables(np.maximum, self._last, submatrices)
 
     def last_write_access(self, submatrices: Ints) -> Ints:
-        """The last command that writes in each submatrix; -1: none. Outputs: number of commands."""
+        """For each submatrix, the last command that writes in it; -1 if there is none.
+
+        If the matrix is an output of the program, the result is `end`, the number of
+        commands.
+        """
         last = self._over_variables(np.maximum, self._last_write, submatrices)
         matrices = self.analysis.variables.matrix_of_submatrix[submatrices]
         return np.where(self.analysis.lifetimes.is_output[matrices], self.end, last)
 
     def data_invalidated(self, positions: Ints, submatrices: Ints) -> Ints:
-        """The first command after each position that writes in a submatrix or frees its matrix."""
+        """The first command after positions[i] that changes submatrices[i] or frees its matrix."""
         variables = self.analysis.variables
         owner, variable = variables.of_submatrices(submatrices)
         keys = variable * (self.end + 1) + positions[owner]
@@ -89,7 +94,7 @@ class AccessTimes:
 
 
 def _reduced(reduction: np.ufunc, values: Ints, owner: Ints, count: int) -> Ints:
-    """(count,) `reduction` over the values of each owner; `owner` is sorted and has 0..count-1."""
+    """(count,) `reduction` (such as np.minimum) over the values of each of the sorted owners."""
     if count == 0:
         return np.empty(0, np.int64)
     return reduction.reduceat(values, np.searchsorted(owner, np.arange(count)))

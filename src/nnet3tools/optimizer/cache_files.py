@@ -36,7 +36,11 @@ _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, 
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """The bytes of a program from a cache file, decoded only when it is needed."""
+    """The bytes of a program from a cache file, decoded only when it is needed.
+
+    `content` are the bytes, in Kaldi's binary or text form, `file` the cache file's name for
+    messages.
+    """
 
     file: str
     nnet: Nnet
@@ -124,7 +128,7 @@ def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: boo
 
 
 def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
-    """The bytes of a cache file before its first request: options and number of programs."""
+    """The bytes of a cache file before its first request; `size` is the number of programs."""
     out = io.BytesIO()
     writer = Writer(out, binary)
     options.write(writer)
@@ -137,7 +141,7 @@ def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
 def _entry_pieces(
     request: ComputationRequest, program: Computation | Stored, binary: bool
 ) -> list[bytes]:
-    """The bytes of a request and of its program; bytes of an undecoded program are copied."""
+    """[bytes of a request, bytes of its program]; a program that is not decoded is copied."""
     out = io.BytesIO()
     request.write(Writer(out, binary))
     if isinstance(program, Computation):
@@ -156,12 +160,14 @@ def _bytes_of(program: Computation, binary: bool) -> bytes:
 
 @dataclass(frozen=True)
 class _Seal:
-    """The data after the last program, which show whether the cache file fits and is unchanged."""
+    """The data after the last program, which show whether the cache file fits and is unchanged.
+
+    `content` are all bytes before the seal; `sizes` the bytes of the options, then of request
+    and program in turn; empty if unknown.
+    """
 
     content: bytes
-    """Digest of all bytes before the seal."""
     sizes: list[int]
-    """Sizes in bytes: options, then request and program in turn; empty if unknown."""
 
 
 def _read(
@@ -223,7 +229,7 @@ def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
 
 
 def _stored_entries(name: str, seal: _Seal, size: int, binary: bool, nnet: Nnet) -> list[Entry]:
-    """The requests in a cache file's sealed data, each with its program's bytes."""
+    """The `size` requests in a cache file's sealed data, each with its program's bytes."""
     if len(seal.sizes) != 2 * size + 1:
         raise DataError(f"expected {size} requests and programs, found sizes of {seal.sizes}")
     ends = [sum(seal.sizes[: i + 1]) for i in range(len(seal.sizes))]

@@ -58,7 +58,11 @@ class CachingOptimizingCompiler:
         compiler_options: CompilerOptions | None = None,
         after_exploring: AfterExploring | None = None,
     ) -> None:
-        """Make a compiler for `nnet`, which calls `after_exploring` at each full compilation."""
+        """Make a compiler for `nnet`.
+
+        `after_exploring(builder, request)` is called at each full compilation, when
+        `builder` has the graph and before the graph is pruned.
+        """
         self.nnet = nnet
         self._after_exploring = after_exploring
         self.optimize_options = optimize_options or OptimizeOptions()
@@ -125,10 +129,10 @@ class CachingOptimizingCompiler:
         return found
 
     def _expand_stored(self, request: ComputationRequest) -> Computation | None:
-        """The program expanded from the cached program for two sequences; None if not cached.
+        """The program, expanded from the one for two sequences; None if that is not in the cache.
 
-        For a TDNN of four layers and 512 sequences this takes 7 ms, compiling 18 ms, and reading
-        the expanded program 40 ms.
+        For a TDNN of four layers and 512 sequences this takes 7 ms, compiling 18 ms, and
+        reading the expanded program 40 ms.
         """
         mini = mini_request(request) if self.options.use_shortcut else None
         return self._compile_via_shortcut(request) if mini and mini[0] in self.cache else None
@@ -156,7 +160,7 @@ class CachingOptimizingCompiler:
             log.log(self.time_report())
 
     def _compile_via_shortcut(self, request: ComputationRequest) -> Computation | None:
-        """The program, compiled for two sequences and expanded; None if irregular in n."""
+        """The program, compiled for two sequences and expanded; None if sequences are not alike."""
         if (mini := mini_request(request)) is None:
             return None
         small, num_sequences = mini

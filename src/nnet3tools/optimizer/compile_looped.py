@@ -39,7 +39,7 @@ LoopedRequests = tuple[ComputationRequest, ComputationRequest, ComputationReques
 
 
 def chunk_size_for(nnet: Nnet, frame_subsampling_factor: int, advised: int) -> int:
-    """The least multiple (frames) of modulus and subsampling factor that is at least `advised`."""
+    """The least number of frames from `advised` on that fits subsampling and the nnet's modulus."""
     multiple = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-advised // multiple) * multiple
 
@@ -52,10 +52,10 @@ def looped_requests(
     context: NnetContext,
     num_sequences: int = 1,
 ) -> LoopedRequests:
-    """The requests for the first three chunks of looped computation; rows are n-major.
+    """The requests for the first three chunks of a stream; rows are sorted by n, then t.
 
-    The i-vectors of a chunk, if the network has i-vectors, are at the multiples of `ivector_period`
-    that no earlier chunk had.
+    Each later chunk is like the third. If the network has i-vectors, those of a chunk are at
+    the multiples of `ivector_period` that no earlier chunk had.
     """
     for what, multiple in (
         ("the frame subsampling factor", frame_subsampling_factor),

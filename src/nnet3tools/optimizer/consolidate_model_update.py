@@ -65,7 +65,7 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
 
 
 def _without_update(command: Command) -> Command:
-    """The Backprop for the input derivative only; a NoOperation if that is not needed."""
+    """The Backprop command without model update; a NoOperation if it then has nothing to do."""
     values = {name: getattr(command, name) for name in command.OPERANDS}
     return BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
 
@@ -83,7 +83,7 @@ def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, l
 
 
 def _gather(computation: Computation, parts: list[int]) -> int:
-    """Add a matrix with room for the rows of the submatrices `parts`; returns its submatrix."""
+    """Add a matrix with as many rows as the submatrices `parts` together; returns its submatrix."""
     infos = [computation.submatrices[s] for s in parts]
     equal_stride = any(
         computation.is_whole_matrix(s)

@@ -45,7 +45,7 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
 
 
 def _writes_first(times: AccessTimes, group: CommandGroup) -> BoolArray:
-    """For each command of `group`, whether only zeroings access its destination before it."""
+    """(commands,) whether commands of `group` are the first access but zeroing to their output."""
     is_first = np.ones(len(group), np.bool_)
     computation, components = times.analysis.computation, times.analysis.components
     for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):

@@ -39,20 +39,21 @@ Ints = NDArray[Any]
 def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int) -> Computation:
     """The program for sequences n = 0 .. num_sequences - 1, from the one for n = 0, 1.
 
-    ProgramError if a matrix or submatrix is not regular in n.
+    ProgramError if the two sequences do not have the same rows of each matrix in a regular
+    order.
     """
     return _Expander(computation, nnet, num_sequences).expanded()
 
 
 class _Places(NamedTuple):
-    """Where the sequences' rows are in an expanded submatrix or matrix.
+    """Rows in an expanded submatrix or matrix.
 
-    `row` has the rows of sequence n = 0; the rows of sequence n are n * `stride` further.
+    `row` (rows,) are rows of sequence n = 0; those of sequence n are n * `stride` further.
+    `stride` has one number for each row, or one for all rows.
     """
 
     row: Ints
     stride: Ints
-    """One number for each row, or one for all rows."""
 
     def for_all(self, num_sequences: int) -> Ints:
         """(rows, num_sequences) the rows of all sequences, n = 0 first."""
@@ -63,8 +64,8 @@ class _Places(NamedTuple):
 class _ExpandedDebugInfo:
     """Debug information for all sequences, computed from that for two sequences at each access.
 
-    It is not read while a program runs. Storing it took 52 of the 310 MB of a pass over chain
-    examples of 25 lengths.
+    The rows of one sequence are `stride` rows before those of the next. Storing the information
+    took 52 of the 310 MB of a pass over chain examples of 25 lengths.
     """
 
     of_two: DebugInfo
@@ -120,7 +121,7 @@ class _Expander:
     # -- rows
 
     def _new_rows(self, matrix: Ints | int, row: Ints) -> Ints:
-        """Rows of expanded matrices for rows of old matrices; n = 1 becomes the last sequence."""
+        """The rows of expanded matrices for old rows `row`; n = 1 becomes the last sequence."""
         stride = self.strides[matrix]
         block, offset = np.divmod(row, 2 * stride)
         n, within = np.divmod(offset, stride)
@@ -201,11 +202,14 @@ class _Expander:
         return command.with_entries(self.new, command.own, out)
 
     def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
-        """(rows, n) the rows of an expanded submatrix for its old rows `rows`, all of n = 0."""
+        """(rows, sequences): new places of old rows for n = 0, and of the other sequences."""
         return self._places(submatrix, rows).for_all(self.n)
 
     def _expanded_entries(self, command: RowsCommand, entries: Ints) -> Ints:
-        """(rows, n) or (rows, n, 2): list entries for all sequences, from `entries` for n = 0."""
+        """Entries of a command's list for all sequences, from the `entries` for n = 0.
+
+        The shape is (rows, sequences), or (rows, sequences, 2) for entries that are pairs.
+        """
         if isinstance(command, CopyRows | AddRows):
             return self._own_rows(command.src, entries)
         first, second = entries.T

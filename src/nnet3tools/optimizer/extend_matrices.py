@@ -29,7 +29,7 @@ _SIZED = frozenset({AllocMatrix, DeallocMatrix, SetConst})
 
 
 def extend_matrices(computation: Computation, context: PassContext) -> Computation:
-    """The program with destinations of MatrixCopy extended to the whole of their sources."""
+    """The program in which copies of most of a matrix become copies of the whole matrix."""
     out = computation.copy()
     old_rows = [m.num_rows for m in out.matrices]
     protected = {
@@ -54,7 +54,7 @@ def extend_matrices(computation: Computation, context: PassContext) -> Computati
 def _extensible(
     computation: Computation, dest: SubMatrixInfo, src: SubMatrixInfo, old_rows: list[int]
 ) -> bool:
-    """Whether `src` begins its matrix and `dest` ends another one.
+    """Whether a copy can be extended: `src` is the begin of a matrix, `dest` the end of another.
 
     `old_rows` has the number of rows that each matrix had before the pass.
     """

@@ -13,9 +13,9 @@ from nnet3tools.program.operands import AccessType
 
 
 def initialize_undefined(computation: Computation, context: PassContext) -> Computation:
-    """The program without the zeroings of matrices whose variables are written before a read.
+    """The program without the zeroing of matrices of which each part is written before it is read.
 
-    Variables without other accesses need no zeros either, unless the user gets the matrix.
+    Parts without other accesses need no zeros either, unless the user gets the matrix.
     """
     analysis = context.analyst.analyze(computation)
     end = len(computation.commands)
@@ -30,7 +30,10 @@ def initialize_undefined(computation: Computation, context: PassContext) -> Comp
 
 
 def _zeros_matter(analysis: Analysis, zeroing: np.ndarray) -> BoolArray:
-    """(matrices,) whether the zeros that a command in `zeroing` writes are ever read."""
+    """(matrices,) whether zeros of a matrix are ever read.
+
+    `zeroing` (matrices,) are the commands that write them.
+    """
     table, variables = analysis.variable_accesses, analysis.variables
     counts = np.diff(table.offsets)
     used = np.flatnonzero(counts)

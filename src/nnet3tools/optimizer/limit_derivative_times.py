@@ -84,9 +84,10 @@ class _Limiter:
         return prune_matrices(out, self.nnet, rows)
 
     def _submatrix_maps(self) -> tuple[list[int], list[int]]:
-        """For each submatrix, the submatrix of its rows within the range of times (0: none).
+        """Two lists: each submatrix's part within the range of times, as a submatrix (0: none).
 
-        The second list does this for derivatives only and leaves submatrices of values unchanged.
+        The first list is for all submatrices; the second leaves submatrices of values
+        unchanged.
         """
         any_time, deriv_only = [0], [0]
         for s in range(1, len(self.computation.submatrices)):
@@ -214,7 +215,7 @@ class _Limiter:
         return begin, begin + left.num_rows
 
     def _kept(self, submatrix: int) -> BoolArray:
-        """(rows,) whether each row of a submatrix remains: all of values, derivatives by time."""
+        """(rows,) which rows of a submatrix remain: of values all, of derivatives those in time."""
         info = self.computation.submatrices[submatrix]
         if not self.is_deriv[info.matrix_index]:
             return np.ones(info.num_rows, np.bool_)
@@ -227,7 +228,7 @@ def _span(rows: BoolArray) -> tuple[int, int]:
 
 
 def _shrunk(ranges: IntArray, kept: BoolArray) -> IntArray:
-    """The (begin, end) ranges shortened by rows at both ends that `kept` excludes."""
+    """Ranges (begin, end), (N, 2), without those rows at both ends that have `kept` false."""
     n = len(kept)
     rows = np.arange(n)
     next_kept = np.minimum.accumulate(np.where(kept, rows, n)[::-1])[::-1]

@@ -33,20 +33,23 @@ from nnet3tools.program.computation import Computation, DebugInfo
 
 
 class _Content(NamedTuple):
-    """The cindexes of a matrix's rows, with times relative to `time`."""
+    """The cindexes of a matrix's rows, in a form that shows whether others differ only in time.
+
+    `time` is the first time of a row; `shape` are the cindexes with `time` subtracted, as
+    bytes.
+    """
 
     shape: bytes
-    """The cindexes, with the first time subtracted."""
     is_deriv: bool
     time: int
-    """The time of the first row that has a time."""
 
 
 def looped_computation(computation: Computation, context: PassContext) -> Computation:
     """The program closed to a loop where its state repeats for the first time.
 
-    The splice points are the NoOperationPermanent commands: one for each chunk, after its inputs.
-    If no state repeats, because there are too few chunks, the program is returned unchanged.
+    States (the matrices alive) are compared at the NoOperationPermanent commands: each chunk
+    has one, after its inputs. If no state repeats, because there are too few chunks, the
+    program is unchanged.
     """
     if not computation.matrix_debug_info:
         raise ProgramError("looped optimization needs debug information")
@@ -119,7 +122,7 @@ def _content(debug: DebugInfo) -> _Content:
 
 
 def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[list[int]]:
-    """For each splice point (command), the matrices written before it and used after it."""
+    """For each command in `splices`, the matrices written before it and used after it."""
     times = AccessTimes(Analysis(computation, nnet))
     whole = np.array(computation.whole_submatrices()[1:], np.int64)
     first, last = times.first_nontrivial_access(whole), times.last_access(whole)
@@ -129,10 +132,10 @@ def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[li
 def _first_repeat(
     states: list[list[int]], contents: list[_Content], shift: int
 ) -> tuple[int, int] | None:
-    """The first two splice points with equal states; None if there are none.
+    """The first two positions in `states` with equal states; None if there are none.
 
-    Equal states have the same matrices, or matrices of equal content but for a time shift. `shift`
-    is the number of frames of a chunk.
+    Equal states have the same matrices, or matrices whose `contents` (from matrix 1 on) are
+    equal but for a time shift. `shift` is the number of frames of a chunk.
     """
 
     def same(a: int, b: int, shift: int) -> bool:
@@ -159,8 +162,9 @@ def _used_alike(
 ) -> bool:
     """Whether each round of the loop would read the same rows of the matrices in `kept`.
 
-    This is false if one matrix has the frames of several rounds, as with much left context and
-    small chunks. (Kaldi makes a loop of it all the same, with wrong results.)
+    The loop would be between the two commands of `splices` with the numbers in `repeat`. False
+    if one matrix has the frames of several rounds, as with much left context and small chunks.
+    (Kaldi makes a loop of it all the same, with wrong results.)
     """
     first, second = repeat
     third = 2 * second - first
@@ -181,7 +185,7 @@ def _used_alike(
 
 
 def _rows_named(computation: Computation, command: Command, submatrix: int) -> bytes:
-    """The row list of a command as bytes; of a Multi command only rows in the submatrix."""
+    """The rows that a row command reads or writes in a submatrix, as bytes; else no bytes."""
     if not isinstance(command, RowsCommand):
         return b""
     rows = command.entries(computation)
@@ -191,7 +195,7 @@ def _rows_named(computation: Computation, command: Command, submatrix: int) -> b
 
 
 def _swap_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The swaps `pairs` ordered so that each matrix is a source before it is a destination.
+    """Swaps (destination, source) ordered so that contents leave a matrix before others arrive.
 
     There is always such an order, because contents move to earlier times only.
     """

@@ -20,7 +20,10 @@ from nnet3tools.program.operands import AccessType
 
 
 class _Compression(NamedTuple):
-    """Compress `matrix` after command `last_forward`, and decompress it before `backward`."""
+    """Compress `matrix` after command `last_forward`, and decompress it before `backward`.
+
+    `range` is the largest magnitude that is kept, as in CompressMatrix.
+    """
 
     matrix: int
     last_forward: int

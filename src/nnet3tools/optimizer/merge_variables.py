@@ -50,7 +50,7 @@ class Merges(NamedTuple):
 
 
 def opportunities(analysis: Analysis, context: PassContext) -> Merges:
-    """The merges that commands suggest, in program order; they may not be legal."""
+    """The possible merges by the kinds of commands, in program order; they may not be legal."""
     options = context.options
     components = analysis.components
     found = [Merges(*np.empty((3, 0), np.int64))]
@@ -74,33 +74,33 @@ def opportunities(analysis: Analysis, context: PassContext) -> Merges:
 
 
 class Conditions(NamedTuple):
-    """Flags (merges,) of the conditions for legal merges, except the order of accesses.
+    """Flags (merges,): which conditions for a legal merge hold, except the order of accesses.
 
-    All merges need c1 and c2. Condition c5, that neither matrix has been merged in this round, is
-    checked by _Round.
+    A left merge makes s2's matrix a part of s1, a right merge s1's matrix a part of s2.
+
+        c1: the matrices are not both inputs, nor both outputs, of the program
+        c2: if either is an input or output, s1 and s2 are both whole matrices
+        c3, c6 (left): s2 is whole; s1, too, where s2's matrix needs rows without padding
+        c4, c7 (right): s1 is whole; s2, too, where s1's matrix needs rows without padding
+
+    Condition c5, that neither matrix has been merged in this round, is checked by _Round.
     """
 
     c1: BoolArray
-    """Not both matrices are inputs, nor both outputs, of the program."""
     c2: BoolArray
-    """If either is an input or output, s1 and s2 are both whole matrices."""
     c3: BoolArray
-    """Left only: s2 is the whole of its matrix."""
     c4: BoolArray
-    """Right only: s1 is the whole of its matrix."""
     c6: BoolArray
-    """Left only: s1 is whole, too, where s2's matrix needs rows without padding."""
     c7: BoolArray
-    """Right only: s2 is whole, too, where s1's matrix needs rows without padding."""
 
     @property
     def left(self) -> BoolArray:
-        """(merges,) whether s2's matrix may become a part of s1, if the access order allows."""
+        """(merges,) whether the conditions allow s2's matrix to become a part of s1."""
         return self.c1 & self.c2 & self.c3 & self.c6
 
     @property
     def right(self) -> BoolArray:
-        """(merges,) whether s1's matrix may become a part of s2, if the access order allows."""
+        """(merges,) whether the conditions allow s1's matrix to become a part of s2."""
         return self.c1 & self.c2 & self.c4 & self.c7
 
 
@@ -195,8 +195,8 @@ class _Round:
     def _distinct(self, merges: Merges, left: BoolArray) -> Iterator[tuple[int, int, int]]:
         """Yield (position, submatrix that stays, submatrix that goes) of each merge.
 
-        (position, 0, 0) stands for a merge of matrices that were merged in this round already; it
-        waits for the next round (condition c5).
+        `left` (merges,) says where s1 stays. (position, 0, 0) stands for matrices that were
+        merged in this round already; such a merge waits for the next round.
         """
         variables, offsets = (a.tolist() for a in self.times.analysis.variables.all_of_submatrices)
         dirty = bytearray(self.times.analysis.variables.num_variables)
@@ -215,7 +215,8 @@ class _Round:
     def _move_submatrices(self, keep: Ints, discard: Ints) -> None:
         """Make each submatrix of a discarded matrix a submatrix of the matrix that is kept.
 
-        In one round no matrix is discarded twice, or both discarded and kept.
+        The matrix of submatrix discard[i] becomes submatrix keep[i] of another matrix. In
+        one round no matrix is discarded twice, or both discarded and kept.
         """
         table = self.computation.submatrix_table()
         matrices = self.computation.matrices

@@ -12,7 +12,7 @@ LIST_TABLES = ("indexes", "indexes_multi", "indexes_ranges")
 
 
 class Origins:
-    """Records how passes merge and renumber a program's matrices, in its original numbers."""
+    """Records how passes merge and renumber matrices, in the numbers of the original program."""
 
     def __init__(self, computation: Computation) -> None:
         self.matrices = np.arange(len(computation.matrices))
@@ -31,28 +31,33 @@ class Origins:
     # -- recording changes
 
     def merge(self, keep: Ints, discarded: Ints) -> None:
-        """Record that each matrix in `discarded` became the submatrix in `keep` of another one."""
+        """Record that matrix discarded[i] became the submatrix keep[i] of another matrix."""
         self._merges.append((self.submatrices[keep], self.matrices[discarded]))
 
     def renumber_submatrices(self, to_new: Ints, kept: Ints, matrices_kept: Ints) -> None:
-        """Record new submatrix numbers `to_new` (-1: removed), and old numbers of what remains.
+        """Record new submatrix numbers `to_new` (-1: removed), by old number.
 
-        `kept` has the old number of each remaining submatrix, `matrices_kept` that of each matrix.
+        `kept` has the old number of each remaining submatrix, `matrices_kept` that of each
+        matrix.
         """
         self.submatrices, self.matrices = self.submatrices[kept], self.matrices[matrices_kept]
         known = self.new_of_old >= 0
         self.new_of_old[known] = to_new[self.new_of_old[known]]
 
     def renumber_lists(self, table: str, kept: list[int]) -> None:
-        """Record that the index lists numbered `kept` remain, in this order, in a table."""
+        """Record that only the lists numbered `kept` remain, in this order, in a table.
+
+        `table` is the name of a table of index lists, such as "indexes_multi".
+        """
         self.lists[table] = [self.lists[table][i] for i in kept]
 
     # -- results
 
     def final_places(self, table: Ints) -> tuple[Ints, Ints, Ints]:
-        """Each original matrix's final matrix, and its first row and column there (3 arrays).
+        """(matrix, row, column): where each original matrix begins in the final matrices.
 
-        `table` are the submatrices before, of this program or of one that is rewritten like it.
+        `table` (submatrices, 5) are the original submatrices, or those of a program that is
+        rewritten in the same way.
         """
         size = int(table[:, 0].max()) + 1
         matrix, shift = np.arange(size), np.zeros((size, 2), np.int64)

@@ -16,16 +16,18 @@ from nnet3tools.program.computation import Computation
 
 @dataclass(frozen=True)
 class PassContext:
-    """The context in which passes rewrite a program: network, options, facts of its request."""
+    """The context in which passes rewrite a program.
+
+    `max_output_time` is the largest t of the request's outputs, None without outputs. `looped`
+    says that the program is to become a loop. `origins`, if given, records what passes merge
+    and renumber.
+    """
 
     nnet: Nnet
     options: OptimizeOptions = field(default_factory=OptimizeOptions)
     max_output_time: int | None = None
-    """Largest t of the request's outputs, for max-deriv-time-relative; None without outputs."""
     looped: bool = False
-    """Whether the program is to become a loop."""
     origins: Origins | None = None
-    """Optional listener, which is called when a pass merges or renumbers."""
 
     @cached_property
     def analyst(self) -> Analyst:

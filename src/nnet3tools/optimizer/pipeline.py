@@ -35,13 +35,14 @@ Wanted = Callable[[PassContext], bool]
 
 
 class Pass(NamedTuple):
-    """One step of the optimizer: a function, its name, and when it is wanted."""
+    """One pass of the optimizer: its name (mostly that of Kaldi's option) and its function.
+
+    `wanted(context)` returns whether to run it.
+    """
 
     name: str
-    """Kaldi's option name, if there is one."""
     transform: Transform
     wanted: Wanted
-    """Whether to run it."""
 
 
 def _always(context: PassContext) -> bool:
@@ -49,7 +50,10 @@ def _always(context: PassContext) -> bool:
 
 
 def _if(*names: str, in_loops: bool = True) -> Wanted:
-    """A condition for a pass: `optimize` and any of `names` are on; no loop unless `in_loops`."""
+    """Condition for a pass: option `optimize` and any of the options `names` are on.
+
+    Without `in_loops` the pass does not run for programs that are to become a loop.
+    """
 
     def wanted(context: PassContext) -> bool:
         options = context.options

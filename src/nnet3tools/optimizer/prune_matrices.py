@@ -13,10 +13,10 @@ from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatr
 def prune_matrices(
     computation: Computation, nnet: Nnet, rows: Sequence[tuple[int, int]]
 ) -> Computation:
-    """The program with derivative matrix m cut to rows[m] = (begin, end); dropped if empty.
+    """The program with each derivative matrix m cut to rows begin..end-1; rows[m] = (begin, end).
 
-    Rows are cut only if commands do nothing but set them to a constant. Inputs and outputs of the
-    program do not change.
+    A matrix is dropped if no row remains. Rows are cut only if commands do nothing but set them
+    to a constant. Inputs and outputs of the program do not change.
     """
     analysis = Analysis(computation, nnet)
     out = computation.copy()
@@ -51,7 +51,7 @@ def _drop_if_unused(computation: Computation, analysis: Analysis, m: int) -> Non
 
 
 def _can_cut(computation: Computation, analysis: Analysis, m: int, begin: int, end: int) -> bool:
-    """Whether no variable of matrix m outside rows begin..end-1 is used, or cut through."""
+    """Whether commands only set constants in those blocks of matrix m not within begin..end-1."""
     for variable in analysis.variables.of_matrix(m):
         block = analysis.variables.block(variable)
         first, last = block.row_offset, block.row_offset + block.num_rows

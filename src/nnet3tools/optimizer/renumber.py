@@ -64,7 +64,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
 
 
 def _operands(groups: _Groups, kind: str) -> Ints:
-    """All operands of one kind in the commands of `groups`, with repetitions, in any order."""
+    """The operands of a kind such as "Indexes" in all commands, with repetitions, in any order."""
     columns = [
         group.column(name) for cls, group in groups.items() for name in operand_names(cls, kind)
     ]
@@ -81,7 +81,11 @@ def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
 
 
 def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | None) -> Ints:
-    """Remove submatrices not `used`, and matrices, in place; returns new numbers (-1: removed)."""
+    """Remove submatrices not in `used`, and matrices without submatrix, in place.
+
+    Returns the new number of each submatrix, -1 if it was removed. `origins` records the
+    changes.
+    """
     table = computation.submatrix_table()
     in_use = _distinct(np.append(used, 0))
     first_equal = first_equal_rows(table[in_use])
@@ -119,7 +123,10 @@ def first_equal_rows(table: Ints) -> Ints:
 
 
 def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tuple[Ints, list[int]]:
-    """(new number or -1 by old number, old numbers that are kept); equal contents are joined."""
+    """New numbers for the `used` ones of `size` table entries, with equal contents joined.
+
+    Returns ((size,) new number or -1 by old number, old numbers of the entries that remain).
+    """
     new_of: dict[Hashable, int] = {}
     kept: list[int] = []
     new: list[int] = []
@@ -154,7 +161,7 @@ def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
 
 
 def _renumber_commands(commands: list[Command], groups: _Groups, tables: dict[str, Ints]) -> None:
-    """Replace, in place, operands by the new numbers that `tables` has for each kind."""
+    """Replace operands of each kind k by their new numbers tables[k][old number], in place."""
     for cls, group in groups.items():
         columns: dict[str, Ints] = {}
         changed = np.zeros(len(group), np.bool_)

@@ -41,7 +41,7 @@ class _Rewrite:
 
     @cached_property
     def layout(self) -> tuple[bytes, ...] | None:
-        """The layout of the original program, computed at first use; None if it is unknown."""
+        """The order in which rows of the original program begin and end; None if it is unknown."""
         assert self._before is not None
         layout, self._before = _layout(self._before, self.origins), None
         return layout
@@ -110,7 +110,8 @@ def _key(computation: Computation, context: PassContext) -> bytes:
 def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | None:
     """The order in which rows begin and end in the matrices that contain them after the passes.
 
-    Programs with one key and equal layouts are rewritten in the same way. None if unknown.
+    Programs with equal `_key` and equal layouts are rewritten in the same way. None if it is
+    unknown which index lists the passes join.
     """
     places = _final_table(computation, origins)
     width = int((places[:, 1] + places[:, 2]).max()) + 1

@@ -15,7 +15,10 @@ from nnet3tools.nnet.indexes import IndexArray, IntArray, all_true
 
 
 def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
-    """The rows from one sequence to the next in indexes (and nodes); 0 if not regular in n."""
+    """The number of rows from one sequence to the next; 0 if sequences are not regular in n.
+
+    `nodes`, if given, are the nodes of the rows, and must repeat in the same way.
+    """
     size = len(indexes)
     num_sequences = int(indexes[-1, 0]) + 1 if size else 0
     if num_sequences <= 1 or size % num_sequences or indexes[0, 0] != 0:
@@ -33,10 +36,10 @@ def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
 
 
 def find_n_strides(indexes: Sequence[IndexArray], nodes: Sequence[IntArray]) -> list[int]:
-    """The result of `find_n_stride` for each of many arrays.
+    """For each pair of arrays, the number of rows from one sequence to the next (0: irregular).
 
-    Most are for two sequences and of a few lengths. Arrays of one length are handled together,
-    because recurrent networks have thousands of matrices with few rows.
+    Most arrays are for two sequences and of a few lengths. Arrays of one length are handled
+    together, because recurrent networks have thousands of matrices with few rows.
     """
     strides = np.zeros(len(indexes), np.int64)
     of_size: dict[int, list[int]] = {}
@@ -54,7 +57,10 @@ def find_n_strides(indexes: Sequence[IndexArray], nodes: Sequence[IntArray]) -> 
 
 
 def _strides_for_two(cindexes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The n-strides of arrays (N, rows, 4) of (n, t, x, node) for two sequences; 0 if irregular."""
+    """For each of N arrays for two sequences, the rows from n = 0 to n = 1; 0 if irregular.
+
+    `cindexes` (N, rows, 4) are (n, t, x, node).
+    """
     strides = np.zeros(len(cindexes), np.int64)
     size = cindexes.shape[1]
     for stride in (size // 2, 1):  # where both fit, 1 it is
@@ -82,7 +88,10 @@ def _is_regular(
 
 
 def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> IndexArray:
-    """The rows of `indexes`, regular in n with this stride, for another number of sequences."""
+    """The indexes with `num_sequences` sequences instead of their own number.
+
+    From one sequence to the next it is `stride` rows.
+    """
     old = int(indexes[-1, 0]) + 1
     first = indexes.reshape(-1, old, stride, 3)[:, :1]
     out = np.repeat(first, num_sequences, axis=1)

@@ -43,7 +43,11 @@ def split_row_ops(computation: Computation, context: PassContext) -> Computation
 
 
 class _Part(NamedTuple):
-    """Successive (submatrix, row) pairs of a Multi command that name one submatrix."""
+    """Successive (submatrix, row) pairs of a Multi command that name one submatrix.
+
+    They are pairs `offset` to `offset` + `size` - 1, and name rows within the `span` rows from
+    `first_row`: first_row + rows[i]; all of them in order if `rows` is None.
+    """
 
     offset: int
     size: int
@@ -51,7 +55,6 @@ class _Part(NamedTuple):
     first_row: int
     span: int
     rows: IntArray | None
-    """Rows relative to `first_row`; None if they are consecutive."""
 
 
 def _split(pairs: IntArray) -> list[_Part] | None:

@@ -23,14 +23,16 @@ Ints = NDArray[np.int64]
 
 
 class AccessTable(NamedTuple):
-    """The accesses of commands to items (variables or matrices), by item and then command."""
+    """The accesses of commands to items (matrices, or variables), sorted by item, then by command.
+
+    The accesses to item i are numbers offsets[i] to offsets[i + 1] - 1. `commands` and `types`
+    have the command and the AccessType (as an integer) of each; a command has at most one
+    access to an item.
+    """
 
     offsets: Ints
-    """(items + 1,) position of the first access to each item."""
     commands: Ints
-    """Command of each access; a command has at most one access to an item."""
     types: Ints
-    """AccessType of each access, as an integer."""
 
     def of_item(self, item: int) -> tuple[Ints, Ints]:
         """The commands that access a matrix or variable, and the types of their accesses."""
@@ -38,14 +40,14 @@ class AccessTable(NamedTuple):
         return self.commands[part], self.types[part]
 
     def first(self, default: int) -> Ints:
-        """The first command that accesses each item; `default` if there is none."""
+        """(items,) the first command that accesses each item; `default` if there is none."""
         used = self.offsets[1:] > self.offsets[:-1]
         out = np.full(len(used), default)
         out[used] = self.commands[self.offsets[:-1][used]]
         return out
 
     def last(self, default: int) -> Ints:
-        """The last command that accesses each item; `default` if there is none."""
+        """(items,) the last command that accesses each item; `default` if there is none."""
         used = self.offsets[1:] > self.offsets[:-1]
         out = np.full(len(used), default)
         out[used] = self.commands[self.offsets[1:][used] - 1]
@@ -57,7 +59,7 @@ def _access_table(
 ) -> AccessTable:
     """An AccessTable of accesses in any order; accesses of a command to the same item are joined.
 
-    Access i is by command commands[i] to item things[i].
+    Command commands[i] accesses item things[i]; types[i] is the AccessType as an integer.
     """
     keys = things * (num_commands + 1) + commands
     order = np.argsort(keys)
@@ -75,12 +77,15 @@ _NOTHING: Ints = np.empty((2, 0), np.int64)
 
 
 class _Touches(NamedTuple):
-    """All accesses of commands to submatrices in one program, in any order."""
+    """All accesses of commands to submatrices in one program, in any order.
+
+    Command commands[i] accesses submatrix submatrices[i]; kinds[i] is the AccessType as an
+    integer.
+    """
 
     commands: Ints
     submatrices: Ints
     kinds: Ints
-    """AccessType of each access, as an integer."""
 
 
 def _touches(
@@ -88,7 +93,7 @@ def _touches(
     components: ComponentTable,
     groups: dict[type[Command], CommandGroup],
 ) -> _Touches:
-    """All accesses of a program's commands, which `groups` has by class."""
+    """All accesses of a program's commands to submatrices; `groups` has the commands by class."""
     commands, submatrices, kinds = [_NOTHING[0]], [_NOTHING[0]], [_NOTHING[0]]
     for cls, group in groups.items():
         for accesses in cls.accesses_of(group, computation, components):
@@ -104,16 +109,17 @@ def _touches(
 
 
 class Lifetimes(NamedTuple):
-    """The commands at which the life of each of a program's matrices begins and ends."""
+    """The commands at which the life of each of a program's matrices begins and ends.
+
+    All arrays are (matrices,). The user supplies a matrix with `is_input`, and gets one with
+    `is_output`. `allocate_command` is the first AcceptInput for inputs; `deallocate_command` is
+    -1 if there is none.
+    """
 
     is_input: NDArray[np.bool_]
-    """(matrices,) whether the user supplies the matrix."""
     is_output: NDArray[np.bool_]
-    """(matrices,) whether the user gets the matrix."""
     allocate_command: Ints
-    """(matrices,) command that allocates the matrix (for inputs, the first AcceptInput)."""
     deallocate_command: Ints
-    """(matrices,) command that frees the matrix, -1 if none."""
 
 
 class Analysis:
@@ -198,12 +204,16 @@ class Analysis:
         return Lifetimes(is_input, is_output, allocate, deallocate)
 
     def _matrices_of(self, group: CommandGroup, operand: str) -> Ints:
-        """(2, n): each command of a group, and the matrix that contains its operand `operand`."""
+        """(2, n): the n commands of `group`, and the matrices that contain their `operand`."""
         matrices = self.variables.matrix_of_submatrix[group.column(operand)]
         return np.stack([group.positions, matrices])
 
     def _positions(self, parts: list[Ints], what: str) -> Ints:
-        """(matrices,) the command of each matrix in `parts`, -1 for none; ProgramError for two."""
+        """(matrices,) the command of each matrix in `parts`, arrays (2, n) of command, matrix.
+
+        -1 is for no command. ProgramError if a matrix has two; `what`, such as "allocated",
+        names the fault.
+        """
         commands, matrices = np.concatenate(parts, axis=1)
         out = np.full(len(self.computation.matrices), -1)
         out[matrices] = commands

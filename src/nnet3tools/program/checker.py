@@ -75,7 +75,7 @@ def check_computation(
 
 
 def _without_carry(computation: Computation) -> Computation:
-    """A copy of a looped program with swaps before the goto replaced by deallocations.
+    """A copy of a looped program with the swaps before its GotoLabel replaced by deallocations.
 
     The swaps pass matrices to the next round, and would count as second allocations.
     """
@@ -129,7 +129,7 @@ class Checker(OrderChecker):
     def check_memory(self, all_freed: bool) -> None:
         """ProgramError unless each matrix is allocated, used, then freed or given to the user.
 
-        In a loop (not `all_freed`) matrices from before the loop may stay.
+        Without `all_freed`, as in a loop, matrices may stay allocated at the end.
         """
         a, lifetimes = self.analysis, self.analysis.lifetimes
         num_commands = len(self.computation.commands)
@@ -151,7 +151,10 @@ class Checker(OrderChecker):
                 self.fail(f"m{m} {message}", command if 0 <= command < num_commands else None)
 
     def check_undefined(self, check_unused: bool) -> None:
-        """ProgramError if a variable is read before a write or, with `check_unused`, is unused."""
+        """ProgramError if a variable (block of a matrix) is read before it is written.
+
+        With `check_unused`, also if a variable is never used.
+        """
         accesses, variables = self.analysis.variable_accesses, self.analysis.variables
         offsets = accesses.offsets
         used = offsets[1:] > offsets[:-1]

@@ -29,11 +29,13 @@ _NUM_ARGS = 7
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Command:
-    """A command of a program; subclasses are declared with `@command`."""
+    """A command of a program; subclasses are declared with `@command`.
+
+    `stale` are further arguments in Kaldi's file, which Kaldi's passes leave behind when they
+    replace a command. They have no meaning, and are kept so that files are written unchanged.
+    """
 
     stale: tuple[int, ...] = dataclasses.field(default=(), kw_only=True, compare=False, repr=False)
-    """Further arguments in Kaldi's file, which Kaldi's passes leave when they replace a command.
-    They have no meaning, and are kept so that files are written unchanged."""
 
     KIND: ClassVar[int]
     """Kaldi's CommandType."""
@@ -80,7 +82,7 @@ class Command:
     def accesses_of(
         cls, group: CommandGroup, computation: Computation, components: ComponentTable
     ) -> Iterator[Accesses]:
-        """The reads and writes (not allocations) by all commands of this class in a program."""
+        """The reads and writes of submatrices (not allocations) by all commands in `group`."""
         everyone = np.arange(len(group))
         for name, access in cls.ACCESS.items():
             yield Accesses(everyone, group.column(name), access)
@@ -127,7 +129,10 @@ class Command:
         return cls(*self._values(), stale=self.stale)
 
     def map_operands(self, kind: str, new: Callable[[int], int] | Sequence[int]) -> Self:
-        """The command with operands of kind `kind` renumbered by `new`, a function or a table."""
+        """The command with operands of a kind such as "Indexes" renumbered.
+
+        `new` maps old numbers to new ones: a function or a table.
+        """
         names = operand_names(type(self), kind)
         if not names:
             return self

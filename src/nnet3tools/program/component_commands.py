@@ -30,7 +30,12 @@ READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRI
 
 @command(4)
 class Propagate(Command):
-    """A command that runs a component forward; Backprop gets its memo number `memo` (0: none)."""
+    """A command that runs a component forward.
+
+    `precomputed` is the number of its precomputed indexes (0: none), `memo` a number that it
+    shares with the Backprop that uses its memo (0: no memo). With `store_stats` the component
+    adds to statistics.
+    """
 
     component: Component
     precomputed: Precomputed
@@ -87,7 +92,8 @@ class Propagate(Command):
 class Backprop(Command):
     """A command that runs a component backward and updates its parameters (or their gradient).
 
-    Submatrix 0 stands for values, or an input derivative, that are not needed.
+    Submatrix 0 stands for values, or an input derivative, that are not needed. `precomputed` is
+    the number of its precomputed indexes, `memo` that of its Propagate's memo; 0: none.
     """
 
     component: Component

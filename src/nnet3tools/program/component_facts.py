@@ -20,7 +20,7 @@ _P = {p.name: int(p) for p in Properties}
 
 
 class ComponentFacts(NamedTuple):
-    """Properties and dimensions of one component."""
+    """The type and dimensions of one component, and its properties (flags of Properties)."""
 
     type_name: str
     input_dim: int

@@ -31,7 +31,7 @@ class StrideType(enum.IntEnum):
 
 
 class MatrixInfo(NamedTuple):
-    """The size of one matrix of a program."""
+    """The size of one matrix of a program, and whether its rows may be padded in memory."""
 
     num_rows: int
     num_cols: int
@@ -39,7 +39,7 @@ class MatrixInfo(NamedTuple):
 
 
 class SubMatrixInfo(NamedTuple):
-    """A block of rows and columns of a matrix; commands name these, never matrices."""
+    """A block of rows and columns of a matrix. Operands of commands are such blocks."""
 
     matrix_index: int
     row_offset: int
@@ -98,21 +98,23 @@ def _no_indexes() -> IndexArray:
 
 @dataclass(slots=True)
 class Computation:
-    """A program. The arrays of row indexes are never changed in place, only replaced."""
+    """A program. The arrays of row indexes are never changed in place, only replaced.
+
+    `matrix_debug_info` is empty or has an entry for each matrix. The lists of row indexes are,
+    -1 for none: `indexes` (rows,) of CopyRows and AddRows, `indexes_multi` (rows, 2),
+    (submatrix, row), of Multi commands, `indexes_ranges` (rows, 2), (first row, last row + 1),
+    of AddRowRanges.
+    """
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
     submatrices: list[SubMatrixInfo] = field(default_factory=lambda: [SubMatrixInfo(0, 0, 0, 0, 0)])
     matrix_debug_info: list[DebugInfo] = field(default_factory=list)
-    """Either empty or one entry a matrix, entry 0 included."""
     component_precomputed_indexes: list[PrecomputedInfo] = field(
         default_factory=lambda: [PrecomputedInfo(None, _no_indexes(), _no_indexes())]
     )
     indexes: list[IntArray] = field(default_factory=list)
-    """Row indexes, (rows,), of CopyRows and AddRows; -1 for none."""
     indexes_multi: list[IntArray] = field(default_factory=list)
-    """(rows, 2) pairs (submatrix, row) of the Multi commands; (-1, -1) for none."""
     indexes_ranges: list[IntArray] = field(default_factory=list)
-    """(rows, 2) pairs (first row, last row + 1) of AddRowRanges; (-1, -1) for none."""
     commands: list[Command] = field(default_factory=list)
     need_model_derivative: bool = False
     _table: tuple[list[SubMatrixInfo], NDArray[np.int64]] | None = field(
@@ -143,7 +145,8 @@ class Computation:
     ) -> int:
         """Declare a matrix; returns the number of the submatrix that is the whole of it.
 
-        If the program has debug information, the caller appends the new matrix's own.
+        If the program has debug information, the caller appends the entry for the new
+        matrix.
         """
         if num_rows <= 0 or num_cols <= 0:
             raise ProgramError(f"matrix of size {num_rows} x {num_cols} declared")

@@ -97,8 +97,8 @@ class SetConst(Command):
 class CompressMatrix(Command):
     """A command that stores a matrix in a smaller format until DecompressMatrix.
 
-    `range` is the largest magnitude that can be stored (0: signs only). `truncate`: larger values
-    may occur and are limited to the range.
+    `format` is a CompressionType. `range` is the largest magnitude that can be stored (0: signs
+    only). `truncate`: larger values may occur and are limited to the range.
     """
 
     submatrix: Submatrix
@@ -190,7 +190,7 @@ class ProvideOutput(Command):
 
 @command(20)
 class NoOperation(Command):
-    """A command without work, which a pass puts in place of another and removes at its end."""
+    """A command without work, in place of a command that a pass removes; deleted at its end."""
 
     HAS_WORK = False
     TEXT = "[no-op]"
@@ -198,7 +198,7 @@ class NoOperation(Command):
 
 @command(21)
 class NoOperationPermanent(Command):
-    """A command without work that stays, as a forward or backward block must not be empty."""
+    """A command without work that no pass removes: it keeps forward or backward blocks nonempty."""
 
     HAS_WORK = False
     TEXT = "[no-op-permanent]"

@@ -68,9 +68,9 @@ def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGr
 def made_of_columns(
     cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
 ) -> Iterable[Command]:
-    """Copies of commands of one class with some integer operands changed.
+    """Copies of `commands`, all of class `cls`, with some integer operands changed.
 
-    `changes` has new columns by operand name, as from CommandGroup.column.
+    `changes` maps operand names to columns (commands,) of new values.
     """
     if any(command.stale for command in commands):
         rows = zip(*(column.tolist() for column in changes.values()), strict=True)

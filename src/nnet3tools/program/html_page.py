@@ -27,7 +27,11 @@ def html_page(
     places: list[list[int]] | None = None,
     arena_bytes: int = 0,
 ) -> str:
-    """The HTML page about a program, as text; arguments are those of `page_data`."""
+    """The HTML page about a program, as text.
+
+    `places`, if known, are lists [matrix, first command, last command, offset, bytes] of where
+    the executor keeps matrices in its arena of `arena_bytes`.
+    """
     folder = resources.files("nnet3tools.program") / "page"
     data = page_data(report, title, places, arena_bytes)
     # "</script" would end the element that the JSON stands in, "<!--<script>" hide its end.
@@ -105,7 +109,7 @@ def _main_node(report: ProgramReport, matrix: int) -> str:
 
 
 def _commands(report: ProgramReport) -> list[list[Any]]:
-    """[kind, text, operations, [[matrix, block, access], ...]] for each command.
+    """[kind, text, operations, [[matrix, submatrix text, access], ...]] for each command.
 
     Access is 1 for read, 2 for write, 3 for both, 4 for allocation, 8 for deallocation.
     """

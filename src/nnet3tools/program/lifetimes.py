@@ -32,16 +32,18 @@ _COMPRESSED: dict[int, str] = {
 
 
 class Storage(NamedTuple):
-    """A block of memory for one matrix in one number format."""
+    """A block of memory for one matrix in one number format.
+
+    `matrix` is the matrix that it was made for; SwapMatrix may give it to another matrix.
+    """
 
     matrix: int
-    """The matrix that it was made for; SwapMatrix gives it to another matrix."""
     dtype: str
     num_bytes: int
 
 
 class Holdings:
-    """A table of which storage holds each matrix after each command."""
+    """A table that says in which Storage each matrix is after each command of a program."""
 
     def __init__(self, computation: Computation) -> None:
         self.storages: list[Storage] = []
@@ -71,7 +73,11 @@ class Holdings:
         return self._storage[matrix][-1] if self._storage[matrix] else -1
 
     def lives(self, num_commands: int) -> Iterator[Life]:
-        """The ranges of commands after which each matrix stays in one storage."""
+        """For each matrix, the ranges of commands after which the matrix is in one storage.
+
+        `num_commands` is the number of commands of the program, at which the last lives
+        end.
+        """
         for matrix, since in enumerate(self._since):
             ends = [*since[1:], num_commands]
             for storage, first, end in zip(self._storage[matrix], since, ends, strict=False):
@@ -84,8 +90,8 @@ def follow_matrices(
 ) -> Holdings:
     """The storage of each matrix after each command of a program.
 
-    A swapped matrix keeps its storage, and a compressed matrix gets a new one. `obeys` returns
-    whether a CompressMatrix command has an effect.
+    A swapped matrix keeps its storage, and a compressed matrix gets a new one, unless `obeys`
+    returns False for the CompressMatrix command: the executor may ignore it.
     """
     holdings, matrix_of = Holdings(computation), computation.matrix_of
     for c, command in enumerate(computation.commands):

@@ -94,17 +94,19 @@ class MatrixAdd(_MatrixCommand):
 
 
 class RowsCommand(MoveCommand):
-    """Base class of commands with a list that has an entry for each row of one submatrix."""
+    """Base class of commands with a list that has an entry for each row of one submatrix.
+
+    OWN names the field of that submatrix. LIST names the field with the list's number, and the
+    table of the program with such lists.
+    """
 
     __slots__ = ()
     OWN: ClassVar[str] = "dest"
-    """Field of that submatrix."""
     LIST: ClassVar[str]
-    """Field of the list; the program's table of such lists has the same name."""
 
     @property
     def own(self) -> int:
-        """The submatrix whose rows the list describes."""
+        """The submatrix whose rows the command's list describes."""
         return int(getattr(self, self.OWN))
 
     def entries(self, computation: Computation) -> IntArray:
@@ -113,7 +115,7 @@ class RowsCommand(MoveCommand):
         return found
 
     def with_entries(self, computation: Computation, own: int, entries: IntArray) -> Self:
-        """A copy of the command for submatrix `own`; `entries` is added to the program."""
+        """A copy of the command for submatrix `own` with a new list, `entries`, of the program."""
         number = getattr(computation, f"new_{self.LIST}")(entries)
         return self.replace(**{self.OWN: own, self.LIST: number})
 

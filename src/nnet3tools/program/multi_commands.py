@@ -30,13 +30,15 @@ READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRI
 
 
 class MultiCommand(RowsCommand):
-    """A command between rows of one submatrix and rows listed as (submatrix, row) pairs."""
+    """A command between rows of one submatrix and rows listed as (submatrix, row) pairs.
+
+    LISTED is the access to the submatrices in the list, which has the number `indexes_multi`.
+    """
 
     __slots__ = ()
     LIST: ClassVar[str] = "indexes_multi"
     indexes_multi: int
     LISTED: ClassVar[AccessType]
-    """AccessType of the listed submatrices."""
 
     @classmethod
     def accesses_of(

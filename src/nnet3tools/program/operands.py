@@ -58,13 +58,15 @@ Ints = NDArray[np.int64]
 
 
 class Accesses(NamedTuple):
-    """Accesses to submatrices by the commands of one class; submatrix 0 means none."""
+    """Accesses to submatrices by the commands of one class; submatrix 0 means none.
+
+    `which` has the number of each access's command within the class. `kinds` is the AccessType
+    of each access, or of all accesses.
+    """
 
     which: Ints
-    """Index of each access's command within its class."""
     submatrices: Ints
     kinds: Ints | AccessType
-    """AccessType of each access, or of all accesses."""
 
 
 AccessMap = dict[str, AccessType]

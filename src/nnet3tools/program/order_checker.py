@@ -74,7 +74,10 @@ class OrderChecker(PurposeChecker):
             self.fail(f"memo {command.memo} was made by another component in c{made}", c)
 
     def check_exchange(self) -> None:
-        """ProgramError unless each segment has inputs first, outputs last, each node once."""
+        """ProgramError unless inputs come first and outputs last in each segment.
+
+        The user must not supply or get the same node twice in a segment.
+        """
         asked: set[tuple[type[Command], int]] = set()
         worked = provided = -1
         exchanges = self.are(*_EXCHANGE)

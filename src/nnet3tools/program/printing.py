@@ -179,12 +179,12 @@ def cindexes_text(nodes: IntArray, indexes: IndexArray, node_names: list[str]) -
     )
 
 
-def _join_ends(size: int, separator: str, one: Callable[[int], str]) -> str:
-    """The texts one(0), one(1), ... joined; middle ones are left out if there are too many."""
+def _join_ends(size: int, separator: str, text_of: Callable[[int], str]) -> str:
+    """The joined texts text_of(0) ... text_of(size - 1); only both ends if there are many."""
     if size <= 2 * _ENDS:
-        return separator.join(one(i) for i in range(size))
-    first = separator.join(one(i) for i in range(_ENDS))
-    last = separator.join(one(i) for i in range(size - _ENDS, size))
+        return separator.join(text_of(i) for i in range(size))
+    first = separator.join(text_of(i) for i in range(_ENDS))
+    last = separator.join(text_of(i) for i in range(size - _ENDS, size))
     return f"{first}{separator}{last}"
 
 

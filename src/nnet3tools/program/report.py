@@ -18,10 +18,9 @@ from nnet3tools.program.printing import command_text
 
 
 class KindTotals(NamedTuple):
-    """The number and the operations of all commands of one kind."""
+    """The number and the operations of all commands of one kind, such as MatrixCopy."""
 
     kind: str
-    """Kaldi's name without the k."""
     number: int
     flops: int
 
@@ -40,7 +39,7 @@ class ProgramReport:
 
     @cached_property
     def lives(self) -> list[Life]:
-        """The lives of all matrices."""
+        """The ranges of commands during which each matrix takes memory."""
         return matrix_lives(self.computation)
 
     @cached_property
@@ -67,7 +66,7 @@ class ProgramReport:
         return [*markers, len(commands)]
 
     def kinds(self) -> list[KindTotals]:
-        """Totals by kind of command, most operations first, then by number."""
+        """Totals for each kind of command: most operations first, then most commands first."""
         names = [command.NAME.removeprefix("k") for command in self.computation.commands]
         totals: dict[str, list[int]] = {}
         for name, flops in zip(names, self.flops.tolist(), strict=True):
@@ -88,10 +87,10 @@ class ProgramReport:
         max_matrices: int = 20,
         gpu_need: Mapping[str, int] | None = None,
     ) -> str:
-        """The text of the report; `arenas` are the bytes of the executor's memory plans, by device.
+        """The text of the report, with at most `max_matrices` of the matrices alive at the peak.
 
-        At most `max_matrices` matrices alive at the peak are listed. `gpu_need` is the need of GPU
-        memory by purpose (executor/memory_need.py).
+        `arenas` are the bytes that the executor's memory plan takes, by device; `gpu_need`
+        the bytes of GPU memory by purpose (executor/memory_need.py).
         """
         lines = [*self._size_lines(), "", *self._kind_lines(), ""]
         lines += self._memory_lines(arenas or {})

@@ -17,20 +17,23 @@ Ints = NDArray[np.int64]
 
 
 class _Splits(NamedTuple):
-    """The positions at which submatrices cut the rows (or the columns) of each matrix."""
+    """The positions at which submatrices cut the rows (or the columns) of each matrix.
+
+    Matrix m is cut at points[offsets[m] : offsets[m + 1]], ascending, with both of its ends.
+    Submatrix s begins at cut first[s] and ends at cut last[s] of its matrix.
+    """
 
     points: Ints
-    """Cut positions, matrix after matrix, ascending, both ends of the matrix included."""
     offsets: Ints
-    """(matrices + 1,) where each matrix's positions begin in `points`."""
     first: Ints
-    """(submatrices,) index of the cut at which the submatrix begins, within its matrix."""
     last: Ints
-    """(submatrices,) index of the cut at which the submatrix ends."""
 
 
 def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints) -> _Splits:
-    """The positions at which the submatrices (`begin` to `end` of `matrix`) cut each matrix."""
+    """The cuts of matrices' rows (or columns) by submatrices; sizes[m] is the length of matrix m.
+
+    Submatrix s is begin[s] to end[s] - 1 of matrix[s].
+    """
     width = int(sizes.max(initial=0)) + 1
     keys_begin, keys_end = matrix * width + begin, matrix * width + end
     keys = sorted_unique(np.concatenate([keys_begin, keys_end]))
@@ -41,18 +44,20 @@ def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints)
 
 
 class _Blocks(NamedTuple):
-    """The division of all matrices into variables, which are blocks of rows and columns."""
+    """The division of all matrices into variables, which are blocks of rows and columns.
+
+    A matrix has the variables from matrix_offsets[m] on, row after row of num_col_variables[m]
+    each.
+    """
 
     rows: _Splits
     cols: _Splits
     num_col_variables: Ints
-    """(matrices,) number of variables beside each other."""
     matrix_offsets: Ints
-    """(matrices + 1,) first variable of each matrix."""
 
 
 class Variables:
-    """The variables (smallest blocks of matrices) of a program and of each submatrix."""
+    """The variables of a program: the coarsest blocks of which every submatrix consists."""
 
     def __init__(self, computation: Computation) -> None:
         self.submatrix_table = computation.submatrix_table()
@@ -95,7 +100,7 @@ class Variables:
 
     @cached_property
     def all_of_submatrices(self) -> tuple[Ints, Ints]:
-        """(variables, offsets): submatrix s is made of variables[offsets[s] : offsets[s + 1]]."""
+        """(v, offsets): submatrix s is made of the variables v[offsets[s] : offsets[s + 1]]."""
         blocks, matrix = self._blocks, self.matrix_of_submatrix
         height = blocks.rows.last - blocks.rows.first
         width = blocks.cols.last - blocks.cols.first
