@@ -14,13 +14,13 @@ from nnet3tools.expression.reductions import scalar_product, sum_
 from nnet3tools.expression.shapes import ExpressionError
 
 
-def _gates(what: str, state: Node, count: int, *parts: Node) -> list[list[Node]]:
-    """Split each of `parts` into `count` column blocks as wide as `state`; `what` is the cell."""
+def _gates(cell: str, state: Node, count: int, *parts: Node) -> list[list[Node]]:
+    """For each of `parts`, its `count` column blocks as wide as `state`; errors name the `cell`."""
     size = state.shape[-1]
     for part in parts:
         if part.shape[-1] != count * size:
             shown = ", ".join(p.describe() for p in (state, *parts))
-            raise ExpressionError(f"{what}: the operands do not fit together: {shown}")
+            raise ExpressionError(f"{cell}: the operands do not fit together: {shown}")
     return [[narrow(p, -1, i * size, size) for i in range(count)] for p in parts]
 
 
@@ -33,8 +33,9 @@ def gru(
 ) -> Node:
     """The next state of Marian's GRU, whose reset gate acts after the product with the state.
 
-    Column blocks of x, s and b: reset gate, update gate, candidate. With `final` the reset gate
-    also scales the candidate's bias.
+    x is the input times its weights, s the state times its weights, b the bias; their column blocks
+    are reset gate, update gate, candidate. Where `mask` is 0, the state is kept. With `final` the
+    reset gate also scales the candidate's bias.
     """
     (xr, xz, xh), (sr, sz, sh), (br, bz, bh) = _gates("gru", state, 3, x, s, b)
     reset, update = apply("sigmoid", xr + sr + br), apply("sigmoid", xz + sz + bz)
@@ -44,7 +45,11 @@ def gru(
 
 
 def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -> Node:
-    """The next cell of Marian's LSTM; columns of x, s, b: gates f and i, candidate, gate o."""
+    """The next cell of Marian's LSTM, in which rows where `mask` is 0 keep the values of `cell`.
+
+    x is the input times its weights, s the output of the last step times its weights, b the bias;
+    their column blocks are forget gate, input gate, candidate, output gate.
+    """
     (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
     forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
     return _keep_masked(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
@@ -57,9 +62,10 @@ def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:
 
 
 def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, Node]:
-    """(output, next cell) of a simple recurrent unit (Kim et al. 2019); f: forget gate's input.
+    """(output, next cell) of a simple recurrent unit (Kim et al. 2019), given the last cell.
 
-    As in Marian, masked rows become 0.
+    x and f are the input times the weights of the candidate and of the forget gate. Rows where
+    `mask` is 0 become 0, as in Marian.
     """
     made = apply("highway", cell, x, f)
     output = apply("relu", made)
@@ -67,7 +73,11 @@ def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, 
 
 
 def attention(va: Node, context: Node, state: Node) -> Node:
-    """Scores (.., 1), before the softmax, of additive attention: tanh(context + state) . va."""
+    """Scores (.., 1) of additive attention, before the softmax: tanh(context + state) . va.
+
+    context (.., D) is the projected encoder output, `state` the projected decoder state, va a
+    vector.
+    """
     energy = apply("tanh", context + state)
     if va.shape == energy.shape:
         return scalar_product(energy, va, -1)

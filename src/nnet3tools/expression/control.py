@@ -69,13 +69,13 @@ class ClipGradient(Same):
 
 
 class Checkpoint(Same):
-    """A node whose value stays stored; the backward pass recomputes other values from it."""
+    """A node whose value is stored; the backward pass recomputes values between two checkpoints."""
 
     type_name = "checkpoint"
 
 
 class Callback(Same):
-    """A node that equals its operand and calls a function with the value at each computation."""
+    """A node that equals its operand and calls a function with each newly computed value."""
 
     type_name = "callback"
     shareable = recomputable = False
@@ -135,7 +135,7 @@ class Lambda(Node):
         return [lambda: forward(value, inputs)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """For the first trainable child, one operation that computes all children's gradients."""
+        """One operation for all gradients, at the first trainable child; None at other children."""
         backward = self.backward
         assert backward is not None  # the node is trainable only if there is one
         grads = [c.grad if c.trainable else None for c in self.children]
@@ -202,10 +202,11 @@ def lambda_(
     backward: Backward | None = None,
     key: Hashable = None,
 ) -> Node:
-    """A node whose value a user's function writes: forward(out, inputs).
+    """A node whose value a user's function writes: forward(out, values of the operands).
 
-    backward(grads, adj, value, inputs) adds to each of `grads` that is not None; without it no
-    gradient flows. Nodes with equal operands and equal `key` (not None) are merged.
+    backward(grads, adj, value, values of the operands) adds to each gradient in `grads` that is not
+    None; adj is the gradient of the node. Without it no gradient flows. Nodes with equal operands
+    and equal `key` (not None) are merged.
     """
     if not operands:
         raise ExpressionError("lambda needs at least one operand")

@@ -26,8 +26,8 @@ KINDS = formulas.FUNCTIONS
 _VALUE, _ADJ = Placeholder(8), Placeholder(9)
 
 
-def _names(arity: int) -> dict[str, formulas.Expr]:
-    """Placeholders by name for a derivative: operands a, b, c, `value` and gradient `adj`."""
+def _placeholders(arity: int) -> dict[str, formulas.Expr]:
+    """Placeholders by name: the first `arity` of "a", "b", "c" (operands), "value" and "adj"."""
     operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
     return {**operands, "value": _VALUE, "adj": _ADJ}
 
@@ -66,9 +66,7 @@ class Elementwise(Node):
         return [_element(self.function).bind(self.value, *self._arrays())]
 
     def _terms(self) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-        """For each child: (names of the arrays that the gradient needs, formula of the
-        gradient).
-        """
+        """For each child: (names of arrays that its gradient reads, formula of the gradient)."""
         terms = derivative_terms(self.function)
         return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Node)]
 
@@ -135,19 +133,23 @@ def _element(function: Function) -> tensor.Element:
 
 @functools.cache
 def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-    """For each operand: (names of the arrays that its gradient reads, formula of the gradient)."""
-    names = _names(function.arity)
-    holders = [names["abc"[i]] for i in range(function.arity)]
+    """For each operand: (names of the arrays that its gradient reads, formula of the gradient).
+
+    The names are among "adj" (the node's gradient), "a", "b", "c" (operands) and "value". In the
+    formula, `_1`, `_2`, ... stand for these arrays in order.
+    """
+    placeholders = _placeholders(function.arity)
+    operands = [placeholders["abc"[i]] for i in range(function.arity)]
     if function.derivative is not None:
-        factors = function.derivative(_VALUE, *holders)
+        factors = function.derivative(_VALUE, *operands)
     else:
         assert function.definition is not None
-        factors = formulas.derivatives(function.definition(*holders), holders)
-    return [named_term(_times_adj(formulas.simplify(f)), names) for f in factors]
+        factors = formulas.derivatives(function.definition(*operands), operands)
+    return [named_term(_times_adj(formulas.simplify(f)), placeholders) for f in factors]
 
 
 def _times_adj(factor: formulas.Expr) -> formulas.Expr:
-    """The product adj * factor in its cheapest form, without products of infinite numbers."""
+    """The cheapest formula for adj * factor; a factor that is 0 or 1 selects, as 0 * inf is NaN."""
     if isinstance(factor, Apply):
         name, arguments = factor.function.name, factor.arguments
         if factor.function.rule in (Rule.COMPARE, Rule.LOGIC):
@@ -181,7 +183,7 @@ def apply(name: str, *operands: Operand) -> Node:
 
 
 def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
-    """Convert a number to a Python number and an array to a constant; nodes stay unchanged."""
+    """A number as a Python number, an array as a constant of `graph`; errors name the function."""
     if type(operand) in (float, int, bool):
         return operand
     if isinstance(operand, (np.generic, np.ndarray)) and operand.ndim == 0:
@@ -199,10 +201,9 @@ def cast(x: Node, to: Type) -> Node:
 
 
 def _neutral(number: int, first_too: bool = False) -> Callable[[Operand, Operand], Node | None]:
-    """A rule that x + 0 or x * 1 is x: it returns the other operand if one is `number`, or None.
+    """A function that returns x for operands (x, `number`), and None for other operands.
 
-    The second operand may be the number, or with `first_too` either. Only for float operands, whose
-    type does not change.
+    x is a float node. With `first_too` the function also returns x for (`number`, x).
     """
 
     def trivial(a: Operand, b: Operand) -> Node | None:

@@ -24,11 +24,11 @@ from nnet3tools.tensor.formulas import dtype_of
 class Execution:
     """A planned computation: lists of operations for the values of roots and for the gradients.
 
-    Leaves have their own memory; other values share an arena, planned by their lifetimes. With
-    `scratch`, which executions that do not overlap may share, only values that the backward pass
-    reads are in the arena. Everything else, including roots and gradients, is valid until another
-    of these executions runs; so are `fed` leaves, which are set before each run. Values and
-    gradients of `keep` are not overwritten. With `watch`, NaN is an error.
+    Leaves have memory of their own, except the leaves `fed`, which are set before each run. Other
+    values share an arena, planned by their lifetimes. With `scratch`, values that the backward pass
+    does not read, and gradients, use this memory; executions that share it overwrite the results of
+    each other. Values and gradients of nodes in `keep` are not overwritten within a run. If `watch`
+    is true, NaN raises an error.
     """
 
     def __init__(
@@ -200,10 +200,9 @@ class Execution:
         return found
 
     def _may_be_set(self, node: Node, i: int) -> bool:
-        """Whether the backward operation for child i may set the child's gradient instead of
-        adding.
+        """Whether the backward operation may set the gradient of child i instead of adding to it.
 
-        It may not if it reaches only a part, or if another child has the same memory.
+        It may not if the child is a view, or if another child shares the gradient's memory.
         """
         owners = [gradient_owner(child) for child in node.children if child.trainable]
         child = node.children[i]
@@ -227,11 +226,11 @@ class Execution:
                 node.grad = array if last >= step else Overwritten(node, "gradient")
 
     def settle_forward(self) -> None:
-        """After the forward pass, let reading a value in reused memory raise an error."""
+        """After the forward pass, mark values in reused memory: reading one is an error."""
         self._settle(len(self.schedule.forward) - 1)
 
     def settle_backward(self) -> None:
-        """After the backward pass, let reading a value or gradient in reused memory be an error."""
+        """After the backward pass, mark values and gradients in reused memory as unreadable."""
         self._settle(len(self._steps))
 
     def forward(self) -> None:
@@ -241,7 +240,7 @@ class Execution:
         self._ran = True
 
     def backward(self, seeds: Mapping[Node, Array] | None = None) -> None:
-        """Compute all gradients; `seeds` are the derivatives by the roots (default: all 1)."""
+        """Compute all gradients; `seeds`: derivatives by roots, of their shapes (default: 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
         if not self._ran:

@@ -59,8 +59,7 @@ class Formula:
         self.definitions, self.result = read.definitions, read.result
 
     def build(self, graph: Graph, names: Mapping[str, Node | float]) -> Node:
-        """Add the formula to a graph and return the node of its value; `names` maps operands to
-        nodes.
+        """Add the formula to a graph and return the node of its value; `names` has its operands.
 
         TextError, which marks the column, for unknown names and functions, operands that do not
         fit, and definitions that depend on themselves.
@@ -157,7 +156,7 @@ class _Builder:
         return self._apply(call.position, name, *values)
 
     def _apply(self, position: int, function: str, *operands: Any) -> Any:
-        """Apply an elementwise function; the result is a number if all operands are numbers."""
+        """Apply an elementwise function; numbers give a number. Errors mark `position`."""
         if any(isinstance(o, Node) for o in operands):
             return self._at(position, lambda: apply(function, *operands))
         if any(not isinstance(o, (bool, int, float)) for o in operands):
@@ -179,7 +178,7 @@ class _Builder:
             raise self._formula.error(str(error), position) from None
 
     def _unknown(self, kind: str, use: Name, known: Iterable[str]) -> TextError:
-        """An error for an unknown name; it suggests the most similar name of `known`."""
+        """An error "unknown `kind` 'name'", which suggests the most similar name of `known`."""
         import difflib
 
         near = difflib.get_close_matches(use.name, list(known), n=1, cutoff=0.5)

@@ -97,7 +97,10 @@ def _signature(name: str) -> inspect.Signature:
 
 
 def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """The result of the formula function `name` for its arguments; ExpressionError if wrong."""
+    """Call the formula function `name` with positional arguments and keyword arguments (`options`).
+
+    ExpressionError if the function cannot take the arguments.
+    """
     function = CALLABLE[name]
     try:
         _signature(name).bind(*values, **options)

@@ -32,22 +32,22 @@ def fuse(root: Node) -> Fused | None:
     along_columns = isinstance(root, Concatenate) and root.axis == 1
     pieces = list(root.children) if along_columns else [root]
     leaves: dict[Node, Placeholder] = {}
-    made: dict[Node, Expr] = {}
+    formulas: dict[Node, Expr] = {}
     for piece in pieces:
-        if not _fits(piece, piece.shape, leaves, made):
+        if not _add_formulas(piece, piece.shape, leaves, formulas):
             return None
     if len(leaves) >= _PIECE or len(pieces) > _ADJ - _PIECE:
         return None
-    return Fused(pieces, leaves, [simplify(made[piece]) for piece in pieces])
+    return Fused(pieces, leaves, [simplify(formulas[piece]) for piece in pieces])
 
 
-def _fits(
+def _add_formulas(
     node: Node, shape: tuple[int, ...], leaves: dict[Node, Placeholder],
-    made: dict[Node, Expr],
+    formulas: dict[Node, Expr],
 ) -> bool:  # fmt: skip
-    """Add formulas of a node and of its operands to `made`; return False if that is impossible.
+    """Add formulas of a node and of all its operands to `formulas`; False if that is impossible.
 
-    `shape` is the shape of the fused value; `leaves` has the placeholders of the leaves.
+    `shape` is the shape of the fused value; `leaves` collects a placeholder for each leaf.
     """
     stack = [node]
     while stack:
@@ -56,14 +56,14 @@ def _fits(
             width = top.shape[-1] if isinstance(top, Input) or len(top.shape) == 1 else -1
             if len(shape) != 2 or width != shape[1] or not top.type.is_float:
                 return False
-            made[top] = leaves.setdefault(top, Placeholder(len(leaves) + 1))
+            formulas[top] = leaves.setdefault(top, Placeholder(len(leaves) + 1))
         elif not isinstance(top, Elementwise) or top.shape not in (shape, shape[1:]):
             return False
-        elif missing := [c for c in top.children if c not in made]:
+        elif missing := [c for c in top.children if c not in formulas]:
             stack.extend(missing)
             continue
         else:
-            made[top] = top.as_formula([made[c] for c in top.children])
+            formulas[top] = top.as_formula([formulas[c] for c in top.children])
         # check again leaves that another piece of another width may use
         for child in top.children:
             if isinstance(child, Input | Parameter) and child.shape[-1] != shape[1]:
@@ -73,16 +73,16 @@ def _fits(
 
 
 def _renumbered(exprs: Sequence[Expr], first: int) -> tuple[list[int], list[Expr]]:
-    """(placeholders in the formulas, the formulas with placeholders numbered from `first`)."""
+    """(sorted placeholder numbers in the formulas, the formulas renumbered from `first` on)."""
     numbers = sorted({n for e in exprs for n in e.placeholders()})
     new: dict[Expr, Expr] = {Placeholder(n): Placeholder(first + i) for i, n in enumerate(numbers)}
     return numbers, [e.substitute(new) for e in exprs]
 
 
 def _kernel(exprs: Sequence[Expr]) -> tuple[list[int], tensor.Element]:
-    """(placeholders in the formulas, kernel that sets its first operands to the formulas).
+    """(placeholder numbers in the formulas, kernel that computes the formulas).
 
-    The other operands are the values of the placeholders.
+    The kernel's operands: one result per formula, then the value of each placeholder.
     """
     numbers, renumbered = _renumbered(exprs, len(exprs) + 1)
     items = [(Placeholder(i + 1), e) for i, e in enumerate(renumbered)]
@@ -108,9 +108,7 @@ class Fused:
         self._derivatives(leaves, formulas)
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Derive the gradient of sum(adj * value) by each leaf; `formulas` are the value's
-        blocks.
-        """
+        """Compile the derivatives of sum(adj * value) by the leaves; `formulas`: value's blocks."""
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):
@@ -161,8 +159,9 @@ class Fused:
     ) -> None:
         """Set the derivatives by the inputs; add alpha times the derivatives by the parameters.
 
-        An input derivative may be the same memory as `out_deriv`, element for element. Derivatives
-        by inputs that the value does not depend on are 0.
+        Arrays are by name; None for either kind of derivative omits it. `out`, the value, is read
+        only if `needs_output`. An input derivative may be the same memory as `out_deriv`, element
+        for element. It is 0 if the value does not depend on the input.
         """
         adj = self._pieces(out_deriv)
         values = self._pieces(out) if out is not None else []

@@ -19,27 +19,30 @@ from nnet3tools.tensor.formulas import Placeholder
 Term = tuple[tuple[str, ...], formulas.Expr]
 """The names of the operands, and the expression over them."""
 
-_HOLDERS: dict[str, formulas.Expr] = {
+_PLACEHOLDERS: dict[str, formulas.Expr] = {
     name: Placeholder(i + 2) for i, name in enumerate(("a", "b", "c", "d", "value", "adj"))
 }
 
 
-def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Term:
-    """(names of the operands in `term`, `term` with `_1`, `_2`, ... in place of these names).
+def named_term(term: formulas.Expr, placeholders: Mapping[str, formulas.Expr]) -> Term:
+    """(names of the operands in `term`, `term` with `_1`, `_2`, ... for these operands in order).
 
-    `holders` has the placeholder that stands for each name in `term`. The name `adj` comes first.
+    `placeholders` gives the placeholder of each name. The name `adj` comes first.
     """
-    used = [name for name, holder in holders.items() if holder in set(term.walk())]
+    used = [name for name, placeholder in placeholders.items() if placeholder in set(term.walk())]
     used.sort(key=lambda name: name != "adj")
     return tuple(used), term.substitute(
-        {holders[name]: Placeholder(i + 1) for i, name in enumerate(used)}
+        {placeholders[name]: Placeholder(i + 1) for i, name in enumerate(used)}
     )
 
 
 @functools.cache
 def parse_term(text: str) -> Term:
-    """(operand names, formula) parsed from a gradient term over a, b, c, d, value and adj."""
-    return named_term(formulas.simplify(formulas.parse(text, _HOLDERS)), _HOLDERS)
+    """Parse a gradient's formula: (names in it, the formula with `_1`, `_2`, ... for the names).
+
+    Names: a, b, c, d for operands, `value` for the node's value, `adj` for the node's gradient.
+    """
+    return named_term(formulas.simplify(formulas.parse(text, _PLACEHOLDERS)), _PLACEHOLDERS)
 
 
 @functools.cache
@@ -58,7 +61,7 @@ def _reducer(term: formulas.Expr, axis: int) -> tensor.Aggregate:
 
 
 def add_term(out: Array, text: str, operands: Mapping[str, Any], overwrite: bool = False) -> NodeOp:
-    """An operation that adds a term, given as text, to `out`, or sets `out` if `overwrite`."""
+    """An operation that adds the formula `text` of `operands` to `out`; `overwrite`: sets `out`."""
     names, term = parse_term(text)
     return _setter(term, not overwrite).bind(out, *(operands[name] for name in names))
 
@@ -68,7 +71,8 @@ def add_reduced(
 ) -> NodeOp:
     """An operation that adds a gradient term to `out`, summed over the axes that `out` lacks.
 
-    The first operand has the full shape. With `overwrite` the sum replaces `out`.
+    In `term`, `_1`, `_2`, ... are the operands; the first has the full shape. With `overwrite` the
+    sum replaces `out`.
     """
     full = operands[0].shape
     axes = reduced_axes(out.shape, full)
@@ -92,7 +96,7 @@ def _reduce_along(
 ) -> NodeOp:
     """An operation that adds the sums of a term along `axis` to `target`, or sets `target`.
 
-    Factors that are constant along the axis are multiplied after summation.
+    In `term`, `_1`, `_2`, ... are the operands. Constant factors are multiplied after summation.
     """
     outer, inner = _split(term, frozenset(_varying(operands, axis)))
     numbers = outer.placeholders()
@@ -126,7 +130,7 @@ def _varying(operands: Sequence[Any], axis: int) -> list[int]:
 
 
 def _split(term: formulas.Expr, varying: frozenset[int]) -> tuple[formulas.Expr, formulas.Expr]:
-    """Factor a term into (outer, inner), where `outer` has no placeholder among `varying`."""
+    """Factor a term into (outer, inner); `outer` has no placeholder with a number in `varying`."""
     one = formulas.Constant(1)
     if varying.isdisjoint(term.placeholders()):
         return term, one

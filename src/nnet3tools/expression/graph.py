@@ -61,9 +61,7 @@ class Graph:
     # -- nodes
 
     def add(self, node: Node) -> Node:
-        """Add a node and return it, or return the graph's node of equal kind, content and
-        children.
-        """
+        """Add a node, unless the graph has an equal one (kind, content, children); return it."""
         numbers = [c.number for c in node.children]
         if numbers and min(numbers) < self._cleared:
             self._refuse_cleared(node)
@@ -142,7 +140,7 @@ class Graph:
     def input(
         self, name: str, shape: Shape, type: Type = Type.FLOAT32, trainable: bool = False
     ) -> Node:
-        """Make a named input of the given shape; its value must be set before each run."""
+        """Make an input, which must be set before each run; `trainable`: it gets a gradient."""
         self._check_new(name)
         if trainable:
             _check_trainable(name, type)
@@ -171,9 +169,7 @@ class Graph:
                 self.param(name, tensor.asarray(array, like=self.like), array.dtype.kind == "f")
 
     def clip_gradients(self, norm: float) -> float:
-        """Scale the gradients of all parameters to a norm of at most `norm`; return the old
-        norm.
-        """
+        """Scale parameters' gradients to a joint norm of at most `norm`; return the old norm."""
         grads = [p.grad for p in self.params.values() if p.grad is not None]
         found = math.sqrt(sum(_square_sum(g) or 0.0 for g in grads))
         if not found <= norm:
@@ -184,10 +180,10 @@ class Graph:
     # execution
 
     def forward(self, *roots: Node, **inputs: Array) -> None:
-        """Compute the values of the roots (default: the previous ones) and of kept nodes.
+        """Set inputs by name, and compute values of `roots` (default: as before) and kept nodes.
 
-        Memory is planned again only if these changed. Values of other nodes may be overwritten;
-        reading an overwritten value is an error.
+        Memory is planned again only if the nodes to compute changed. Values of other nodes may be
+        overwritten; reading an overwritten value is an error.
         """
         roots = roots or self._roots
         if self._execution is None or self._execution.roots != roots:

@@ -35,13 +35,13 @@ def as_array(value: Any, type: Type | None = None) -> np.ndarray:
         dtype = np.dtype(_PLAIN[array.dtype.kind])
     made = array.astype(dtype)
     if dtype.kind in "iu" and not np.array_equal(made, array):
-        raise ExpressionError(f"{_sample(array, made)} is no {dtype}")
+        raise ExpressionError(f"{_first_changed(array, made)} is no {dtype}")
     return made
 
 
-def _sample(array: np.ndarray, made: np.ndarray) -> Any:
-    """The first element of `array` whose converted value in `made` differs."""
-    return array[np.not_equal(array, made)].flat[0] if array.ndim else array
+def _first_changed(array: np.ndarray, converted: np.ndarray) -> Any:
+    """The first element of `array` that differs in `converted`."""
+    return array[np.not_equal(array, converted)].flat[0] if array.ndim else array
 
 
 def _is_known(dtype: np.dtype) -> bool:

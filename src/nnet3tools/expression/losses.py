@@ -40,9 +40,9 @@ def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLO
 
 
 def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> Node:
-    """x times a dropout mask: drawn with probability p, or p itself if it is a node.
+    """x times a dropout mask: the node p, or if p is a number, a random mask of this rate.
 
-    A drawn mask varies along `axes` only (None: along all axes).
+    A random mask varies along `axes` only (None: along all axes).
     """
     if isinstance(p, Node):
         return x * p
@@ -70,7 +70,7 @@ def _labels(x: Node, labels: Node) -> Node:
 def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
     """Cross-entropy -log softmax(x)[label], (.., 1); x is (.., D), labels are (..) or (.., 1).
 
-    Label smoothing spreads this part of the weight over all classes (Szegedy et al. 2016).
+    The target is 1 - label_smoothing for the label, plus label_smoothing / D for each class.
     """
     total = logsumexp(x, -1)
     loss = total - gather(x, -1, _labels(x, labels))

@@ -15,7 +15,7 @@ from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory of a value or gradient, which is needed from step `first` to `last`, inclusive."""
+    """A value or gradient at `offset` bytes of an arena, in use from step `first` to `last`."""
 
     shape: Shape
     type: Type

@@ -24,7 +24,7 @@ MAX_ELEMENTS = 1 << 31
 
 
 class NodeGraph(Protocol):
-    """Interface of the graph to which a node belongs, as nodes use it."""
+    """The methods of a graph that its nodes use; an `inference` graph computes no gradients."""
 
     inference: bool
 
@@ -45,12 +45,12 @@ class NodeGraph(Protocol):
 
 
 def _operator(name: str) -> Callable[[Node, Operand], Node]:
-    """A method of Node for an infix operator, which applies the elementwise function `name`."""
+    """Make the method of an infix operator: the elementwise function `name` of (self, other)."""
     return lambda self, other: self.graph.apply(name, self, other)
 
 
 def _reflected(name: str) -> Callable[[Node, Operand], Node]:
-    """A method of Node for an infix operator if the node is the right operand."""
+    """Make the method of an infix operator: the elementwise function `name` of (other, self)."""
     return lambda self, other: self.graph.apply(name, other, self)
 
 
@@ -58,7 +58,8 @@ class Node:
     """A node of an expression; Python's operators build larger expressions.
 
     `<` and similar operators give 0 or 1 elementwise. `==` compares nodes; elementwise equality is
-    `expression.eq`. Reductions keep the reduced axis with size 1.
+    `expression.eq`. Reductions keep the reduced axis with size 1. Each class attribute says what
+    passes may do with nodes of this kind: merge, recompute, share memory.
     """
 
     type_name: str
@@ -122,7 +123,7 @@ class Node:
         raise ExpressionError(f"{self.describe()} has no gradient")
 
     def backward_reads(self) -> tuple[Set[int], bool]:
-        """(indexes of children whose values the gradients need, whether they need `value`)."""
+        """(indexes of children whose values gradients need, whether they need the own `value`)."""
         return self.values_read or (set(range(len(self.children))), True)
 
     def view(self, array: Array) -> Array:

@@ -20,7 +20,10 @@ from nnet3tools.tensor.formulas import Type
 
 
 class RmsNorm(Node):
-    """A node with each row divided by its root mean square, times `scale`, plus `offset`."""
+    """A node with each row divided by its root mean square, times `scale`, plus `offset`.
+
+    If `is_centred`, the row's mean is subtracted first.
+    """
 
     type_name, overwrites = "rms_norm", True
     options = "eps", "has_scale", "has_offset"
@@ -47,7 +50,7 @@ class RmsNorm(Node):
         return [tensor.layer_norm.bind(out, x, scale, offset, self.eps, self.is_centred)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """For the first child with a gradient, one operation that computes all gradients."""
+        """One operation for all gradients, at the first trainable child; None at other children."""
         x, scale, offset = self.children[0], self.scale, self.offset
         step: NodeOp = tensor.layer_norm_backprop.bind(
             rows_of(x.value), rows_of(self.grad),

@@ -68,13 +68,16 @@ class OnnxWriter:
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(dtype_of(kind)))
 
     def cast(self, name: str, have: Type, want: Type) -> str:
-        """Add a conversion between types if they differ; returns the name of the result."""
+        """Convert the ONNX value `name` from type `have` to `want`; return the result's name."""
         return name if have is want else self.emit("Cast", name, to=self.element_type(want))
 
     # -- formulas
 
     def formula(self, expr: FormulaExpr, operands: Sequence[tuple[str, Type]]) -> str:
-        """Add nodes for an elementwise expression of `_1`, `_2`, ...; returns the value's name."""
+        """Add nodes for `expr` of `_1`, `_2`, ...; return the ONNX name of the result.
+
+        `operands` has the ONNX name and the type of each.
+        """
         types = [kind for _, kind in operands]
         lowering = Lowering(types, _TARGET)
         root = lowering.lower(expr)

@@ -84,7 +84,7 @@ def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _public_name(kind: str) -> str:
-    """The public name of an elementwise function; it avoids Python's own names."""
+    """The public name of an elementwise `kind`: maximum for max, sign_ if Python has sign."""
     if kind in ("max", "min"):
         return f"{kind}imum"
     return f"{kind}_" if hasattr(builtins, kind) or keyword.iskeyword(kind) else kind

@@ -78,7 +78,7 @@ def argmin(x: Node, axis: int = -1) -> tuple[Node, Node]:
 
 
 def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
-    """Cumulative sums along an axis, from the end if `reverse`, without x itself if `exclusive`."""
+    """Cumulative sums along an axis, from the end if `reverse`; `exclusive` omits x itself."""
     axis = normal_axis(axis, x.shape, "cumsum")
     if not x.type.is_float:
         raise ExpressionError(f"cumsum of {x.describe()}: expected a float type")

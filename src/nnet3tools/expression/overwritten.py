@@ -37,7 +37,10 @@ class Overwritten:
 
 
 def nan_check(node: Node, kind: str, array: Array) -> NodeOp:
-    """An operation that raises ExpressionError, naming the node, if the array has NaN."""
+    """An operation that raises ExpressionError if `array`, the node's `kind`, has NaN.
+
+    `kind` is "value" or "gradient".
+    """
 
     def check() -> None:
         if np.isnan(tensor.to_host(array)).any():

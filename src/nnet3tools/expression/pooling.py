@@ -28,7 +28,10 @@ def _padded(x: Node, axis: int, size: int, value: float) -> Node:
 
 
 def _windows(x: Node, sizes: Pair, pads: Pair, strides: Pair, value: float) -> list[Node]:
-    """For each position in a window, a node with the elements of all windows at this position."""
+    """For each position in a window, a node with the elements that all windows have there.
+
+    Pairs are (height, width); `value` pads both ends of both axes.
+    """
     if len(x.shape) < 2 or not x.type.is_float:
         raise ExpressionError(f"pooling of {x.describe()}: expected (.., height, width) of floats")
     if min(*sizes, *strides) < 1 or min(pads) < 0 or any(map(int.__ge__, pads, sizes)):

@@ -117,7 +117,10 @@ def _matrix(b: Node) -> Node:
 
 
 def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
-    """(all matrices of `a` stacked as one matrix, whether this one must still be transposed)."""
+    """(matrices of the stack `a` as one matrix, whether the product must transpose it).
+
+    With `trans` each matrix of the stack is to be transposed.
+    """
     if len(a.shape) == 2:
         return a, trans
     a = transpose(a) if trans else a

@@ -14,7 +14,12 @@ from nnet3tools.tensor.formulas import Type
 
 
 class Reduce(Node):
-    """Base class of nodes that reduce child 0 along an axis, which keeps size 1."""
+    """Base class of nodes that reduce the elements of child 0 along an axis, which keeps size 1.
+
+    The value is `reduction` (such as "sum") of `formula`, in which `_1` is the operand.
+    `derivative` is the gradient's formula. If `shrinks`, the reduction of one element is the
+    element.
+    """
 
     options = ("axis",)
     reduction: ClassVar[str]

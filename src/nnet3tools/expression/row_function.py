@@ -123,9 +123,7 @@ class RowFunction:
         return self  # has no parameters, so copies of a component share it and its graphs
 
     def _reserve(self, like: Array, gradient: bool) -> _Memo:
-        """Reserve an unused graph for matrices with as many rows as `like`, perhaps with
-        gradients.
-        """
+        """Reserve an idle graph for as many rows as `like` has, with derivatives if `gradient`."""
         key = len(like), like.dtype, type(like), gradient
         idle = self._idle.pop(key, [])
         self._idle[key] = idle  # moved to the end
@@ -164,9 +162,9 @@ class RowFunction:
     ) -> None:
         """Set the derivatives by the inputs; add alpha times the derivatives by the parameters.
 
-        `operands` must contain the inputs only if `needs_input`; `out` is used only if
-        `needs_output`. `memo` is the result of `forward`. Derivatives by inputs that the value does
-        not depend on are 0.
+        Arrays are by name; None for either kind of derivative omits it. `operands` must contain the
+        inputs only if `needs_input`; `out`, the value, is used only if `needs_output`. `memo` is
+        the result of `forward`. Derivatives by inputs that the value does not depend on are 0.
         """
         if self._fused is not None:
             self._fused.backward(operands, out, out_deriv, input_derivs, param_derivs, alpha)

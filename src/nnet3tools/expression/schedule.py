@@ -64,7 +64,10 @@ def no_gradient_reason(roots: Sequence[Node]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """A node and the work done for it: "forward", "again" (forward recomputation), "backward"."""
+    """A node and the work done for it.
+
+    `kind` is "forward", "again" (the value is recomputed for the backward pass) or "backward".
+    """
 
     kind: str
     node: Node

@@ -102,7 +102,10 @@ class Scatter(Node):
 
 
 def as_indexes(x: Node, axis: int, indexes: Indexes, called: str = "indexes") -> Node:
-    """Convert indexes along an axis of x to an int32 node; ExpressionError for wrong constants."""
+    """Convert indexes along an axis of x to an int32 node; errors name them `called`.
+
+    Constants must be in range: ExpressionError otherwise.
+    """
     if not isinstance(indexes, Node):
         host = np.asarray(indexes)
         if host.size and host.dtype.kind not in "iu":

@@ -25,7 +25,10 @@ def rows_of(array: Array) -> Array:
 
 
 class RowNode(Node):
-    """Base class of nodes that transform each row of their operand."""
+    """Base class of nodes that transform each row of their operand.
+
+    `operator` computes the value, `derivative` the operand's gradient, both on matrices of rows.
+    """
 
     values_read = frozenset(), True
     overwrites = True

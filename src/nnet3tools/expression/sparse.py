@@ -47,7 +47,7 @@ class CsrDot(Node):
         return [self._by_values(self.grad, b.value), None, None, by_dense]
 
     def _each_run(self, make: Callable[[], NodeOp]) -> NodeOp:
-        """An operation from `make`, called once if the structure of S is constant, else per run."""
+        """The operation that `make` returns. If indexes of S may change, each run calls `make`."""
         if _are_constant(self.children):
             return make()
 
@@ -138,7 +138,7 @@ def _check_places(what: str, shape: Shape, indexes: Array, offsets: Array) -> No
 
 
 def _are_constant(parts: Sequence[Node]) -> bool:
-    """Whether indexes and offsets among a CSR matrix's parts are constants."""
+    """Whether indexes and offsets are constants; `parts` begins with values, indexes, offsets."""
     return isinstance(parts[1], Constant) and isinstance(parts[2], Constant)
 
 
