@@ -69,10 +69,9 @@ def _read_vector(reader: Reader, header: Header) -> Fst:
 
 
 def _refill(reader: Reader, used: int, size: int) -> bytes:
-    """Skip `used` bytes of the buffered input; return the bytes that follow, at least `size` of
-    them.
+    """Skip `used` bytes of buffered input; return the bytes that follow.
 
-    There are fewer only at the end of the stream.
+    At least `size` bytes are returned, fewer only at the end of the stream.
     """
     reader.advance(used)
     while len(buffer := reader.buffered(_LOOK_AHEAD)) < size and reader.more():
@@ -130,9 +129,7 @@ def _of_columns(
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
-    """Index of each state's first arc, then the number of all arcs, (N + 1,), from arc counts
-    (N,).
-    """
+    """Index of each state's first arc, then the number of arcs, (N + 1,), for arc counts (N,)."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets

@@ -46,7 +46,7 @@ def _name(text: str) -> bytes:
 
 
 def symbol_table(name: str, numbers: Mapping[str, int]) -> bytes:
-    """The binary form of a symbol table: name, next free number, symbols sorted by number."""
+    """Make a binary symbol table: name, next free number, symbols in the order of `numbers`."""
     ordered = sorted(numbers.items(), key=lambda item: item[1])
     entries = b"".join(_name(symbol) + struct.pack("<q", number) for symbol, number in ordered)
     following = max(numbers.values(), default=-1) + 1
@@ -64,13 +64,16 @@ def _arc_array(fst: Fst) -> np.ndarray:
 def write_vector_header(
     writer: Writer, fst: Fst, arc_type: str = "standard", symbols: bytes = b""
 ) -> None:
-    """Write the header of a vector file, with the property bits of `fst.properties`."""
+    """Write the header of a vector file, with the property bits of `fst.properties`.
+
+    `symbols` is a binary symbol table, or empty; `arc_type` is OpenFst's name of the weights' type.
+    """
     properties = fst.properties | Property.EXPANDED | Property.MUTABLE
     _write_header(writer, "vector", properties, fst, 0, arc_type, symbols)
 
 
 def write_vector_fst(writer: Writer, fst: Fst, symbols: bytes = b"") -> None:
-    """Write OpenFst's vector file; `symbols` is a `symbol_table` for both sides' labels."""
+    """Write OpenFst's vector file; `symbols` is a binary symbol table for all labels, or empty."""
     write_vector_header(writer, fst, symbols=symbols)
     arcs = _arc_array(fst).tobytes()
     ends = (fst.offsets * ARC.itemsize).tolist()

@@ -9,7 +9,7 @@ from nnet3tools.io.stream import Reader
 
 
 def check_fst(reader: Reader, fst: Fst) -> Fst:
-    """Return the FST; DataError if it has an impossible state, label or weight."""
+    """Return `fst`, which `reader` read; DataError for an impossible state, label or weight."""
     size = fst.num_states
     if not (0 <= fst.start < size or (fst.start == NO_STATE and not size)):
         raise reader.error(f"the FST starts in state {fst.start}: it has {size} states")

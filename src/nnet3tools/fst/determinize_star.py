@@ -36,9 +36,7 @@ class _Element(NamedTuple):
 
 
 class _NewArc(NamedTuple):
-    """An output arc that may write several labels; next state -1 means that it is a final
-    weight.
-    """
+    """An output arc that may write several labels; a final weight is an arc with `target` -1."""
 
     label: int
     written: Labels
@@ -85,7 +83,10 @@ def _written_out(arcs_of: list[list[_NewArc]]) -> Fst:
 
 @dataclass
 class _SubsetNumbers:
-    """Numbers of subsets, looked up by states and labels exactly and by weights within DELTA."""
+    """Numbers of subsets, looked up by states and labels exactly and by weights within DELTA.
+
+    `by_key`: (weights of the states, number of the subset) by states and labels.
+    """
 
     by_key: dict[tuple, list[tuple[list[float], int]]] = field(default_factory=dict)
     count: int = 0

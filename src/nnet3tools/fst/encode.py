@@ -16,7 +16,10 @@ _END = -1
 
 @dataclass(frozen=True)
 class Codes:
-    """Labels and weights of the arcs that the codes 1, 2, ... of an encoded acceptor represent."""
+    """Labels and weights of the arcs that the codes 1, 2, ... of an encoded acceptor represent.
+
+    `olabels` is None if the arcs have equal input and output labels.
+    """
 
     labels: NDArray[np.int32]
     weights: NDArray[np.float32]

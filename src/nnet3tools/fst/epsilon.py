@@ -55,9 +55,9 @@ def remove_epsilons(fst: Fst) -> Fst:
 def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_], plain: Fst) -> Fst:
     """An FST with the arcs and final weights that replace epsilon arcs.
 
-    Each `kept` state with epsilons has its new arcs and its new final weight. All other states have
-    no arcs and their old final weight. `plain` has the reversed arcs of `kept` states without
-    epsilons.
+    `epsilons` (A,) masks the epsilon arcs, `kept` (N,) the states wanted. Each kept state with
+    epsilons has its new arcs and final weight; other states have no arcs and their old final
+    weight. `plain` has the reversed arcs of kept states without epsilons.
     """
     closures = _Closures(fst, plain)
     finals = fst.finals.copy()
@@ -69,7 +69,7 @@ def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_], pl
 
 
 def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst | None:
-    """The FST that `_expanded` returns, computed faster; None if the FST has an unsuitable form.
+    """Whole-array form of `_expanded`, with the same result; None if `fst` has an unsuitable form.
 
     Each epsilon must be the only arc of its state and lead to a state without epsilons, and no
     state may get two equal arcs. FSTs of joined supervisions have this form.

@@ -36,7 +36,7 @@ _LONGEST_SYMBOL = 1 << 20
 
 @dataclass(frozen=True)
 class Header:
-    """The header of an OpenFst file."""
+    """Header of an OpenFst file; `kind` is the type of FST, `flags` tell symbols and alignment."""
 
     kind: str
     arc_type: str

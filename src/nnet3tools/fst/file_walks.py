@@ -38,7 +38,8 @@ _VECTOR, _ACCEPTOR = _start_of(b"vector"), _start_of(b"compact_acceptor")
 def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
     """Move past a file header; returns (properties, number of states, number of arcs).
 
-    OtherFormError for symbol tables, padding and other kinds of files.
+    The file must begin with `start_of_file`. OtherFormError for symbol tables, padding and other
+    files.
     """
     if sys.byteorder != "little":
         raise OtherFormError
@@ -52,7 +53,7 @@ def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
 
 
 def walk_vector(walk: ByteWalk) -> None:
-    """Move past a vector FST, checked as by `read_binary_fst`; OtherFormError for symbol tables."""
+    """Move past a valid vector FST; OtherFormError for an invalid one or one with symbol tables."""
     _, num_states, _ = _walk_header(walk, _VECTOR)
     finals: list[float] = []
     arcs: list[bytes] = []
@@ -82,10 +83,10 @@ def _check_vector(finals: list[float], arcs: bytes, num_states: int) -> None:
 
 
 def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
-    """Move past an acceptor, with the checks of `read_compact_acceptor` and of the range of labels.
+    """Move past a valid compact acceptor whose labels are 0 to `label_dim`.
 
-    OtherFormError for forms that our writer does not produce: symbol tables, padding, unknown
-    properties.
+    OtherFormError for invalid files, and for forms that our writer does not produce: symbol tables,
+    padding, unknown properties.
     """
     properties, num_states, num_arcs = _walk_header(walk, _ACCEPTOR)
     if properties & ~TRINARY != _EXPANDED or not all_settled(properties):
@@ -123,6 +124,7 @@ def _check_acceptor(
     """Check the elements of a compact acceptor; returns the number of final weights.
 
     OtherFormError unless each element is a valid arc, or a final weight at the start of a state.
+    `ends` has each state's first element, then the number of elements; labels are 0 to `label_dim`.
     """
     num_final = labels.count(NOT_AN_ARC)
     if min(labels) < NOT_AN_ARC or max(labels) > label_dim:

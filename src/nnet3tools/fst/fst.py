@@ -67,9 +67,7 @@ class Fst:
         nextstates: NDArray[np.integer],
         olabels: NDArray[np.integer] | None = None,
     ) -> Fst:
-        """Make an FST from arrays over its arcs, in any order of states; no `olabels`: an
-        acceptor.
-        """
+        """Make an FST from arrays over arcs, in any order; without `olabels` it is an acceptor."""
         order = np.argsort(sources, kind="stable")
         inputs = np.asarray(ilabels, _INT)[order]
         outputs = inputs if olabels is None else np.asarray(olabels, _INT)[order]
@@ -223,22 +221,21 @@ class Fst:
         return self.with_arcs_in(sort_order(self.sources, keys))
 
     def without_inputs(self, labels: Sequence[int]) -> Fst:
-        """The FST with the input labels in `labels` replaced by epsilon
-        (RemoveSomeInputSymbols).
-        """
+        """The FST with epsilon in place of these input labels (Kaldi's RemoveSomeInputSymbols)."""
         kept = np.where(np.isin(self.ilabels, labels), np.int32(EPSILON), self.ilabels)
         return replace(self, ilabels=kept, properties=0)
 
     def with_properties(self, properties: int) -> Fst:
-        """The FST with OpenFst's property bits `properties`, which its file's header will
-        contain.
-        """
+        """The FST with OpenFst's property bits `properties`, which a written file will contain."""
         return replace(self, properties=int(properties))
 
     # -- checks
 
     def check_labels(self, num_labels: int, what: str, allow_epsilon: bool = False) -> None:
-        """Raise DataError unless this is an acceptor with labels 1 (or 0) to `num_labels`."""
+        """Raise DataError unless this is an acceptor with labels 1 (or 0) to `num_labels`.
+
+        The message calls the FST `what`. `allow_epsilon` allows label 0.
+        """
         if not self.is_acceptor:
             at = int(np.flatnonzero(self.ilabels != self.olabels)[0])
             raise DataError(

@@ -90,9 +90,7 @@ class _TwoCosts:
         acoustic_to_graph: float = 0.0,
         graph_to_acoustic: float = 0.0,
     ) -> Self:
-        """The lattice with scaled costs, plus multiples of one cost added to the other
-        (ScaleLattice).
-        """
+        """The lattice with scaled costs, plus multiples of one cost in the other (ScaleLattice)."""
         scales = np.array([[graph_scale, acoustic_to_graph], [graph_to_acoustic, acoustic_scale]])
         if (scales == np.eye(2)).all():
             return self
@@ -106,9 +104,7 @@ class _TwoCosts:
         return replace(self, fst=fst, acoustic=acoustic, final_acoustic=final_acoustic)
 
     def total_costs(self) -> tuple[float, float]:
-        """(graph, acoustic) cost of a lattice that is a single path: sums over arcs and final
-        weights.
-        """
+        """(graph, acoustic) cost of a lattice with one path: sums over arcs and final weights."""
         final = self.fst.is_final
         graph = np.append(self.fst.weights, self.fst.finals[final])
         acoustic = np.append(self.acoustic, self.final_acoustic[final])
@@ -150,9 +146,7 @@ class _TwoCosts:
         return self._with(fst, np.argsort(numbers[self.fst.sources], kind="stable"), order)
 
     def _with(self, fst: Fst, arcs: NDArray[np.integer], states: NDArray[np.integer]) -> Self:
-        """A lattice with the arcs and states of `fst`; `arcs` and `states` are their former
-        numbers.
-        """
+        """A lattice with arcs and states of `fst`; `arcs` and `states` are their old numbers."""
         costs = {"acoustic": self.acoustic[arcs], "final_acoustic": self.final_acoustic[states]}
         return replace(self, fst=fst, **costs)
 
@@ -189,7 +183,7 @@ class Lattice(_TwoCosts):
         return cls(fst, np.array(acoustic, np.float32), _final_acoustic(finals))
 
     def arc_lists(self) -> list[list[tuple[int, int, float, float, int]]]:
-        """The arcs of each state in the form that `from_lists` takes."""
+        """Each state's arcs: (input label, output label, graph cost, acoustic cost, next state)."""
         acoustic = iter(self.acoustic.tolist())
         return [
             [(i, o, graph, next(acoustic), n) for i, o, graph, n in arcs]
@@ -215,7 +209,11 @@ class CompactLattice(_TwoCosts):
         finals: Sequence[FinalWeight | None],
         arcs: Sequence[Sequence[CompactArc]],
     ) -> CompactLattice:
-        """Make a lattice from each state's final weight (None if not final) and arcs."""
+        """Make a lattice from each state's final weight (None if not final) and arcs.
+
+        A weight is (graph cost, acoustic cost, transition ids); an arc is (word, *weight, next
+        state).
+        """
         of_fst: list[list[ArcTuple]] = [
             [(word, word, graph, n) for word, graph, _, _, n in of_state] for of_state in arcs
         ]
@@ -233,7 +231,7 @@ class CompactLattice(_TwoCosts):
         return cls.from_lists(NO_STATE, [], [])
 
     def arc_lists(self) -> list[list[CompactArc]]:
-        """The arcs of each state in the form that `from_lists` takes."""
+        """The arcs of each state: (word, graph cost, acoustic cost, transition ids, next state)."""
         rest = zip(self.acoustic.tolist(), self.strings.tuples(), strict=False)
         return [
             [(word, graph, *next(rest), n) for word, _, graph, n in arcs]
@@ -241,7 +239,7 @@ class CompactLattice(_TwoCosts):
         ]
 
     def final_list(self) -> list[FinalWeight | None]:
-        """The final weight of each state, None if the state is not final."""
+        """(graph cost, acoustic cost, transition ids) of each final state, None of others."""
         strings = self.strings.tuples()[self.fst.num_arcs :]
         weights = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strings, strict=True)
         return [None if weight[0] == NOT_FINAL else weight for weight in weights]
@@ -251,9 +249,7 @@ class CompactLattice(_TwoCosts):
         return replace(super()._with(fst, arcs, states), strings=strings)
 
     def with_penalty(self, penalty: float) -> CompactLattice:
-        """The lattice with `penalty` added to each word's graph cost
-        (AddWordInsPenToCompactLattice).
-        """
+        """The lattice with `penalty` in each word's graph cost (AddWordInsPenToCompactLattice)."""
         extra = np.where(self.fst.ilabels != 0, np.float32(penalty), np.float32(0))
         fst = replace(self.fst, weights=self.fst.weights + extra, properties=0)
         return replace(self, fst=fst)
@@ -264,7 +260,11 @@ def _final_acoustic(finals: Sequence[tuple | None]) -> NDArray[np.float32]:
 
 
 def states_of(lattice: Lattice | CompactLattice) -> list[State]:
-    """For each state of a lattice of either kind, its arcs and final weight as a State."""
+    """For each state of a lattice of either kind: (final weight or None, arcs).
+
+    An arc is (input label, output label, weight, next state); a weight is (graph cost, acoustic
+    cost, transition ids).
+    """
     if isinstance(lattice, CompactLattice):
         return [
             (
@@ -283,7 +283,7 @@ def states_of(lattice: Lattice | CompactLattice) -> list[State]:
 
 
 def lattice_of(start: int, states: Sequence[State], is_compact: bool) -> Lattice | CompactLattice:
-    """Make a lattice from its states: a CompactLattice if `is_compact`, else a Lattice."""
+    """Make a CompactLattice if `is_compact`, else a Lattice, from (final weight, arcs) by state."""
     finals = [final for final, _ in states]
     if is_compact:
         words = [[(i, *weight, n) for i, _, weight, n in arcs] for _, arcs in states]

@@ -48,9 +48,7 @@ def compacted(lattice: Lattice) -> CompactLattice:
 
 
 def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:
-    """For each state, whether it is inside a chain: one arc in, one arc out, which writes no
-    word.
-    """
+    """For each state, whether it is inside a chain: one arc in, and one out that writes no word."""
     fst = lattice.fst
     arcs_in = [0] * fst.num_states
     for target in fst.nextstates.tolist():

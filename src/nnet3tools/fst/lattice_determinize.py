@@ -87,7 +87,7 @@ def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int,
 
 
 def _normalized(elements: list[_Element]) -> tuple[float, float, _Subset]:
-    """(graph cost, acoustic cost, subset): costs of the best element, and elements minus these."""
+    """(graph cost, acoustic cost of the best element, elements with these costs subtracted)."""
     best: dict[int, FinalWeight] = {}
     for state, graph, acoustic in elements:
         best[state] = better_weight(best.get(state), (graph, acoustic, ()))

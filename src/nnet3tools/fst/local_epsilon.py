@@ -84,9 +84,7 @@ class _Work:
         self.arcs[state][position] = (*arc[:3], _DELETED)
 
     def _join_final(self, state: int, arc: ArcTuple) -> bool:
-        """Add the final weight after an epsilon arc to `state`; returns False if `arc` has
-        labels.
-        """
+        """Add the final weight after an epsilon arc to `state`; False if the arc has labels."""
         if arc[0] or arc[1]:
             return False
         was_final = self.finals[state] != NOT_FINAL
@@ -129,9 +127,7 @@ class _Work:
             self._add(state, joined)
 
     def _reweight(self, state: int, position: int, weight: float) -> None:
-        """Add `weight` to the arc at `position`, and subtract it from the arcs of the next
-        state.
-        """
+        """Add `weight` to the arc at `position`, and subtract it from the next state's arcs."""
         ilabel, olabel, before, between = self.arcs[state][position]
         self.arcs[state][position] = (ilabel, olabel, single(before + weight), between)
         self.arcs[between] = [

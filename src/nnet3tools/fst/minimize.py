@@ -26,7 +26,10 @@ def top_order(fst: Fst) -> list[int] | None:
 
 
 def distances_to_end(fst: Fst, order: list[int]) -> NDArray[np.float32]:
-    """Least weight of a path from each state, with the path's final weight, (N,)."""
+    """Least weight of a path from each state, with the path's final weight, (N,).
+
+    `order` lists the states in topological order.
+    """
     lists = fst.arc_lists()
     distances = fst.finals.tolist()
     for state in reversed(order):
@@ -41,8 +44,8 @@ def push_to_initial(
 ) -> Fst:
     """Push the weights of an acyclic connected FST toward the start; returns the new FST.
 
-    `distances` are those of `distances_to_end`. The total weight goes to the arcs and final weight
-    of the start, unless it is removed.
+    `distances` (N,): least weight of a path from each state to the end. The total weight goes to
+    the arcs and final weight of the start, unless it is removed.
     """
     sources, targets = distances[fst.sources], distances[fst.nextstates]
     weights = (fst.weights + targets) - sources
@@ -91,9 +94,9 @@ def minimize_acyclic(fst: Fst) -> Fst:
 def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
     """The FST with equivalent states merged: equal final weights, equal arcs to equivalent states.
 
-    Only states whose longest paths to the end have equal length can be equivalent. As in OpenFst,
-    the first state of each class of equivalent states stays; in the last state's class, the last
-    one.
+    `order` is a topological order. Only states whose longest paths to the end have equal length can
+    be equivalent. As in OpenFst, the first state of each class stays; the class with the last state
+    of that length keeps this last state.
     """
     lists, finals = fst.arc_lists(), fst.finals.tolist()
     representative = list(range(fst.num_states))
@@ -114,7 +117,10 @@ def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
 
 
 def _by_height(lists: list[list[ArcTuple]], order: list[int]) -> list[list[int]]:
-    """States grouped by the length of their longest path to the end, the shortest length first."""
+    """States grouped by the length of their longest path to the end, the shortest length first.
+
+    `lists` has each state's arcs; `order` is a topological order.
+    """
     heights = [0] * len(lists)
     groups: list[list[int]] = []
     for state in reversed(order):

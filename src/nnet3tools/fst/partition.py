@@ -54,9 +54,10 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
     return connect(Fst.from_lists(representative[fst.start], fst.finals.tolist(), arcs))
 
 
-class _Arcs:
-    """The arcs into one state from position `at` to `end`; ordered by the label of the arc at
-    `at`.
+class _EnteringArcs:
+    """The arcs into a state that a split has still to visit, ordered by the label of the first one.
+
+    They have positions `at` to `end` in an array of all arcs sorted by next state and label.
     """
 
     __slots__ = ("at", "end", "label")
@@ -64,7 +65,7 @@ class _Arcs:
     def __init__(self, at: int, end: int, label: int) -> None:
         self.at, self.end, self.label = at, end, label
 
-    def __lt__(self, other: _Arcs) -> bool:
+    def __lt__(self, other: _EnteringArcs) -> bool:
         return self.label < other.label
 
 
@@ -92,11 +93,11 @@ class _Refinement:
 
     def _split_by(self, number: int) -> None:
         """For each label, separate states with an arc into class `number` from states without."""
-        heap: list[_Arcs] = []
+        heap: list[_EnteringArcs] = []
         for state in reversed(self._members[number]):
             begin, end = self._ends[state], self._ends[state + 1]
             if begin < end:
-                heapq.heappush(heap, _Arcs(begin, end, self._labels[begin]))
+                heapq.heappush(heap, _EnteringArcs(begin, end, self._labels[begin]))
         label = -1
         while heap:
             arcs = heapq.heappop(heap)

@@ -105,7 +105,7 @@ def all_properties(fst: Fst) -> int:
 
 
 def linear_properties(fst: Fst) -> int:
-    """The property bits that OpenFst computes together when one of them is requested."""
+    """The property bits that OpenFst computes in time linear in the FST's size, all at once."""
     return all_properties(fst) & _LINEAR
 
 

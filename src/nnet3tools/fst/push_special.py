@@ -19,12 +19,12 @@ _SELF = 0.1
 
 
 def push_special(fst: Fst, delta: float) -> Fst:
-    """The acceptor with weights w(i, j) + v(j) - v(i); a final weight counts as an arc to the
-    start.
+    """The acceptor with weights w(i, j) + v(j) - v(i) that give all states one total probability.
 
-    exp(-v) is the dominant eigenvector of the matrix of transition probabilities, found by the
-    power method: Hannemann and Povey, "Combining forward and backward search in decoding", 2013.
-    The iteration stops when the logarithms of the states' totals differ by at most `delta`.
+    A final weight counts as an arc to the start. exp(-v) is the dominant eigenvector of the matrix
+    of transition probabilities, found by the power method: Hannemann and Povey, "Combining forward
+    and backward search in decoding", 2013. The iteration stops when the logarithms of the states'
+    totals differ by at most `delta`.
     """
     size = fst.num_states
     if not size:

@@ -46,10 +46,10 @@ def best_compact_path(lattice: CompactLattice) -> CompactLattice:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Path:
     """A path as a linked list: its last step (an arc, or final costs) and the path before it."""
 
-    before: _Way | None
+    before: _Path | None
     step: tuple
 
 
@@ -69,41 +69,41 @@ def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
     backward = lattice.costs_to_end(top_order(lattice.fst))
     number = 0
     # (cost of the whole path, order of arrival, cost so far, state (-1: end), path so far)
-    queue: list[tuple[float, int, float, int, _Way | None]]
-    way = _Way(None, (0, 0, 0.0, 0.0, start)) if count > 1 else None
-    queue = [] if math.isinf(backward[start]) else [(backward[start], 0, 0.0, start, way)]
+    queue: list[tuple[float, int, float, int, _Path | None]]
+    path = _Path(None, (0, 0, 0.0, 0.0, start)) if count > 1 else None
+    queue = [] if math.isinf(backward[start]) else [(backward[start], 0, 0.0, start, path)]
     found: list[Lattice] = []
     while queue and len(found) < count:
-        _, _, cost, state, way = heapq.heappop(queue)
-        if state < 0 and way is not None:
-            found.append(_linear(way))
+        _, _, cost, state, path = heapq.heappop(queue)
+        if state < 0 and path is not None:
+            found.append(_linear(path))
             continue
         final = finals[state]
         if final is not None:
             number += 1
             total = cost + final[0] + final[1]
-            end = _Way(way, final)
+            end = _Path(path, final)
             if count > 1:
-                end = _Way(_Way(way, (0, 0, *final, -1)), (0.0, 0.0))
+                end = _Path(_Path(path, (0, 0, *final, -1)), (0.0, 0.0))
             heapq.heappush(queue, (total, number, total, -1, end))
         for arc in arcs[state]:
             after = cost + arc[2] + arc[3]
             total = after + backward[arc[4]]
             if total < math.inf:
                 number += 1
-                heapq.heappush(queue, (total, number, after, arc[4], _Way(way, arc)))
+                heapq.heappush(queue, (total, number, after, arc[4], _Path(path, arc)))
     return found
 
 
-def _linear(end: _Way) -> Lattice:
+def _linear(end: _Path) -> Lattice:
     """The linear lattice of the complete path `end`, whose last step has the final costs."""
-    final, way = end.step, end.before
-    path: list[_Arc] = []
-    while way is not None:
-        path.append(way.step)
-        way = way.before
-    chain = [[(*arc[:4], place)] for place, arc in enumerate(path[::-1], start=1)]
-    return Lattice.from_lists(0, [None] * len(path) + [final], [*chain, []])
+    final, path = end.step, end.before
+    arcs: list[_Arc] = []
+    while path is not None:
+        arcs.append(path.step)
+        path = path.before
+    chain = [[(*arc[:4], place)] for place, arc in enumerate(arcs[::-1], start=1)]
+    return Lattice.from_lists(0, [None] * len(arcs) + [final], [*chain, []])
 
 
 def random_paths(lattice: Lattice, count: int, random: Random) -> list[Lattice]:
@@ -117,13 +117,13 @@ def random_paths(lattice: Lattice, count: int, random: Random) -> list[Lattice]:
     arcs, finals = lattice.arc_lists(), lattice.final_list()
     found = []
     for _ in range(count):
-        state, way = lattice.fst.start, None
+        state, path = lattice.fst.start, None
         while True:
             of_state = arcs[state]
             place = random.randrange(len(of_state) + (finals[state] is not None))
             if place == len(of_state):
                 break
             ilabel, olabel, _, _, target = of_state[place]
-            way, state = _Way(way, (ilabel, olabel, 0.0, 0.0, target)), target
-        found.append(_linear(_Way(way, (0.0, 0.0))))
+            path, state = _Path(path, (ilabel, olabel, 0.0, 0.0, target)), target
+        found.append(_linear(_Path(path, (0.0, 0.0))))
     return found

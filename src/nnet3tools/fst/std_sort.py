@@ -26,7 +26,10 @@ Item = tuple[int, int]
 
 
 def _partition_all(items: list[Item], first: int, last: int, depth: int) -> None:
-    """Partition a range of items recursively until no part has more than 16 items."""
+    """Partition a range of items recursively until no part has more than 16 items.
+
+    Parts at the recursion depth `depth` are heap-sorted.
+    """
     while last - first > _SMALL:
         if depth == 0:
             _heap_sort(items, first, last)
@@ -38,7 +41,7 @@ def _partition_all(items: list[Item], first: int, last: int, depth: int) -> None
 
 
 def _partition(items: list[Item], first: int, last: int) -> int:
-    """Partition around the median of three items, which moves to the start; returns the cut."""
+    """Partition [first, last) around the median of three items; returns the upper part's start."""
     places = (first + 1, first + (last - first) // 2, last - 1)
     a, b, c = (items[place][0] for place in places)
     if a < b:

@@ -54,9 +54,9 @@ def read_att_lines(
 ) -> tuple[int, int]:
     """Parse lines up to an empty line; returns (first state, number of states).
 
-    `parse` gets a line's fields and returns the states it names, or raises ValueError.
-    `count_named` returns how often states have been named. Messages call the object `lines_of` or
-    `whole`.
+    `parse` gets a line's fields and returns the states in it, or raises ValueError. `count_named`
+    returns how many states the lines so far contain. Errors call the lines' object `lines_of`, and
+    the whole object `whole`.
     """
     num_states, start = 0, NO_STATE
     while reader.peek_byte() >= 0:
