@@ -26,13 +26,15 @@ _FRAME_STRIDE = 3
 
 @dataclass(frozen=True)
 class AddedPosteriors:
-    """Options: whether outputs or the denominator graph's posteriors are added to examples."""
+    """Options: which posteriors are added to examples.
+
+    They are the network's outputs (with `apply_exp` exp of these) or, with `of_denominator`,
+    posteriors in the denominator graph. Values below `clip_threshold` become zero.
+    """
 
     of_denominator: bool = False
     apply_exp: bool = True
-    """To outputs."""
     clip_threshold: float = 0.0
-    """Posteriors below this value become zero."""
 
 
 class PosteriorAdder:
@@ -55,7 +57,11 @@ class PosteriorAdder:
         )
 
     def add(self, example: NnetChainExample) -> NnetChainExample:
-        """A copy of the example with an added input; DataError if the network cannot compute it."""
+        """A copy of the example with the posteriors as an added input.
+
+        DataError if the example does not have one output of one sequence, or cannot be
+        computed.
+        """
         if len(example.outputs) != 1 or example.outputs[0].name != "output":
             raise DataError("expected the example to have one output named 'output'")
         if example.outputs[0].supervision.num_sequences != 1:

@@ -34,19 +34,20 @@ _MOST_BYTES = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class ExamplePlan:
-    """The input rows, the optional i-vector and the derivative weights of a chain example."""
+    """The input rows, the optional i-vector and the derivative weights of a chain example.
+
+    Input rows are `num_rows` rows of `features` from `first_row` on, of which `left_context`
+    rows are before the first output frame; row 0 stands for negative rows. `factor` is the
+    frame subsampling factor; `deriv_weights` has one weight per output frame.
+    """
 
     features: GeneralMatrix
     first_row: int
-    """The first row of the utterance; if it is negative, row 0 is repeated."""
     num_rows: int
     left_context: int
-    """The number of rows before the first frame of the output."""
     ivector: NnetIo | None
     factor: int
-    """The frame subsampling factor."""
     deriv_weights: NDArray[np.float32]
-    """One weight per frame of the output."""
 
     def example(self, supervision: Supervision, compress: bool) -> NnetChainExample:
         """The chain example of this plan with a supervision; with `compress`, compressed inputs."""
@@ -61,28 +62,30 @@ class ExamplePlan:
 
 
 class Waiting(NamedTuple):
-    """An example that waits until its block is made; a block's examples are made together."""
+    """An example that waits until its block is made; a block's examples are made together.
+
+    `fst` is the encoded FST of which the C library makes the acceptor as `job` says; None if
+    only Python can. `num_bytes` is the size of the features, `plan` the plan or a function that
+    draws it. `supervision()` makes the supervision in Python; None, after a warning, if it is
+    unusable.
+    """
 
     key: str
     utterance: str
     fst: bytes | None
-    """The encoded FST of which the C library makes the acceptor; None if only Python can."""
     job: Job
-    """What to make of the FST; `at` is not used."""
     weight: float
     label_dim: int
     num_bytes: int
-    """The size of the features."""
     plan: ExamplePlan | Callable[[], ExamplePlan]
-    """The plan, or a function that draws it if the example has a supervision."""
     supervision: Callable[[], Supervision | None]
-    """Makes the supervision in Python; returns None, after a warning, if it is unusable."""
 
 
 class ExampleBlocks:
     """Makes chain examples, block by block, and calls `write(key, example)` in the given order.
 
-    `native` does jobs of the kind `kind`; if it is None, Python does them, one by one.
+    `native`, if not None, makes the acceptors in C from FSTs of the kind `kind`; otherwise
+    Python makes them, one by one. With `compress`, inputs are compressed.
     """
 
     def __init__(
@@ -152,7 +155,7 @@ class ExampleBlocks:
 
 
 class Planned(NamedTuple):
-    """An example with its plan, and its acceptor from the C library or supervision from Python."""
+    """A waiting example with its plan. It has an encoded acceptor from C, or a supervision."""
 
     item: Waiting
     plan: ExamplePlan
@@ -234,7 +237,7 @@ class Assembler:
     def _of_template(
         self, template: EncodedChainExample, group: Sequence[Planned]
     ) -> Iterator[EncodedChainExample]:
-        """Encoded examples from plans with the template's sizes; fixed bytes are copied."""
+        """Encoded examples of a group of one shape: the template, with their own numbers."""
         plans = [planned.plan for planned in group]
         columns = [self._matrices(_rows(plans))]
         if plans[0].ivector is not None:
@@ -257,7 +260,7 @@ class Assembler:
 
 
 def _are_sound(plans: Sequence[ExamplePlan]) -> NDArray[np.bool_]:
-    """For each of N plans of one shape: whether i-vector and weights are finite, weights >= 0."""
+    """(plans,) whether i-vector and weights are finite and weights >= 0; plans of one shape."""
     weights = np.stack([plan.deriv_weights for plan in plans])
     sound = np.asarray((np.isfinite(weights) & (weights >= 0.0)).all(axis=1))
     if plans[0].ivector is not None:

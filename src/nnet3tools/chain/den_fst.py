@@ -71,13 +71,13 @@ def _minimized(fst: Fst) -> Fst:
 
 
 def _merged(fst: Fst) -> Fst:
-    """The FST after merging states that are equal up to rounded weights; weights stay unpushed."""
+    """The FST with states merged that are equal but for rounding of weights."""
     rounded, codes = encoded(quantized(fst, _QUANTUM))
     return decoded(minimize_encoded(rounded), codes)
 
 
 def _by_transition_count(fst: Fst) -> Fst:
-    """The FST with its states renumbered by their number of arcs, the largest first.
+    """The FST with states renumbered: those with most arcs (in and out) first.
 
     A GPU then begins the longest work first.
     """

@@ -56,7 +56,11 @@ _smallest = tensor.aggregate("_1", "min", axis=None)
 
 @dataclass(frozen=True)
 class Buffers:
-    """The outputs of one LF-MMI objective and the arrays that receive their derivatives."""
+    """The outputs of one LF-MMI objective and the arrays that receive their derivatives.
+
+    `xent_output` and `xent_deriv` are those of the cross-entropy output (-xent), if there is
+    one.
+    """
 
     output: Array
     deriv: Array
@@ -67,9 +71,10 @@ class Buffers:
 def facts_of(
     supervision: OutputSupervision, num_pdfs: int, apply_weights: bool
 ) -> tuple[Facts, list[np.ndarray]]:
-    """The facts of a supervision, and its arrays for the device: acceptors and row weights.
+    """(facts, arrays) of a supervision: the arrays, for the device, are acceptors and row weights.
 
-    DataError as in compute_chain_objective.
+    Row weights are missing if there are none or without `apply_weights`. DataError if the
+    supervision does not fit `num_pdfs` or is too large for 32 bits.
     """
     chain, paths = supervision.chain.supervision, supervision.chain.supervision
     try:
@@ -96,7 +101,7 @@ def on_device(facts: Facts, arrays: Sequence[Array]) -> tuple[PackedPaths, Array
 
 
 class Tallies:
-    """Counts of numerical failures, kept on the device until `warn` is called."""
+    """Counts of numerical failures, and the range of outputs, kept on the device until `warn`."""
 
     def __init__(self, like: Array) -> None:
         """`like` is an array of the device."""
@@ -143,7 +148,8 @@ class DeviceObjective:
     ) -> tuple[Number, Number, Number | None]:
         """The objective, l2 term and cross-entropy, as Numbers; writes derivatives to `buffers`.
 
-        Values are those of compute_chain_objective with derivatives, and so are the random draws.
+        Values and random draws are those of `compute_chain_objective` on a CPU. `weights`
+        are row weights.
         """
         output, deriv = buffers.output, buffers.deriv
         den, num = compute_sums(
@@ -173,7 +179,11 @@ class DeviceObjective:
     def _finish(
         self, buffers: Buffers, good: Number, l2: Number, weights: Array | None
     ) -> Number | None:
-        """Zero failed derivatives, regularize and weight the others; return the cross-entropy."""
+        """Zero derivatives unless `good`, add the l2 term to the others, multiply by `weights`.
+
+        Returns the cross-entropy; None without cross-entropy output. `l2` is the factor of
+        the l2 term.
+        """
         xent = None
         if buffers.xent_deriv is not None:
             found = tensor.dot(buffers.xent_output, buffers.xent_deriv)

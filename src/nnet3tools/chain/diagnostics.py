@@ -59,14 +59,17 @@ class ChainComputeProb(NnetComputeProb):
 
 @dataclass(frozen=True)
 class ChainDiagnostics:
-    """Diagnostics of chain examples for combine_models, on the device of the array `like`."""
+    """Makes the objects that evaluate models on chain examples, for combine_models.
+
+    The models are computed on the device of the array `like` (None: the host).
+    """
 
     options: ChainTrainingOptions
     graph: DenominatorGraph | LanguageGraphs
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:
-        """An object that computes objectives of `nnet` with programs cached by `compiler`."""
+        """A new object that computes objectives of `nnet`; `compiler` caches its programs."""
         return ChainComputeProb(
             ComputeProbOptions(),
             self.options,
@@ -77,7 +80,7 @@ class ChainDiagnostics:
         )
 
     def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
-        """An object that computes all outputs, also -xent, and stores statistics in `nnet`."""
+        """A new object that runs `nnet` on examples, -xent included, and stores its statistics."""
         options = self.options
         if options.xent_regularize == 0.0 and _has_xent(nnet):
             options = replace(options, xent_regularize=_XENT_FOR_STATS)

@@ -118,7 +118,11 @@ class E2eExampleMaker:
         draw_ivector: DrawIvector | None,
         blocks: ExampleBlocks,
     ) -> None:
-        """Add an utterance to `blocks`; DataError if no allowed length is near its frames."""
+        """Add an utterance to `blocks`; DataError if no allowed length is near its frames.
+
+        `graph` is its training graph. `draw_ivector(frame)` returns the i-vector of a chunk
+        whose input starts at that frame; None: no i-vectors.
+        """
         with naming(f"{self.where}: key '{key}'"):
             extension = _extension(key, len(features), self.allowed_lengths)
         num_output = self._num_output(len(features) + extension)
@@ -144,8 +148,8 @@ class E2eExampleMaker:
     ) -> ExamplePlan:
         """The plan of an utterance's example; draws the example's random numbers.
 
-        `extension` frames are added at the end. `draw_ivector(frame)` returns the i-vector of a
-        chunk whose input starts at that frame.
+        `extension` frames are added at the end. `draw_ivector(frame)` returns the i-vector
+        for an input that starts at that frame; None: no i-vectors.
         """
         options, num_frames = self.options, len(features)
         left, right = options.contexts_at_ends
@@ -159,13 +163,15 @@ class E2eExampleMaker:
     def _supervision(
         self, utterance: str, graph: EncodedGraph | Fst, num_output: int
     ) -> Supervision | None:
-        """The supervision from a training graph; None, after a warning, if it is unusable."""
         fst = graph.whole() if isinstance(graph, EncodedGraph) else graph
         with naming(f"{self.where}: key '{utterance}'"):
             return self.supervision(utterance, fst, num_output)
 
     def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
-        """The supervision from a decoded training graph, as `_supervision`."""
+        """The supervision of `num_output` frames from a decoded training graph.
+
+        None, after a warning, if the graph is unusable.
+        """
         fst = pdf_acceptor(graph, self.transition_model)
         if fst is None:
             return None

@@ -82,10 +82,10 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
 
 
 def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether `num_frames` is the number of an output's `indexes`; True if they are None.
+    """Whether an output of one sequence has `num_frames` indexes; True if `indexes` are None.
 
-    The indexes must be of one sequence: n = x = 0, and t grows by the same number from row to row.
-    Their `steps` are then one byte per row, the difference of t from the row before.
+    False also unless n = x = 0 and t grows by a constant. `indexes.steps` then has one byte per
+    row: the difference of t from the row before.
     """
     if indexes is None:
         return True
@@ -110,7 +110,7 @@ def _sizes_problem(values: Values) -> str:
 
 
 class _Acceptors(Field):
-    """The field of one acceptor or, if end to end, of all sequences' in <Fsts> ... </Fsts>."""
+    """The field of one acceptor or, in end-to-end supervision, of one acceptor per sequence."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
         """The acceptor; a tuple of acceptors for end-to-end supervision."""
@@ -134,7 +134,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The steps of a ByteWalk over the acceptor of one sequence: tokens and fields."""
+        """The tokens and fields of one sequence's acceptor in order, to read without objects."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self
@@ -211,7 +211,7 @@ _SIZE_OF_FLOAT = 4
 
 
 def supervision_weight(encoded: EncodedRecord[Any]) -> float:
-    """The weight of the supervision in an encoded example or supervision of one output."""
+    """The weight of the supervision in an encoded chain example or encoded output."""
     begin = encoded.holes[ACCEPTOR][0] - len(encoded.layout.fixed[-1]) - _SIZE_OF_FLOAT
     (weight,) = struct.unpack_from("<f", encoded.data, begin)
     return weight

@@ -35,8 +35,11 @@ _NO_SHARED_PATH = (
 class ChainExampleMaker:
     """Makes chain examples from chunks of utterances.
 
-    `convert`, if given, turns a supervision of transition ids into an end-to-end one, or returns
-    None after a warning. `normalizer`, if given, adds the weights of the normalization FST.
+    `compress`: inputs are compressed. `long_key`: keys contain the chunk's contexts and length.
+    Lengths of features and supervision may differ by `supervision_tolerance` output frames.
+    `convert`, if given, turns a supervision of transition ids into an end-to-end one, or
+    returns None after a warning. `normalizer`, if given, adds the weights of the normalization
+    FST.
     """
 
     splitter: UtteranceSplitter
@@ -97,11 +100,14 @@ class ChainExampleMaker:
         return blocks.num_errors - num_errors < len(chunks)
 
     def _frames_of(self, chunk: Chunk) -> tuple[int, int]:
-        """The first output frame of a chunk and its number of output frames."""
+        """(first output frame, number of output frames) of a chunk."""
         return chunk.first_frame // self._factor, chunk.num_frames // self._factor
 
     def _plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
-        """The plan of a chunk's example; draws the example's random numbers."""
+        """The plan of a chunk's example; draws the example's random numbers.
+
+        `num_frames` is the utterance's number of input frames.
+        """
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         start = chunk.first_frame - chunk.left_context
         num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
@@ -150,7 +156,11 @@ class ChainExampleMaker:
 
 @dataclass(frozen=True, eq=False)
 class UtteranceData:
-    """The data of an utterance from which its examples are made."""
+    """The data of an utterance from which its examples are made.
+
+    `deriv_weights` has a weight per output frame (None: 1), `ivectors` a row per i-vector
+    period.
+    """
 
     name: str
     features: GeneralMatrix

@@ -43,7 +43,7 @@ class LanguageGraphs:
         self._graphs: dict[str, DenominatorGraph] = {}
 
     def of_output(self, name: str) -> DenominatorGraph:
-        """The graph for the output `name`; DataError if it is missing or its pdfs do not match."""
+        """The graph for output `name`, output-LANG; DataError if missing or made for other pdfs."""
         if name not in self._graphs:
             prefix, _, language = name.partition("-")
             if prefix != "output" or not _NAME.fullmatch(language):

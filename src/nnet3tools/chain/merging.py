@@ -49,7 +49,7 @@ def merge_chain_examples(
 def _outputs(
     examples: Sequence[NnetChainExample | EncodedChainExample],
 ) -> Iterator[list[NnetChainSupervision]]:
-    """The decoded outputs (supervisions) of each example."""
+    """The outputs of each example, decoded: the list of their NnetChainSupervisions."""
     for is_encoded, run in itertools.groupby(examples, lambda e: isinstance(e, EncodedRecord)):
         if is_encoded:
             yield from ([output] for output in _decoded_outputs(list(run)))  # type: ignore[arg-type]
@@ -79,10 +79,11 @@ O = TypeVar("O", bound=SequenceOutput[Any])  # noqa: E741
 def merge_outputs(
     outputs_of_all: Sequence[Sequence[O]], merge: Callable[[Sequence[Any]], Any]
 ) -> list[O]:
-    """The outputs of examples merged frame by frame; `merge` merges their supervisions.
+    """The outputs of examples merged frame by frame; `merge` merges a list of supervisions.
 
-    DataError unless all examples have the same outputs, of one sequence, and all or none of the
-    outputs of a name have derivative weights.
+    `outputs_of_all[i]` are the outputs of example i. DataError unless all examples have the
+    same outputs, of one sequence, and all or none of the outputs of a name have derivative
+    weights.
     """
     counts = {len(outputs) for outputs in outputs_of_all}
     if len(counts) > 1:
@@ -111,7 +112,10 @@ def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
-    """All parts as one supervision; DataError unless kind, length, weight and model agree."""
+    """All parts as one supervision of several sequences.
+
+    DataError unless they agree in kind, length, weight and number of labels.
+    """
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -142,7 +146,7 @@ def check_same(what: str, first: float, other: float) -> None:
 
 
 def _prototype(example: NnetChainExample | EncodedChainExample) -> NnetChainExample:
-    """An example with the names, indexes and dimensions of `example`, and other numbers."""
+    """The example itself, or an unencoded one with the same names, indexes and dimensions."""
     return example.prototype() if isinstance(example, EncodedRecord) else example
 
 

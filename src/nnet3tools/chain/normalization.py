@@ -38,10 +38,10 @@ class Normalizer:
         return compose(fst, self._normalization)
 
     def normalized(self, supervision: Supervision) -> Supervision | None:
-        """The supervision with the FST's weights; None if no path is left or (warning) too large.
+        """The supervision with the normalization FST's weights.
 
-        A plain supervision becomes deterministic, minimal and ordered by time. An end-to-end one is
-        the result of composition.
+        A plain supervision becomes deterministic, minimal and ordered by time. None if no
+        path is left or, after a warning, if it gets too large.
         """
         if supervision.is_e2e:
             if len(supervision.e2e_fsts) != 1:

@@ -37,9 +37,9 @@ FAILED_PER_FRAME = -10.0
 class ChainObjective:
     """The objective of one output, summed over a minibatch.
 
-    Logs show `objective` and `l2_term` divided by `weight`. `numerator` and
-    `denominator` are log-probabilities with the supervision's weight as a factor, but
-    `denominator_log_prob` is without it.
+    `weight` is the supervision's weight times its number of frames; logs show `objective` and
+    `l2_term` divided by it. `numerator` and `denominator` are log-probabilities with the
+    supervision's weight as a factor, but `denominator_log_prob` is without it.
     """
 
     objective: float
@@ -91,7 +91,11 @@ def compute_chain_objective(
 
 @dataclass(frozen=True)
 class Facts:
-    """The properties of an output's supervision on which recorded steps of GPU work depend."""
+    """The properties of an output's supervision on which recorded steps of GPU work depend.
+
+    `num_rows` are its frames of all sequences. `num_parts`, `num_states` and `num_frames` are
+    the sizes of PackedPaths. `has_weights`: there are row weights.
+    """
 
     weight: float
     num_sequences: int
@@ -112,10 +116,10 @@ def compute_sums(
     derivs: tuple[Array | None, Array | None],
     look: Callable[[Array], None],
 ) -> tuple[Array, Array]:
-    """Run the operators leaky_hmm and numerator (denominator and numerator); return their results.
+    """Compute denominator and numerator; return the results of `leaky_hmm` and of `numerator`.
 
-    `derivs`, unless None, are set to the derivative and to the numerator's derivative. One time in
-    a hundred, at random, `look(output)` is called. The order of random draws is Kaldi's.
+    `derivs`, unless None, are set to the derivative and to the numerator's derivative. One time
+    in a hundred, at random, `look(output)` is called. The order of random draws is Kaldi's.
     """
     deriv, xent_deriv = derivs
     for matrix in derivs:
@@ -150,7 +154,11 @@ def _finished(
     den_log_prob: float,
     den_ok: bool,
 ) -> ChainObjective:
-    """The final objective from the sums: failed values are replaced and the l2 term is added."""
+    """The objective from numerator `num` and denominator `den_log_prob`, with the l2 term.
+
+    If the denominator failed (not `den_ok`) or a value is not finite, the objective is -10 per
+    frame and `derivs`, unless None, become 0.
+    """
     weight = supervision.weight * supervision.num_frames
     den = supervision.weight * den_log_prob
     objective = num - den
@@ -172,7 +180,10 @@ def _finished(
 
 
 def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
-    """Whether all check sums of `leaky_hmm` are right; warns of each wrong check sum."""
+    """Whether the check sums in `results` of `leaky_hmm` are near the number of sequences.
+
+    A warning is logged for each sum that is not; small deviations are allowed nevertheless.
+    """
     product, posteriors = results[ALPHA_BETA], results[POSTERIOR_SUM]
     product_is = _is_near(f"alpha-beta product {product:g}", product, num_sequences)
     what = f"log-prob-deriv sum {posteriors:g}"

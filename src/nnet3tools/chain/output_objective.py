@@ -96,7 +96,7 @@ class ChainOutputObjective(SequenceObjective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One Evaluation, not yet run, for each output and its -xent output."""
+        """For each output, an Evaluation that computes its objective (and -xent's) when run."""
         ahead = getattr(example, "ahead", None)
         if ahead is not None and need_deriv:
             return list(self._on_device(example, computer, ahead))
@@ -105,7 +105,10 @@ class ChainOutputObjective(SequenceObjective):
     # -- training on a GPU
 
     def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
-        """Acceptors and row weights for the device; None if the host must compute the objective."""
+        """Arrays that a GPU needs of an example: acceptors and row weights of its outputs.
+
+        None if the host must compute the objective.
+        """
         if not self._xent_deriv or self._lwf_scale != 0.0:
             return None
         facts, arrays = [], []
@@ -147,7 +150,7 @@ class ChainOutputObjective(SequenceObjective):
             yield Evaluation(names, derivs, weight, run, True, known, has_auxiliary=True)
 
     def report(self) -> None:
-        """Log the warnings of the objective on a GPU, which are delayed until now."""
+        """Log the warnings about objectives computed on a GPU since the last call."""
         if self._tallies is not None:
             self._tallies.warn()
 
@@ -160,7 +163,11 @@ class ChainOutputObjective(SequenceObjective):
     def measure(
         self, supervision: OutputSupervision, computer: NnetComputer, derivs: tuple[Array, ...]
     ) -> list[Measured]:
-        """Compute the LF-MMI objective and the cross-entropy of an output; writes `derivs`."""
+        """The LF-MMI objective of an output and the cross-entropy of its -xent output, if any.
+
+        `derivs` are the arrays for derivatives: none, the output's, or also the -xent
+        output's.
+        """
         name = supervision.chain.name
         output = computer.get_output(name)
         deriv = derivs[0] if derivs else None

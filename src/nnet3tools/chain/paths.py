@@ -138,9 +138,10 @@ def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
 def _independent(
     fst: Fst, first_state: _Ints, borders: _Ints
 ) -> tuple[list[int], NDArray[np.intp], NDArray[np.float64]]:
-    """The times at which independent sequences join, and the states there with their final costs.
+    """The `borders` (times) where the sequences before and after are independent of each other.
 
-    `first_state` has the first state of each time; `borders` are the candidate times.
+    Returns (these times, the states at them, the states' final costs). `first_state` has the
+    first state of each time.
     """
     cuts: list[int] = []
     states: list[_Ints] = []

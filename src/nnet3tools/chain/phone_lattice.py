@@ -20,7 +20,11 @@ from nnet3tools.io.stream import Reader
 
 @dataclass(frozen=True)
 class PhoneLattice:
-    """A phone acceptor with graph costs; the lengths are frames of A arcs and N final states."""
+    """A phone acceptor with graph costs, and the time that its arcs take.
+
+    `lengths` (A,) are the numbers of frames of the arcs, `final_lengths` (N,) those after a
+    final state.
+    """
 
     fst: Fst
     lengths: NDArray[np.int64]

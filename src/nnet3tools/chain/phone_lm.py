@@ -92,14 +92,17 @@ def _collapsed(parts: list[_Counted]) -> _Counted:
 
 @dataclass
 class _State:
-    """A history, the counts of the phones after it, and its backoff state (-1: none)."""
+    """A history, the counts of the phones after it, and its backoff state `shorter` (-1: none).
+
+    `total` is the sum of the counts, `total_with_longer` also of the counts of longer histories
+    that may be dropped into this one.
+    """
 
     history: History
     shorter: int = -1
     counts: dict[int, int] = field(default_factory=dict)
     total: int = 0
     total_with_longer: int = 0
-    """The total of all counts, also of those longer histories that may be dropped into this one."""
     may_be_dropped: bool = False
     _log_like: float | None = None
 
@@ -149,7 +152,7 @@ class _Estimator:
         self._queue: list[tuple[float, int]] = []
 
     def _number_of(self, history: History) -> int:
-        """The number of the state of `history`, which is created with its suffixes if new."""
+        """The number of the state of `history`; if new, its backoff states are created, too."""
         if (number := self._numbers.get(history)) is None:
             number = self._numbers[history] = len(self.states)
             self.states.append(_State(history))
@@ -169,7 +172,10 @@ class _Estimator:
     # -- dropping
 
     def drop_states(self) -> None:
-        """Drop states until the wanted number is left, or no state can be dropped."""
+        """Drop states until the number of states that the options ask for is left.
+
+        It ends earlier if no further state can be dropped.
+        """
         initial = self.num_active
         target = self.num_basic + self._options.num_extra_lm_states
         for stage in range(_NUM_STAGES):
@@ -190,7 +196,7 @@ class _Estimator:
         )
 
     def _enqueue(self, number: int, change: float) -> None:
-        """Queue state `number`, by smallest loss (-`change`); for equal losses the latest first."""
+        """Queue state `number` for dropping; `change` is the change of the log-likelihood by it."""
         heapq.heappush(self._queue, (-change, -number))
 
     def _fill_queue(self) -> None:
@@ -201,7 +207,7 @@ class _Estimator:
                 self._enqueue(number, self._change_of_dropping(number))
 
     def _may_be_dropped(self, state: _State) -> bool:
-        """Whether the state has no backoff from, and no transition to, a longer history."""
+        """Whether no longer history backs off to the state, and none is reached from it."""
         if len(state.history) < self._options.no_prune_ngram_order:
             return False
         if not state.total or state.total != state.total_with_longer:

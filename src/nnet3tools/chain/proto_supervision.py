@@ -27,14 +27,22 @@ class ProtoSupervision:
 
 
 def _allowed(
-    phones: list[int], begins: list[int], ends: list[int], num_frames: int, o: SupervisionOptions
+    phones: list[int],
+    begins: list[int],
+    ends: list[int],
+    num_frames: int,
+    options: SupervisionOptions,
 ) -> list[set[int]]:
-    """The phones allowed in each subsampled frame, given each phone's range of input frames."""
-    factor = o.frame_subsampling_factor
+    """The phones allowed in each subsampled frame.
+
+    Phone phones[i] has input frames begins[i] to ends[i] - 1, which the options' tolerances
+    widen.
+    """
+    factor = options.frame_subsampling_factor
     allowed: list[set[int]] = [set() for _ in range(-(-num_frames // factor))]
     for phone, begin, end in zip(phones, begins, ends, strict=True):
-        first = -(-max(0, begin - o.left_tolerance) // factor)
-        last = -(-min(num_frames, end + o.right_tolerance) // factor)
+        first = -(-max(0, begin - options.left_tolerance) // factor)
+        last = -(-min(num_frames, end + options.right_tolerance) // factor)
         for frame in range(first, last):
             allowed[frame].add(phone)
     if not all(allowed):

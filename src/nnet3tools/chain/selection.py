@@ -72,7 +72,11 @@ def _shifted(indexes: IndexArray, frame_skip: int, offset: int) -> IndexArray:
 
 @dataclass
 class ChainSelection:
-    """Shifts examples in time and removes context around the frames of the supervision."""
+    """Shifts examples in time by `frame_shift` and removes context.
+
+    `contexts` says how many frames of input remain before and after the frames of the
+    supervision.
+    """
 
     frame_shift: int
     contexts: ContextCutter
@@ -83,15 +87,15 @@ class ChainSelection:
         return self.frame_shift == 0 and self.contexts.does_nothing
 
     def bounds(self, example: NnetChainExample, key: str) -> tuple[int, ...]:
-        """An empty tuple, because this selection has no random choice to make."""
+        """The bounds of random choices for an example: none, as there is no choice to make."""
         return ()
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...]:
-        """An empty tuple, because this selection has no random choice to make."""
+        """The random choices within `bounds`: none, as there is no choice to make."""
         return ()
 
     def cut(self, example: NnetChainExample, key: str, chosen: tuple[int, ...]) -> NnetChainExample:
-        """The result of `apply`: the shifted example with less context. `chosen` is not used."""
+        """The shifted example with less context. `chosen`, random choices, is not used."""
         return self.apply(example, key)
 
     def apply(self, example: NnetChainExample, key: str) -> NnetChainExample:

@@ -34,7 +34,7 @@ class SequenceObjective(Objective):
 
     @staticmethod
     def sequences_of(supervision: Any) -> SequenceOutput[Any]:
-        """The name, indexes and supervision in one of an example's `supervisions`."""
+        """The output's name, indexes and supervision in one entry of `example.supervisions`."""
         return supervision
 
     @abstractmethod
@@ -54,7 +54,11 @@ class SequenceObjective(Objective):
         return (name, f"{name}-xent") if self._has_xent else (name,)
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """The request of each output of the example, followed by that of its -xent output."""
+        """The requested output of each supervision, followed by its -xent output, if any.
+
+        With `need_deriv`, derivatives at the outputs will be given. DataError if `nnet`
+        lacks an output.
+        """
         found = []
         for supervision in example.supervisions:
             indexes = self.sequences_of(supervision).indexes
@@ -73,7 +77,7 @@ class SequenceObjective(Objective):
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
-        """One Evaluation, not yet run, for each output and its -xent output."""
+        """For each output, an Evaluation that computes its objective (and -xent's) when run."""
         found = []
         for supervision in example.supervisions:
             names = self.names_of(supervision)

@@ -63,10 +63,10 @@ class Supervision(SequenceSupervision):
             fst.check_labels(self.label_dim, "the supervision's FST", allow_epsilon=True)
 
     def state_times(self) -> NDArray[np.int32]:
-        """The frame of each state of `fst`, (N,), counted over all sequences.
+        """The frame of each state of `fst`, (N,); the sequences follow one another.
 
-        DataError if paths to a state differ in length, or a final state's time is not the number of
-        frames, or there are epsilons, or states are not in order of time.
+        DataError if paths to a state differ in length, or a final state's time is not the
+        number of frames, or there are epsilons, or states are not in order of time.
         """
         times, length = state_times(self.fst)
         if length != self.num_frames:
@@ -78,10 +78,11 @@ class Supervision(SequenceSupervision):
 
 
 def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
-    """The number of arcs from start to each state, (N,), and to final ones (ComputeFstStateTimes).
+    """(arcs from start to each state, (N,); arcs from start to final states).
 
-    DataError unless the FST has no epsilons, no cycles, states in order of time from state 0 on,
-    and one length for all paths to a state, and to final ones.
+    DataError unless the FST has no epsilons, no cycles, states in order of time from state 0
+    on, and one length for all paths to a state, and to final ones (Kaldi's
+    ComputeFstStateTimes).
     """
     if fst.start != 0:
         raise DataError(f"the supervision's FST starts in state {fst.start}, expected state 0")
@@ -109,10 +110,10 @@ def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
 
 
 def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
-    """The number of arcs from the start to each state of an FST with states in order of time.
+    """(states,) the number of arcs from the start to each state; -1 if it cannot be reached.
 
-    The number is -1 for states that cannot be reached. The states of a frame have successive
-    numbers: they are the targets of the arcs of the frame before.
+    The states of a frame must have successive numbers, and the targets of their arcs the next
+    ones.
     """
     times = np.full(fst.num_states, -1, np.int32)
     times[0] = 0

@@ -31,7 +31,7 @@ class Aggregate(Formula):
 
     @property
     def gives_number(self) -> bool:
-        """Whether a call returns a number: a float, or a Number while work is recorded."""
+        """Whether a call returns a number (a float, or a Number in memory) and has no output."""
         return self.axis is None
 
     @property
@@ -44,9 +44,10 @@ class Aggregate(Formula):
     def bind(
         self, *operands: Any, alpha: float = 1.0, beta: float = 0.0
     ) -> Callable[[], float | None]:
-        """A callable without arguments that reduces the operands.
+        """A callable that computes out = beta * out + alpha * reduction, for these operands.
 
-        The operands are out, then the inputs; without out if axis is None. Then it returns a float.
+        The operands are out, then the inputs of the formula. If axis is None, they are only
+        the inputs, and the callable returns the number alpha * reduction.
         """
         out, ins = (None, operands) if self.axis is None else (operands[0], operands[1:])
         first = next((a for a in operands if hasattr(a, "dtype")), None)

@@ -80,7 +80,7 @@ def _padded_columns(columns: int, like: Array) -> int:
 
 
 def padded(shape: tuple[int, int], like: Array) -> Array:
-    """A new undefined matrix; on a GPU each row begins at a multiple of 4 elements."""
+    """A new matrix with undefined contents; on a GPU rows begin at multiples of 4 elements."""
     rows, columns = shape
     return empty((rows, _padded_columns(columns, like)), like)[:, :columns]
 
@@ -196,7 +196,11 @@ def forget_scratch() -> None:
 
 
 class _Scratch:
-    """Context manager returned by `scratch`; a class for speed, as a minibatch enters hundreds."""
+    """The context manager that `scratch` returns.
+
+    It is a class for speed: a minibatch enters hundreds of scratch blocks, and a generator is
+    slower.
+    """
 
     __slots__ = ("_buffer", "_dtype", "_like", "_num_bytes", "_pool", "_recorder", "_shape")
 
@@ -232,9 +236,10 @@ class _Scratch:
 
 
 def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextManager[Array]:
-    """Context manager that yields an undefined array from a pool, and puts it back at the end.
+    """Context manager that yields an array with undefined contents, whose memory is from a pool.
 
-    The array is on the device of `like`, and of its type unless `dtype` is given.
+    At the end of the `with` block the memory goes back to the pool. The array is on the device
+    of `like`, and of its type unless `dtype` is given.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     return _Scratch(shape, like, _dtype(like, dtype))
@@ -242,7 +247,7 @@ def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextMana
 
 @contextmanager
 def padded_scratch(shape: tuple[int, int], like: Array) -> Iterator[Array]:
-    """Yield an undefined matrix from the scratch pool; the matrix goes back to the pool at the end.
+    """Yield a matrix with undefined contents; at the end its memory goes back to a pool.
 
     Device and type are those of `like`. On a GPU each row begins at a multiple of 4 elements.
     """

@@ -17,17 +17,19 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """An operator with its operands and options: one entry of a recording."""
+    """An operator with its operands and options (keyword arguments): one entry of a recording.
+
+    `operator` is None for work that was given as a callable. `result`, if given, takes the
+    number that the operator returns. `bound` does the work; if it is None, `bind()` binds the
+    operator when needed.
+    """
 
     name: str
     operands: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     operator: Any = None
-    """None for work that was given as a bound callable."""
     result: Number | None = None
-    """Takes the result of an operator that returns a number."""
     bound: Callable[[], Any] | None = None
-    """Does the work; None if `bind` is to bind the operator when that is needed."""
 
     @classmethod
     def of(cls, operator: Any, *operands: Any, **options: Any) -> Call:
@@ -87,7 +89,11 @@ def operator_of_formulas(
 
 
 def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
-    """A callable that runs the operator on the operands; it reads host Numbers at each run."""
+    """A callable that runs the operator on the operands.
+
+    It reads the values of operands that are Numbers in the host's memory each time it is
+    called.
+    """
     values = (*operands, *options.values())
     if not operator.takes_numbers and any(is_number(v) for v in values):
         return partial(_call_with_numbers, operator, operands, options)
@@ -95,7 +101,7 @@ def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> 
 
 
 def store_result(work: Callable[[], Any], number: Number) -> None:
-    """Call `work`, which returns a float or Number, and store the result in `number`."""
+    """Call `work`, and store the number that it returns in the memory of `number`."""
     result = work()
     if isinstance(result, Number):
         copy(number.array, result.array)

@@ -29,31 +29,33 @@ _JOBS_AT_A_TIME = 8
 
 
 class JobKind(enum.IntEnum):
-    """The kinds of jobs of NativeSupervisor.make, which differ in the FST that a job converts.
+    """The kinds of jobs of NativeSupervisor.make, by what the FST of a job is.
 
-    The FSTs of GRAPHS are in OpenFst's vector format, all others are compact acceptors.
+        WHOLE       acceptor of a plain supervision, whose weights are to be added
+        PIECES      acceptor of a plain supervision, from which a range of frames is cut
+        END_TO_END  acceptor of an end-to-end supervision, whose weights are to be added
+        GRAPHS      training graph of transition ids, in OpenFst's vector format
+
+    The FSTs of the other kinds are compact acceptors.
     """
 
     WHOLE = 0
-    """Plain supervision with weights."""
     PIECES = 1
-    """Some frames of plain supervision, with weights if there are any."""
     END_TO_END = 2
-    """End-to-end supervision with weights."""
     GRAPHS = 3
-    """The acceptor of a training graph in a vector file, with weights if there are any."""
 
 
 class Job(NamedTuple):
-    """The position of an FST in a byte string, and a range of frames (`job` in supervise.c)."""
+    """The position `at` of an FST in a byte string, and what to make of it.
+
+    A piece has the `num_frames` frames from `first_frame` on of a supervision of `size` frames.
+    A graph must have a path of at most `size` arcs.
+    """
 
     at: int
-    """Where the FST begins in the data."""
     first_frame: int = 0
     num_frames: int = 0
-    """Of a piece."""
     size: int = 0
-    """How many frames a piece is cut from; how many arcs the best path of a graph may have."""
 
 
 @functools.cache
@@ -65,7 +67,11 @@ def compiled_library() -> ctypes.CDLL | None:
 def native_supervisor(
     normalization: Fst | None, labels: NDArray[np.int32] | None = None
 ) -> NativeSupervisor | None:
-    """A NativeSupervisor; None if NumPy kernels are chosen or there is no compiler."""
+    """A NativeSupervisor that adds the weights of `normalization`, if given.
+
+    `labels` maps labels of training graphs to labels of acceptors. The result is None if NumPy
+    kernels are chosen or there is no compiler.
+    """
     library = compiled_library() if are_native() else None
     return None if library is None else NativeSupervisor(library, normalization, labels)
 
@@ -105,10 +111,10 @@ class NativeSupervisor:
         weakref.finalize(self, self._library.nn_supervisor_free, self._handle)
 
     def make(self, kind: JobKind, data: bytes, jobs: Sequence[Job]) -> list[bytes | None]:
-        """The encoded acceptor that each job makes from its FST in `data`; None if C cannot.
+        """The encoded acceptor that each job makes from its FST in `data`.
 
-        The bytes must have been checked by `fst.file_walks`. Python modules have to handle the
-        None cases: the result is empty or too big, or the FST is faulty.
+        The FSTs must have been checked by `fst.file_walks`. None stands for jobs that only
+        Python can do, because the result is empty or too big, or the FST is faulty.
         """
         wanted = np.array(jobs, np.int64).reshape(-1, len(Job._fields))
         ends = np.empty(len(wanted) + 1, np.int64)

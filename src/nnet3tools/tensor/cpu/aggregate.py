@@ -50,7 +50,7 @@ def aggregate_jobs(
 
 
 def _factors(alpha: Any, divisor: float) -> list[Any]:
-    """One or two numbers, to be operands of a kernel, whose product is alpha / divisor."""
+    """[alpha / divisor], or [alpha, 1 / divisor] if alpha is a Number: operands of a kernel."""
     if isinstance(alpha, (int, float)):
         return [float(alpha) / divisor]
     return [alpha, 1.0 / divisor]
@@ -128,11 +128,12 @@ def _innermost_plan(
     expr: Expr, reduce: str, operands: Sequence[Any], num_ins: int, has_beta: bool,
     sizes: Sequence[int], strides: Sequence[Sequence[int]], added: int, chunk: int = 0,
 ) -> Plan | bool:  # fmt: skip
-    """The Plan for reducing `expr` along the innermost axis; False if NumPy has to do it.
+    """The Plan of a kernel that reduces `expr` along the last axis; False if NumPy has to do it.
 
-    `added` is the number of elements that are summed in float32 before the sum goes to float64. If
-    `chunk` is not 0, operands are vectors that are reduced in chunks of `chunk` elements. `strides`
-    has one sequence for each array of `operands`.
+    `sizes` are those of the axes; `strides` has one sequence for each array of `operands`,
+    which are out, `num_ins` inputs, beta and factors (`has_beta`: beta is not 0). `added`
+    elements are summed in float32 before the sum goes to float64. If `chunk` is not 0, operands
+    are vectors, of which each piece of `chunk` elements is reduced by itself.
     """
     if not _differs(expr, operands, strides, -1):
         return False
@@ -163,10 +164,10 @@ def _differs(
 def _assignments(
     expr: Expr, name: str, types: tuple[Type, ...], num_ins: int, has_beta: bool
 ) -> Assignments:
-    """The assignment out = beta * out + factors * R(expr), R the row or column reduction `name`.
+    """The formula out = beta * out + factors * reduction of `expr`; `name` is the reduction's.
 
-    The operands are out, the `num_ins` inputs, beta, then one or two factors. Without `has_beta`
-    out is not read.
+    Operands are out, the `num_ins` inputs, beta, one or two factors; `types` are theirs.
+    Without `has_beta` out is not read.
     """
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in range(1, num_ins + 1)}
     value = expr.substitute(moved)

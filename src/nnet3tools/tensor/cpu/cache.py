@@ -38,7 +38,7 @@ def cache_folder() -> Path | None:
 
 
 def _wanted() -> Path | None:
-    """The user's cache folder for kernels, which may not exist; None for a user without a home."""
+    """The path of the user's cache folder for kernels; None for a user without a home."""
     if given := os.environ.get(_VARIABLE):
         return Path(given).absolute() / "kernels"
     base = os.environ.get("XDG_CACHE_HOME", "")

@@ -11,7 +11,7 @@ _VARIABLE = "NNET3TOOLS_CPU_KERNELS"
 
 
 class CpuKernels(enum.Enum):
-    """The values of `--cpu-kernels`."""
+    """What does the work on a CPU: compiled C kernels where there are any, or NumPy alone."""
 
     NATIVE = "native"
     NUMPY = "numpy"
@@ -21,7 +21,7 @@ _chosen: CpuKernels | None = None
 
 
 def choose(kind: str) -> None:
-    """Set this process's CPU kernels to a value of --cpu-kernels; OptionError if it is unknown."""
+    """Set what does the CPU work of this process, "native" or "numpy"; OptionError for others."""
     global _chosen
     try:
         _chosen = CpuKernels(kind)

@@ -96,9 +96,9 @@ class Compiler:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment variables for the compiler, with English messages.
+    """The environment variables that the compiler gets: this process's, but English messages.
 
-    Variables that add search paths are left out.
+    Variables with folders for headers, libraries or compiler parts are left out.
     """
     unwanted = ("GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH")
     kept = {name: value for name, value in os.environ.items() if name not in unwanted}

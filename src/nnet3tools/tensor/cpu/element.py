@@ -34,11 +34,11 @@ _DTYPES = frozenset(np.dtype(t.value) for t in C.types if not t.is_weak)
 
 
 class Plan:
-    """A compiled kernel with the arguments that are common to all operands of one layout.
+    """A kernel (C text) with the arguments that are equal for all operands of one layout.
 
-    Arguments are the numbers `first`, then the operands' addresses, strides and values as `walk`
-    orders them. `steps` is the size of the outermost loop, `work` the approximate number of
-    elements.
+    Its arguments are the integers `first` (sizes of axes), then for the operands their
+    addresses, strides and values. `steps` is the size of the outermost loop, `work` the
+    approximate number of elements.
     """
 
     def __init__(
@@ -65,7 +65,10 @@ _plans: dict[tuple[Any, ...], Plan | bool] = {}
 
 
 def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | bool:
-    """The cached plan for `key`, or else the result of `make()`. False: NumPy does the work."""
+    """The Plan kept for `key`, or else the result of `make()`, which is then kept.
+
+    True stands for nothing to do, False for work that NumPy has to do.
+    """
     if (plan := _plans.get(key)) is None:
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()
@@ -147,10 +150,10 @@ def column_plan(
     assignments: Assignments, operands: Sequence[Any], sizes: Sequence[int],
     strides: Sequence[Sequence[int]], rows: int,
 ) -> Plan:  # fmt: skip
-    """The kernel and arguments for a formula that reduces columns (axis -1) over rows (axis -2).
+    """The Plan of a kernel for a formula that reduces columns (axis -1) over rows (axis -2).
 
-    `rows` is the number of rows that are summed in the values' own type before the sum goes to
-    float64. `sizes` are those of the axes; `strides` has one sequence for each array.
+    `rows` rows are summed in the values' own type before the sum goes to float64. `sizes` are
+    those of the axes; `strides` has one sequence for each array of `operands`, in elements.
     """
     single = -2 if sizes[-2] == 1 else 0
     walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)

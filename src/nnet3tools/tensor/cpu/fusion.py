@@ -77,10 +77,10 @@ def _are_independent(a: Formula, b: Formula) -> bool:
 
 
 def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
-    """Whether a target of `writer` overlaps an operand of `other` so that their order matters.
+    """Whether the order of two formulas matters because `other` uses targets of `writer`.
 
-    Order matters if two arrays overlap partially, or in one of the `kinds` that `overlap` returns.
-    A Number that `other` reads counts as a partial overlap.
+    It matters if a target overlaps an operand of `other` partially; with "same" in `kinds`,
+    also if both are the same elements. A Number that `other` reads counts as a partial overlap.
     """
     for n in writer.assignments.targets:
         target = writer.operands[n - 1]
@@ -100,7 +100,7 @@ def _full_shape(formula: Formula) -> tuple[int, ...]:
 
 
 def _joined(a: Formula, b: Formula) -> Job | None:
-    """One job that computes formula a, then b, of the same full shape; None if impossible."""
+    """One job that computes formula a, then b; None if order matters or operands are many."""
     if max(len(a.operands), len(b.operands)) > _MOST_OPERANDS or _clash(a, b) or _clash(b, a):
         return None
     operands: list[Any] = []
@@ -134,9 +134,9 @@ def _both(
     a: Assignments, a_places: tuple[int, ...], a_types: tuple[Type, ...],
     b: Assignments, b_places: tuple[int, ...],
 ) -> Assignments:  # fmt: skip
-    """One list of assignments that does a, then b; b reads a's targets rounded to types `a_types`.
+    """One list of assignments that does a, then b; b reads a's results rounded to `a_types`.
 
-    `a_places` and `b_places` are the numbers that operands of a and b have in the common list.
+    Operand n of a is number a_places[n - 1] in the common list of operands; likewise for b.
     """
     first, second = _renumbered(a, a_places), _renumbered(b, b_places)
     stored: dict[Expr, Expr] = {

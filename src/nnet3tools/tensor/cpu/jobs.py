@@ -23,7 +23,7 @@ class CompiledJobs:
     """
 
     def __init__(self, jobs: Sequence[Job], bind_fallback: Callable[[], Work]) -> None:
-        """`bind_fallback` makes a callable for the same work, if kernels cannot be compiled."""
+        """If kernels cannot be compiled, `bind_fallback()` makes a callable for the same work."""
         self._jobs, self._bind_fallback = fused(jobs), bind_fallback
         self._work: Work | None = None
         library.want(job.kernel for job in self._jobs)

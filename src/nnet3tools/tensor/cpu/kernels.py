@@ -20,9 +20,9 @@ from nnet3tools.tensor.registry import Operator, load_module
 
 @dataclass(frozen=True)
 class Kernel:
-    """A C function `NAME(const word *w, i64 begin, i64 end)`.
+    """A C function `NAME(const word *w, i64 begin, i64 end)` with the text `body` in its braces.
 
-    `w` are its arguments; it does steps `begin` to `end` of its outermost loop.
+    `w` are its arguments; it does steps `begin` to `end` - 1 of its outermost loop.
     """
 
     body: str
@@ -40,15 +40,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class FileKernel(Kernel):
-    """A kernel that is written in a .c file; `body` is the text of the file.
+    """The kernel `function` of a .c file, whose text is `body`.
 
-    Its arguments are the fields of the struct that it takes. Each field is a pointer, i64 or f64, 8
-    bytes long.
+    Its arguments are a struct, whose `fields` map names to kinds: "*" (pointer), "i64" or
+    "f64".
     """
 
     function: str
     fields: dict[str, str]
-    """Name of the field -> "*", "i64" or "f64"."""
 
     @property
     def name(self) -> str:
@@ -158,7 +157,7 @@ class Job:
         self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int,
         template: Words | None = None,
     ) -> None:  # fmt: skip
-        """`template`: words of arguments that differ from these in arrays and floats only."""
+        """If given, `template` has the words of a Job with the same integer arguments."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""

@@ -44,7 +44,10 @@ class KnownKernels:
 
     @staticmethod
     def serves(operator: Any) -> bool:
-        """Whether known kernels may make live calls of an operator: if NumPy needs many calls."""
+        """Whether known kernels may make live calls of an operator.
+
+        They may if NumPy would need many calls for one call of the operator.
+        """
         return operator.is_formulas or operator.name in _MANY_CALLS
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
@@ -62,14 +65,14 @@ class KnownKernels:
         return jobs is not None and self.do(jobs)
 
     def do(self, jobs: Sequence[Job]) -> bool:
-        """Run all jobs; returns whether they ran: none runs unless all kernels are available."""
+        """Run all jobs if all their kernels are known; returns whether they ran."""
         if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
             return False
         run_jobs(jobs, self._addresses)
         return True
 
     def _make(self, jobs: Sequence[Job]) -> bool:
-        """Compile the kernels of jobs; False if earlier runs did not ask for all, or on failure."""
+        """Compile the kernels of jobs if earlier runs asked for all; returns whether it did."""
         is_known = not self._failed
         for job in jobs:
             if self._asked.setdefault(job.kernel.name, self._run) == self._run:

@@ -64,7 +64,7 @@ class Library:
         return None if None in found else [a for a in found if a is not None]
 
     def made(self, name: str) -> int | None:
-        """The address of the compiled kernel `name`; None if it is not loaded."""
+        """The address of the compiled kernel `name`; None if it has not been compiled or loaded."""
         return self._addresses.get(name)
 
     def _make(self, kernels: Sequence[Kernel]) -> None:
@@ -154,7 +154,8 @@ def load_files(
 ) -> ctypes.CDLL | None:
     """The library of the C files `names`, from the cache or compiled now; None if that fails.
 
-    The source is `growing.h`, then `declarations`, then the files. Log lines call it `what`.
+    The source is that of growing arrays (growing.h), then the C text `declarations`, then the
+    files. Log lines call the library `what`.
     """
     files = ((folder / name).read_text(encoding="utf-8") for name in names)
     return load_library("\n".join([_text("growing.h"), declarations, *files]), what)

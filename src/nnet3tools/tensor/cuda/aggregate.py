@@ -74,7 +74,10 @@ class _Plan:
         self._kernel = device.kernel(*self._found)
 
     def _choose_grid(self) -> None:
-        """Set the block and grid; each output gets as many chunks as keep the device busy."""
+        """Set the block and the grid of the kernel.
+
+        The elements of an output are reduced in so many chunks that the device is busy.
+        """
         if self._by_columns:
             self.block, outputs, least = (32, 8, 1), 32, _COLUMN_CHUNK
         elif self.reduced > _LONG_ROW:
@@ -111,7 +114,7 @@ class _Plan:
 
 
 class AggregateKernel:
-    """Callable that binds operands to one reduction; keeps a kernel for each layout."""
+    """Callable that binds operands to a reduction; keeps a kernel for each layout of operands."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = expr, reduce, axis
@@ -145,7 +148,7 @@ class AggregateKernel:
     def _scaled(
         self, out: Any, ins: Sequence[Any], alpha: Number, beta: float
     ) -> Callable[[], Any]:
-        """A bound reduction with a factor `alpha` on the device: reduces, scales, then adds."""
+        """A callable that reduces, scales by the Number `alpha`, and adds to beta * out."""
         if self._axis is None:
             number = self(out, ins, 1.0, 0.0)
             return lambda: number() * alpha

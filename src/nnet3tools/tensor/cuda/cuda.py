@@ -57,7 +57,7 @@ class CudaDevice:
         self._capture_memory = cupy.cuda.MemoryPool()
         self._limit = SharedLimit(cupy.get_default_memory_pool(), self._capture_memory)
         self._cublas = Cublas(self.stream.ptr, self.upload)
-        self._branches = list(self._branches_there_is_room_for())
+        self._branches = list(self._make_branches())
         self.gemm = self._cublas.bind
         self.kernel = functools.cache(self._kernel)
 
@@ -108,9 +108,9 @@ class CudaDevice:
     def upload(self, host: np.ndarray) -> Array:
         """Copy a host array to the device; CuPy keeps the pinned buffer until the copy is done.
 
-        During a capture the copy runs on the copy stream and is finished on return. Its memory then
-        comes from that stream's part of the pool, because captured work may write to the main
-        stream's.
+        In a capture the copy runs on the copy stream, and ends before the method returns.
+        Its memory is from the copy stream's part of the pool, because captured work may
+        write to memory of the main stream.
         """
         if not self._capturing:
             return cupy.asarray(host)
@@ -126,7 +126,7 @@ class CudaDevice:
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
-        """Start an asynchronous copy on the second stream; returns the event of its end."""
+        """Start a copy on the copy stream after the event `after`; returns the event of its end."""
         while self._sending and self._sending[0][0].done:
             self._sending.popleft()
         self.copy_stream.wait_event(after)
@@ -166,10 +166,11 @@ class CudaDevice:
         return int(free), int(total)
 
     def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-        """A callable that launches a CUDA graph of the work, which is recorded now.
+        """Record `work` as a CUDA graph, without running it; return a callable that launches it.
 
-        Memory that the work allocates belongs to the graph until the graph is freed: CuPy's pools
-        return free memory to the device when they cannot grow, and graphs know addresses only.
+        Memory that the work allocates belongs to the graph until the graph is freed: CuPy's
+        pools return free memory to the device when they cannot grow, and graphs know
+        addresses only. With `on_side_stream` the graph is launched on the side stream.
         """
         kept: list[Any] = []
         self._limit.share()
@@ -210,10 +211,10 @@ class CudaDevice:
 
         return replay_on_side_stream if on_side_stream else replay
 
-    def _branches_there_is_room_for(self) -> Iterator[Any]:
+    def _make_branches(self) -> Iterator[Any]:
         """Yield streams for branches of a graph, each with a cuBLAS workspace.
 
-        A capture could not allocate workspaces. There are fewer than _BRANCHES streams if memory is
+        A capture could not allocate workspaces. There are fewer streams if memory is
         lacking.
         """
         try:

@@ -12,7 +12,10 @@ from nnet3tools.tensor.cuda.operands import span
 
 
 def dependencies(nodes: Sequence[Launch | LibraryCall]) -> list[set[int]]:
-    """For each node, the numbers of the earlier nodes that it must wait for."""
+    """For each node, the numbers of the earlier nodes that it must wait for.
+
+    A node waits for an earlier one if they share memory that one of them writes.
+    """
     owners, arrays, writes = list[int](), list[Array](), list[bool]()
     for i, node in enumerate(nodes):
         written = {id(a) for a in node.writes}

@@ -33,14 +33,13 @@ class Device(Protocol):
     """A machine that runs kernels.
 
     All work goes to the main stream, in order, except copies from pinned memory, which go to a
-    second stream.
+    second stream. `num_processors` are its multiprocessors; a block may have
+    `most_shared_bytes` of shared memory.
     """
 
     num_processors: int
-    """The number of multiprocessors, from which grids are chosen."""
 
     most_shared_bytes: int
-    """The bytes of shared memory that a block may have."""
 
     def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Kernel:
         """The kernel `name` of a CUDA C++ source, which is compiled once and cached on disk.
@@ -80,7 +79,7 @@ class Device(Protocol):
         """
 
     def record(self) -> Event:
-        """An event after all work given to the main stream so far."""
+        """An event that is reached when all work given to the main stream so far is done."""
 
     def wait(self, event: Event) -> None:
         """Let later work of the main stream begin after an event."""

@@ -99,7 +99,11 @@ class ElementKernel:
 
 
 def _fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> bool:
-    """Whether each array is constant, or contiguous and aligned for vectors, in the last axis."""
+    """Whether each array can be accessed by 4 elements at a time along the last axis.
+
+    It can if it is constant, or contiguous and aligned, along this axis. `strides` has one
+    sequence for each array, in elements.
+    """
     walked = iter(strides)
     for i, operand in enumerate(operands):
         if not walk.is_array(i):

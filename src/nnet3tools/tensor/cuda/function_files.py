@@ -50,16 +50,17 @@ Shape = Sequence[int] | Mapping[str, int]
 
 @dataclass(frozen=True)
 class CudaFunction:
-    """A function of a .cuh file that computes one point of an index space."""
+    """A function of a .cuh file that computes one point of an index space.
+
+    Its parameters are `indexes`, then `arrays` (name -> element type), then `numbers` (name ->
+    type). `written` are the arrays whose element type is not const.
+    """
 
     name: str
     indexes: tuple[str, ...]
     arrays: dict[str, str]
-    """Name -> element type."""
     written: tuple[str, ...]
-    """Names of the arrays whose element type is not const."""
     numbers: dict[str, str]
-    """Name -> type."""
     body: str
 
     def on_grid(
@@ -68,9 +69,9 @@ class CudaFunction:
     ) -> Step:  # fmt: skip
         """The bound kernel that runs the function by a thread for every point of a space.
 
-        The last index varies fastest. `operands` are arrays and numbers by their names in the
-        function, `reads` and `writes` arrays whose addresses the function finds in other arrays.
-        `words` are replaced in the function's text.
+        The last index varies fastest. `operands` are arrays and numbers by their names in
+        the function. `reads` and `writes` are further arrays, whose addresses are elements
+        of operands. `words` are replaced in the function's text.
         """
         return self._bind(space, 0, words or {}, operands, reads, writes)
 
@@ -152,8 +153,8 @@ def _source(
 ) -> Source:  # fmt: skip
     """The CUDA kernel (source, name) that runs a function's body for each point of `space`.
 
-    `threads` is the number of threads for a point; 0: one thread. `arrays` and `numbers` give
-    parameters' names and types, `arrays` also numbers of axes.
+    A point has `threads` threads, or one thread if 0. `arrays` are (name, type, number of
+    axes), `numbers` (name, type), `space` the names of indexes.
     """
     parameters, views = [f"long long n_{i}" for i in space], list[str]()
     for array, dtype, axes in arrays:

@@ -43,7 +43,10 @@ kernels 128 / 300 / 335 (on paper)."""
 
 
 class _Part:
-    """Launches over one index space that a range of a fused level's blocks does in order."""
+    """Launches over one index space that the same blocks of threads do one after the other.
+
+    They are a part of a fused level, whose kernel does all parts at the same time.
+    """
 
     def __init__(self, first: Launch, group: int) -> None:
         self.steps, self.group = [first], group
@@ -56,7 +59,7 @@ class _Part:
 
     @property
     def loops(self) -> bool:
-        """Whether fewer blocks than `grid` can do the same work, because all steps loop."""
+        """Whether fewer blocks than `grid` would do: threads of all steps loop over their work."""
         return all(step.loops for step in self.steps)
 
     def can_add(self, launch: Launch) -> bool:
@@ -83,10 +86,11 @@ def _meet_by_points(before: Launch, after: Launch) -> bool:
 
 
 class FusedLevel:
-    """Launches that one CUDA kernel does: parts run concurrently, closing steps after their parts.
+    """Launches that one CUDA kernel does.
 
-    Parts are divided into groups. The last block of a group, when all parts of the group are done,
-    does the group's closing steps.
+    Parts are sequences of launches and run concurrently, each by blocks of its own. Parts are
+    divided into groups. When all parts of a group are done, its last block does the launches
+    that depend on them and are small: the group's closing steps.
     """
 
     def __init__(self) -> None:
@@ -125,10 +129,11 @@ class FusedLevel:
         return True
 
     def _can_start(self, launch: Launch) -> bool:
-        """Whether a launch may begin a part: large launches of a level all reduce, or none does.
+        """Whether a launch may begin a part.
 
-        Reductions need many registers, so that fewer blocks fit on a processor: an H100 took twice
-        as long for copies in one level with reductions as for two kernels.
+        In one level all large launches contain reductions, or none does. Reductions need
+        many registers, so that fewer blocks fit on a processor: an H100 took twice as long
+        for copies in one level with reductions as for two kernels.
         """
         if launch.num_bytes < _LARGE:
             return True
@@ -145,7 +150,7 @@ class FusedLevel:
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
         """Append launch `i` to the part with the launches `needed`, if its threads can continue.
 
-        Returns whether it was appended.
+        `needed` are the launches on which it depends. Returns whether it was appended.
         """
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
@@ -200,7 +205,7 @@ class FusedLevel:
         return level_source(functions, any(self._closing.values()))
 
     def bound(self, device: Device, table: Table) -> Callable[[], None]:
-        """A callable that launches the level's kernel; words that it reads go to `table`."""
+        """A callable that launches the level's kernel; `table` gets the words that it looks up."""
         if (source := self.source) is None:
             return self._parts[0].steps[0]
         kernel = device.kernel(*source)
@@ -225,10 +230,10 @@ class FusedLevel:
     def _table(
         self, grids: Sequence[tuple[int, int]]
     ) -> tuple[list[int], tuple[int, int, int], int]:
-        """(the level's words of a Table, three numbers for the kernel, the number of blocks).
+        """(words, numbers, number of blocks): what the level's kernel looks up, and its arguments.
 
-        The numbers are the number of parts and the positions of the first group and step in the
-        words. `grids` are the grids of the parts.
+        The numbers are the number of parts, and the positions of the first group and of the
+        first step in the words. `grids` are the grids of the parts.
         """
         kinds = {name: k for k, name in enumerate(sorted(self._functions))}
         parts, groups, steps = list[int](), list[int](), list[Launch]()

@@ -28,7 +28,8 @@ Node = Launch | LibraryCall
 def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
     """A callable that launches a CUDA graph with the launches of `work`, in fused levels.
 
-    See Device.capture for `on_side_stream`.
+    With `on_side_stream` it is launched on the side stream; `work` must then have no matrix
+    product.
     """
     device = get_device()
     _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow

@@ -38,9 +38,9 @@ _SUMMING_BLOCKS_A_PROCESSOR = 2
 
 
 def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
-    """The numbers of slices of rows and of tiles of columns for summing a matrix's columns.
+    """(slices of rows, tiles of 32 columns) that a kernel divides a matrix into to sum its columns.
 
-    There are enough blocks to keep the device busy, and at least LANES rows to a block. A tile's
+    There are enough blocks to keep the device busy, and at least 8 rows to a block. A tile's
     last block adds up the slices: with four times as many slices this took most of 66 us on an
     H100, for the sums of 960 x 256 LSTM cells.
     """

@@ -98,7 +98,11 @@ class LibraryCall:
 
 
 def only_if(flag: Array, is_set: bool, work: Callable[[], Any]) -> Any:
-    """Call `work` if `is_set`; its launches in a captured graph look at `flag` at each replay."""
+    """Call `work` if `is_set`, and return its result.
+
+    While launches are collected for a graph, always call it: each replay then looks at `flag`
+    (a float64 in device memory), and leaves out the launches of `work` if it is 0.
+    """
     if state.collected is None:
         return work() if is_set else None
     before, state.flag = state.flag, flag
@@ -123,7 +127,7 @@ _TICKETS = 1 << 14
 
 
 class _Tickets:
-    """Memory of zeros on a device for counters. Kernels leave zeros there, so it can be reused."""
+    """Counters on a device, which are 0. Kernels leave zeros behind, so memory is used again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}

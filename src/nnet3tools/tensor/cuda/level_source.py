@@ -81,7 +81,7 @@ def as_function(source: str) -> Function | None:
 
 
 def _bytes_of(declared: str) -> int:
-    """An upper bound of the bytes of declared variables; 1 << 30 if a size is not a number."""
+    """At most how many bytes the declared C++ variables take; 1 << 30 if a size is no number."""
     total = 0
     for variable in declared.split(", "):
         sizes = re.findall(r"\[([^\]]*)\]", variable)
@@ -104,16 +104,19 @@ def as_word(value: Any) -> int:
 def in_registers(source: str) -> str:
     """A level's source, changed so that the compiler may use all registers of a block's threads.
 
-    By itself it uses fewer if one more block then fits, and may keep a few values in memory: 4 to
-    84 bytes in 6, 18 and 16 of the 218 kernels of the networks of benchmarks/gpu for sm_80, sm_90
-    and sm_100 (CUDA 13.0), none of any with this. If all kernels were compiled so, 59 others would
-    have one block less.
+    Otherwise it uses fewer if one more block then fits, and may keep a few values in memory: 4
+    to 84 bytes in 6, 18 and 16 of the 218 kernels of the networks of benchmarks/gpu for sm_80,
+    sm_90 and sm_100 (CUDA 13.0). If all kernels were compiled in this way, 59 others would have
+    one block less.
     """
     return _BOUNDS.sub(r"__launch_bounds__(\1, 1)", source)
 
 
 def level_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
-    """(source, name) of a kernel that runs these functions; `closes`: there are closing steps."""
+    """(source, name) of a kernel that runs these functions as a table in memory says.
+
+    `closes` says that there are closing steps: launches that the last block does.
+    """
     cases = "".join(f"    case {i}: {f.name}(nn, a); break;\n" for i, f in enumerate(functions))
     text = "".join(f.text for f in functions) + _DO.replace("CASES", cases)
     body = _BODY.replace("CLOSING", _CLOSING if closes else "")

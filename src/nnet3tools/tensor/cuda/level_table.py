@@ -35,9 +35,10 @@ class Table:
 def smaller_grids(
     grids: Sequence[tuple[int, int]], loops: Sequence[bool], processors: int
 ) -> list[tuple[int, int]]:
-    """The grids (x, y) of a level's parts, with fewer blocks for parts that loop if there are many.
+    """Grids (x, y) for the parts of a level: with fewer blocks if there are too many.
 
-    Each block spends some microseconds with the table before it does any work.
+    Only parts that loop (`loops`) can have fewer. Each block spends some microseconds with the
+    table before it does any work. `processors` is the number of multiprocessors.
     """
     most, blocks = processors * _BLOCKS_A_PROCESSOR, [x * y for x, y in grids]
     fixed = sum(n for n, loop in zip(blocks, loops, strict=True) if not loop)
@@ -49,7 +50,7 @@ def smaller_grids(
 
 
 def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
-    """A grid with about `kept` times the blocks; x is reduced only if y = 1 does not suffice."""
+    """A grid with about `kept` (0 to 1) of the blocks; x gets smaller only if y = 1 is too much."""
     if kept >= 1.0:
         return grid
     x, y = grid
@@ -58,16 +59,17 @@ def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
 
 
 def is_for_a_warp(step: Launch) -> bool:
-    """Whether a warp can do a closing step as well as a block."""
+    """Whether a warp can do a small launch (a closing step) as well as a block."""
     function = as_function(step.source)
     assert function is not None
     return not function.has_barriers and step.block[0] * step.block[1] <= WARP
 
 
 def closing_turns(steps: Sequence[Launch]) -> list[list[Launch]]:
-    """Closing steps in lists that run one after the other; dependent steps are in later lists.
+    """Launches that one block does, in lists that run one after the other.
 
-    The steps of one list run concurrently, each by a warp; a single step may need a whole block.
+    Launches of one list are independent and run concurrently, each by a warp. A launch that
+    needs a whole block is alone in its list.
     """
     level = list[int]()
     for earlier in dependencies(steps):

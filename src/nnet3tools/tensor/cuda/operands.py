@@ -25,7 +25,8 @@ def arguments(values: Sequence[Any]) -> list[Any]:
 def span(array: Any) -> tuple[int, int, int, int]:
     """(address of the first byte, address past the last byte, pitch, width in bytes) of an array.
 
-    Pitch and width are 0 unless the array is a block of columns of a matrix.
+    For a matrix with gaps between its rows, pitch is the distance of rows, width the length of
+    a row. Both are 0 for other arrays.
     """
     low = high = pointer(array)
     if 0 in array.shape:

@@ -24,7 +24,11 @@ _fill = element("_1 = _2")
 
 
 class _Matrix(NamedTuple):
-    """A stack of matrices for BLAS: row pitch and step from matrix to matrix, in elements."""
+    """A stack of matrices as BLAS takes it; `array` has the elements.
+
+    `pitch` is the distance of rows (of columns if `transposed`), `step` that of matrices, in
+    elements.
+    """
 
     array: Array
     pitch: int

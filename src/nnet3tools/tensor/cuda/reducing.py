@@ -104,9 +104,10 @@ def _checked(
 def _walk(
     operands: Sequence[Any], arrays: Sequence[Any], full: tuple[int, ...], reduced: int
 ) -> tuple[Walk, list[int], list[list[int]]]:
-    """(walk, sizes of axes, strides of each array) of operands, with outer axes merged.
+    """(walk, sizes, strides): how a kernel finds the operands' elements, with outer axes merged.
 
-    `reduced` is the axis to reduce, -1 or -2; it is not merged.
+    `strides` has one sequence for each of `arrays`. `reduced` is the axis to reduce, -1 or -2;
+    it is not merged.
     """
     sizes, strides = merged_strides(arrays, full, kept_axes=1)
     if 0 in sizes:  # strides of arrays without elements may be 0
