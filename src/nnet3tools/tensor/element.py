@@ -31,7 +31,11 @@ class Formula:
         """Module of an array's class -> binder."""
 
     def _binder(self, array: Any, *formula: Any) -> Callable[..., Any]:
-        """The function that binds operands on the device of `array`; it is made for `formula`."""
+        """A function that binds operands of a formula on the device of `array`.
+
+        `formula` are the arguments with which the device's implementation makes such a
+        function.
+        """
         device = device_of(array)
         if not load_device(device) or (self.kind, device) not in FORMULA_BACKENDS:
             raise UnsupportedOperator(self.kind, str(array.dtype), device)
@@ -47,13 +51,14 @@ class Formula:
 class Element(Formula):
     """A formula as an operator: `op(out, *ins)`, or `op.bind(out, *ins)` once and call the result.
 
-    Assigned operands have the full (broadcast) shape. Other operands are arrays that broadcast to
-    it, or plain numbers, which take the arrays' type. `operands` are names of the operands for
-    formula text, in the order of the call.
+    Assigned operands have the full (broadcast) shape. Other operands are arrays that broadcast
+    to it, or plain numbers, which take the arrays' type. `operands` are the names by which
+    formula text calls its operands, separated by spaces, in the order of a call; "" if it calls
+    them _1, _2, ...
 
-    A formula may reduce rows (`row_sum(x)`) along the last axis; an operand that is assigned such
-    a value may have one column. It may reduce columns (`col_sum(x)`) along all other axes; an
-    operand that is assigned such a value may have one row.
+    A formula may reduce rows (`row_sum(x)`) along the last axis; an operand that is assigned
+    such a value may have one column. It may reduce columns (`col_sum(x)`) along all other axes;
+    an operand that is assigned such a value may have one row.
     """
 
     kind = "element"
@@ -102,5 +107,9 @@ class Element(Formula):
 
 
 def element(formula: str | Expr | Assignments, operands: str = "") -> Element:
-    """An elementwise operator of formula text, assignments, or an expression to assign to `_1`."""
+    """An operator that computes a formula: text, assignments, or an expression to assign to `_1`.
+
+    `operands` are the names of the operands in the text, in the order of a call, such as "out
+    x".
+    """
     return Element(formula, operands)

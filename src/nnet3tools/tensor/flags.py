@@ -22,7 +22,10 @@ _set_bits = element("_1 = floor(_2 * _3) - 2 * floor(_2 * _3 * 0.5)")
 
 
 class Flag:
-    """Whether one piece of optional work is done: on the host, and as an array (1,) on a GPU."""
+    """Whether a piece of optional work is done in the present run: `is_set`, for the host.
+
+    `array` (1,) holds the same on a GPU: 1 or 0.
+    """
 
     def __init__(self, array: Any) -> None:
         self.is_set, self.array = True, array
@@ -35,7 +38,10 @@ class Flag:
 
 
 class Flags:
-    """The flags of one recorded step. Each recording of the step uses the first ones it needs."""
+    """The flags of one recorded step, numbered in the order of its pieces of optional work.
+
+    Different recordings of the step use the same flags.
+    """
 
     def __init__(self) -> None:
         self._flags: list[Flag] = []

@@ -26,7 +26,10 @@ CALLS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """How C or CUDA C++ spells types, values, functions and parameters of kernels."""
+    """How C or CUDA C++ spells types, values, functions and parameters of kernels.
+
+    Texts have places in braces, which are described beside each field.
+    """
 
     types: Mapping[Type, str]
     """The type of a value while it is computed with."""
@@ -49,7 +52,7 @@ class Dialect:
     stored_half: str = ""
 
     def literal(self, value: float, held: str) -> str:
-        """Source text of an exact constant of the type `held`, which is spelled in the dialect."""
+        """Source text of an exact constant of a type such as "float", as the dialect spells it."""
         single = self.types[Type.FLOAT32]
         if held not in (single, self.types[Type.FLOAT64]):
             return self.integer.format(held, int(value))
@@ -62,13 +65,13 @@ class Dialect:
         return f"({value!r}{'f' if held == single else ''})"
 
     def converted(self, value: str, held: str, to: str) -> str:
-        """Source text that converts `value` from type `held` to `to`, as spelled in the dialect."""
+        """Source text that converts the text `value` from type `held` to `to`, as spelled."""
         if held == to:
             return value
         return f"({value} != 0)" if to == self.types[Type.BOOL] else f"({to})({value})"
 
     def stored(self, value: str, held: str, to: Type) -> str:
-        """Source text that converts `value` from spelled type `held` to an array's element type."""
+        """Source text that converts the text `value` of type `held` to an array's type `to`."""
         if to is Type.FLOAT16:
             return self.stored_half.format(self.converted(value, held, self.types[Type.FLOAT32]))
         return self.converted(value, held, self.types[to])
@@ -77,8 +80,9 @@ class Dialect:
 class Body:
     """Writes the lines of C or CUDA C++ that compute lowered formulas, in a dialect.
 
-    Operand i (from 0) is the variable `x{i + 1}`. An array's first element is at `p{i}`, the
-    current row of the innermost axis at `q{i}`, strides are `s{i}_{axis}`.
+    Names in the text: operand i (from 0) is the variable `x{i + 1}`; if it is an array, its
+    first element is at `p{i}`, the current row of the innermost axis at `q{i}`; its strides are
+    `s{i}_{axis}`.
     """
 
     def __init__(self, walk: Walk, dialect: Dialect) -> None:
@@ -111,7 +115,10 @@ class Body:
         return v.kind is Kind.OPERAND and self.walk.is_array(v.number)
 
     def line(self, v: Instruction, index: str = "i") -> list[str]:
-        """The line that computes or loads a value at element `index`; none for numbers."""
+        """The source line that computes a value, or loads it as element `index` of its row.
+
+        Plain numbers and constants need no line.
+        """
         if self.is_loaded(v):
             return [self.load(v.number, self.place(v.number, index))]
         if v.kind in (Kind.OPERAND, Kind.CONSTANT):
@@ -131,13 +138,13 @@ class Body:
     def lines(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = (), index: str = "i"
     ) -> list[str]:
-        """Source lines that compute the values `roots` at `index` from the values `known`."""
+        """Source lines that compute the values `roots`; `known` values have variables already."""
         return [line for v in self.needed(roots, known) for line in self.line(v, index)]
 
     def needed(
         self, roots: Sequence[Instruction], known: Collection[Instruction] = ()
     ) -> list[Instruction]:
-        """The values that must be computed for `roots`, in order; `known` values exist already."""
+        """The values that must be computed for `roots`, in order, without those in `known`."""
         needed = {v for v in roots if v not in known}
         for v in reversed(self.instructions):
             if v in needed:
@@ -188,7 +195,7 @@ class Body:
     # -- parameters
 
     def declare(self, sizes: Sequence[str]) -> list[str]:
-        """Parameters of a kernel: the sizes, then the operands in the order of Walk.arguments."""
+        """Parameters of a kernel: `sizes`, then for each operand address and strides, or number."""
         found: list[str] = []
 
         def add(kind: str, name: str, spelled: str = "") -> None:

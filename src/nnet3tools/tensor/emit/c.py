@@ -27,7 +27,10 @@ _CALLS = CALLS | {
 
 
 def _rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """A function that makes a faster formula for function `name`; None if C's library is fast."""
+    """A definition by other functions that is faster than C's function `name`; else None.
+
+    `compute` is the type in which the function is computed.
+    """
     single = compute is Type.FLOAT32 and name in ("erf", "logaddexp")
     return rewrite(name, compute) if single else None
 
@@ -51,7 +54,10 @@ C = Dialect(
 
 
 def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> str:
-    """The C text of a kernel: its parameters (further `sizes` first), then the lines."""
+    """The C text of a kernel: its parameters, then the lines.
+
+    The parameters are the further integers `sizes`, the sizes of the axes, and the operands.
+    """
     names = [*sizes, *[f"n{axis}" for axis in range(body.walk.axes)]]
     return "".join(f"  {line}\n" for line in [*body.declare(names), "(void)n0;", *lines])
 
@@ -59,7 +65,8 @@ def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> 
 def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> list[str]:
     """C lines of nested loops over the first `axes` axes around the lines `inner`.
 
-    The outermost loop goes from `begin` to `end`. `inner` uses rows of the operands `arrays`.
+    The outermost loop goes from `begin` to `end`. `arrays` are the operands of which `inner`
+    uses rows.
     """
     lines = [body.row(i, [f"i{axis}" for axis in range(axes)]) for i in arrays]
     lines += inner

@@ -31,9 +31,9 @@ _MOST_COLUMNS = 512
 def column_kernel(assignments: Assignments, walk: Walk, rows: int = ROWS) -> str:
     """C text of a kernel for a formula that reduces columns: axis -2 are rows, -1 columns.
 
-    Axes before these are looped over. The sums of `rows` rows are taken in the values' own type.
-    The first argument is the number of columns of a tile, for formulas with more than one pass over
-    rows.
+    Further axes are looped over. Values are added up in their own type over `rows` rows, then
+    in float64. The kernel's first argument is the number of columns that it does at a time (a
+    tile), if the rows are passed over more than once.
     """
     return _Columns(ColumnPasses(assignments, walk, C), rows).text()
 
@@ -81,9 +81,10 @@ class _Columns:
         return [f"{self._body.held(v)} {name}" for v, name in zip(values, names, strict=True)]
 
     def _column_values(self, number: int) -> list[str]:
-        """C lines of a loop over a tile's columns: each column's values for pass `number`.
+        """C lines of a loop over a tile's columns that computes values of whole columns.
 
-        If `number` is beyond the last pass, these are the formula's results.
+        They are the values that pass `number` over the rows needs of earlier passes or, in
+        the last pass, the formula's results.
         """
         plan, body = self._plan, self._body
         values, roots = plan.column_values(number), plan.column_roots(number)
@@ -102,7 +103,7 @@ class _Columns:
         return ["{", *indented([*self._pointers(arrays, "0"), *_each_column(inner)]), "}"]
 
     def _total(self, v: Instruction) -> str:
-        """C text of the array element that holds a column's reduction or kept value."""
+        """C text of the array element of a tile that holds a column reduction or kept value."""
         return f"{'all' if v.kind is Kind.REDUCE_COLUMN else 'kept'}_{self._body.name(v)}[c]"
 
     def _pointers(self, arrays: Sequence[int], row: str) -> list[str]:

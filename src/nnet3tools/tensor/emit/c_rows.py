@@ -38,10 +38,11 @@ _VECTOR_CALLS = {
 def row_kernel(
     assignments: Assignments, walk: Walk, may_keep: bool, added: int = ADDED, chunk: int = 0
 ) -> str:
-    """C text of a kernel for a formula that reduces rows, the innermost axis of the walk.
+    """C text of a kernel for a formula that reduces rows (along the last axis).
 
-    `may_keep`: whether a row fits on the stack. `added`: numbers added up in float32. With `chunk`
-    the operands are vectors, and row i is the i-th chunk of so many elements.
+    `may_keep`: whether a row fits on the stack. `added` numbers are added up in float32, then
+    in float64. If `chunk` is not 0, operands are vectors, and row i is their i-th piece of
+    `chunk` elements.
     """
     rows = _Rows(assignments, walk, may_keep, added)
     width = f"n{walk.axes - 1}"
@@ -74,7 +75,7 @@ class _Rows:
         """Values that later stages find in an array on the stack, and the stage that makes them."""
 
     def lines(self, width: str) -> list[str]:
-        """All C lines for one row of `width` elements; pointers to the row are set before them."""
+        """All C lines for one row of `width` (C text) elements, to which pointers are set."""
         last = self._stages.last
         if self._may_keep:
             self._keep_costly(last)
@@ -95,7 +96,10 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Set `_kept` to the values that are costly to compute and used by several loops."""
+        """Set `_kept` to the values that are costly to compute and used by several loops.
+
+        `last` is the number of the last stage.
+        """
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]
@@ -107,9 +111,9 @@ class _Rows:
                 made.setdefault(v, stage)
 
     def _needed(self, roots: Sequence[Instruction], stage: int | None = None) -> list[Instruction]:
-        """The values that differ within a row and must be computed or loaded for `roots`.
+        """The values, different within a row, that a loop computes or loads for the values `roots`.
 
-        Values that stages before `stage` kept in memory are loaded.
+        Values that stages before `stage` kept in memory are loaded (None: no value is).
         """
         needed: set[Instruction] = set()
         stack = [v for v in roots if v in self._varying]
@@ -197,7 +201,11 @@ class _Rows:
         self, stage: int, roots: Sequence[Instruction], last: Sequence[str],
         clauses: Sequence[str] = (), begin: str = "0", by_parts: bool = False,
     ) -> list[str]:  # fmt: skip
-        """C lines of a loop over a row or a part of it: compute values `roots`, then do `last`."""
+        """C lines of a loop over a row: compute the values `roots`, then do the lines `last`.
+
+        The loop begins at element `begin`; with `by_parts` it ends after `_added` elements.
+        `clauses` are for OpenMP's simd directive before it.
+        """
         if not last:
             return []
         inner = []
@@ -243,9 +251,10 @@ class _Rows:
     def _vector_sums(
         self, stage: int, roots: Sequence[Instruction], sums: Sequence[Instruction]
     ) -> list[str]:
-        """C lines that sum most of a row in vectors, up to element `first`.
+        """C lines that sum a row in vectors; the C variable `first` is where they end.
 
-        There are none for formulas without exp.
+        `roots` are the values to compute, `sums` their reductions. No lines for formulas
+        without exp.
         """
         has_exp = any(v.name == "exp" for v in self._needed(roots, stage))
         if not has_exp or len(sums) != len(roots):
@@ -267,9 +276,9 @@ class _Rows:
         ]
 
     def _streams(self, last: int) -> list[str]:
-        """C lines that store most of a row in vectors, bypassing the caches, up to element `first`.
+        """C lines that store a row in vectors, bypassing the caches, if possible; else no lines.
 
-        The list is empty if that is impossible.
+        `last` is the last stage. The C variable `first` is the element where they end.
         """
         if len(self._stored) != 1:
             return []

@@ -16,7 +16,11 @@ from nnet3tools.tensor.formulas.stages import passes, varying
 
 
 class ColumnPasses:
-    """The passes over a matrix's rows that compute a formula with column reductions."""
+    """The passes over a matrix's rows that compute a formula with column reductions.
+
+    Pass `number` (from 0) computes values of whole columns from earlier passes' reductions,
+    then goes over the rows to make reductions or to store results.
+    """
 
     def __init__(self, assignments: Assignments, walk: Walk, dialect: Dialect) -> None:
         self.walk, self.body = walk, Body(walk, dialect)
@@ -44,7 +48,7 @@ class ColumnPasses:
 
     @property
     def num_readers(self) -> int:
-        """The number of passes that read rows of the operands."""
+        """The number of passes that go over the rows; the last may only compute whole columns."""
         return self.last + bool(self.stored(self.last))
 
     def reductions(self, number: int) -> tuple[Instruction, ...]:
@@ -65,7 +69,7 @@ class ColumnPasses:
         return self._passes[number].columns
 
     def kept(self, number: int) -> list[Instruction]:
-        """The values of `column_values(number)` to keep in memory, for rows or later passes."""
+        """The values of `column_values(number)` that must be in memory for rows or later passes."""
         columns = self.column_values(number)
         final = {root for _, root in self._stored}
         if number < self.last:
@@ -81,7 +85,7 @@ class ColumnPasses:
         ]  # fmt: skip
 
     def known(self, number: int) -> list[Instruction]:
-        """The per-column values that are in memory when pass `number` reads rows."""
+        """Values per column that are in memory when pass `number` begins to go over the rows."""
         made = [v for n in range(number + 1) for v in self.kept(n)]
         return made + [v for n in range(number) for v in self.reductions(n)]
 
@@ -98,7 +102,7 @@ class ColumnPasses:
         self, values: Sequence[Instruction], roots: Sequence[Instruction],
         known: Sequence[Instruction], place: Callable[[Instruction], str],
     ) -> list[str]:  # fmt: skip
-        """Source lines that load the `known` values which `values` and `roots` use directly.
+        """Source lines that load those `known` values which `values` or `roots` use directly.
 
         `place(v)` is the source text of the memory that holds a known value.
         """
@@ -110,5 +114,5 @@ class ColumnPasses:
         ]
 
     def column_roots(self, number: int) -> list[Instruction]:
-        """The values that pass `number` stores once per column; only the last pass has any."""
+        """The results per column that pass `number` stores; only the last pass has any."""
         return [root for _, root in self.totals] if number == self.last else []

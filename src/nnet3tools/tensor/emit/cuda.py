@@ -58,7 +58,10 @@ def kernel_source(
 
 
 def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[str]:
-    """CUDA lines that set `names` to the coordinates of a linear index; sizes[0] is unused."""
+    """CUDA lines that set the variables `names` to the coordinates of the linear index `index`.
+
+    `sizes` are the sizes of the axes, as text; the first is not needed.
+    """
     if len(names) == 1:
         return [f"const long long {names[0]} = {index};"]
     lines = [f"long long rest_{names[0]} = {index};"]
@@ -70,10 +73,11 @@ def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[
 
 
 def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source:
-    """A kernel for a formula without reductions: a thread for each element, or for four of a row.
+    """A kernel for a formula without reductions: a thread for each element.
 
-    Parameters are the sizes of the axes, the number of rows if there are several axes, and
-    Walk.arguments.
+    With `vector` a thread does four elements of a row. Parameters are the sizes of the axes,
+    the number of rows if there are several axes, then the operands (addresses, strides,
+    numbers).
     """
     body = Body(walk, CUDA)
     pairs = body.assigned(assignments)
@@ -109,9 +113,10 @@ def _by_fours(
     walk: Walk, lines: Sequence[str], vectors: Sequence[int], read: Sequence[int],
     targets: Sequence[int],
 ) -> list[str]:  # fmt: skip
-    """CUDA lines that compute four elements of a row; operands `vectors` are moved as vectors.
+    """CUDA lines that compute four elements of a row.
 
-    `lines` compute one element; `read` and `targets` are the operands to load and to store.
+    `lines` compute one element. Operands `vectors` are loaded and stored as vectors of four; of
+    these, `read` are loaded and `targets` stored.
     """
     before, after = list[str](), list[str]()
     for i in vectors:

@@ -23,22 +23,24 @@ from nnet3tools.tensor.formulas.lowered import Instruction, Kind
 class ColumnKernels:
     """The kernels of a formula that reduces columns.
 
-    Parameters are rows, columns and the operands of the walk, then `kept` and, of kernels that
-    reduce, `partial` (double), `tickets` (unsigned, one for each 32 columns) and `span`, the number
-    of rows of a slice. A kernel that reduces has a grid of (tiles, slices) and blocks of (32, 8).
+    First run the kernels `reducing`, which make reductions, then `storing`, which stores
+    elements (None: no elements are stored after the last reduction). For each column `num_kept`
+    float64 numbers are kept between kernels, and a kernel makes `num_sums` sums for each slice
+    of rows. `stored_first` are the operands (from 0) of which the first kernel stores every
+    row, `totals` those with one number for each column, which the last reducing kernel stores.
+
+    Parameters are rows, columns and the operands, then `kept` and, of kernels that reduce,
+    `partial` (double, the sums), `tickets` (unsigned, one for each 32 columns) and `span`, the
+    number of rows of a slice. A kernel that reduces has a grid of (columns / 32, slices) and
+    blocks of (32, 8).
     """
 
     reducing: tuple[Source, ...]
     storing: Source | None
-    """The kernel that stores elements after the last reduction; None: there are none."""
     num_kept: int
-    """float64 numbers that are kept for each column."""
     num_sums: int
-    """The most sums that one kernel makes for each column: float64 numbers of a slice."""
     stored_first: tuple[int, ...]
-    """The operands (from 0) of which the first kernel stores every row."""
     totals: tuple[int, ...]
-    """The operands that have one number for each column; the last reducing kernel stores them."""
 
 
 def column_kernels(assignments: Assignments, walk: Walk) -> ColumnKernels:
@@ -85,7 +87,7 @@ class _Columns:
         ]
 
     def _known(self, number: int) -> list[str]:
-        """CUDA lines that load results of earlier passes which rows of pass `number` need."""
+        """CUDA lines that load results of earlier passes for pass `number` over the rows."""
         plan = self._plan
         roots, values = plan.row_roots(number), plan.row_values(number)
         return plan.lookups(values, roots, plan.known(number), self._place)
@@ -147,7 +149,7 @@ class _Columns:
         return self._kernel("columns", more, lines)
 
     def _column_lines(self, number: int) -> list[str]:
-        """CUDA lines that finish pass `number`'s reductions and compute values of each column."""
+        """CUDA lines after pass `number` for one column: end its reductions, compute with them."""
         plan, body, after = self._plan, self._body, number + 1
         values, roots = plan.column_values(after), plan.column_roots(after)
         lines = list[str]()

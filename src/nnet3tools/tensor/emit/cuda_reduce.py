@@ -17,24 +17,27 @@ from nnet3tools.tensor.formulas import Expr, Placeholder, Type
 
 @dataclass(frozen=True)
 class Reduction:
-    """The layout of a reduction: operand 0 is the output, the others are the expression's."""
+    """The layout of a reduction: operand 0 is the output, the others are the expression's.
+
+    The first `num_kept` axes of the walk are not reduced. `accumulator` is the C++ class in
+    which elements are accumulated, such as nn_Sum<float>, `value_type` the type of elements in
+    it: float32 or float64. `by_columns`: neighbouring outputs are neighbours in memory, and
+    reduced elements are not.
+    """
 
     walk: Walk
     num_kept: int
-    """The number of axes of the walk, the first ones, that are not reduced."""
     accumulator: str
-    """The C++ class in which elements are accumulated, with type argument: nn_Sum<float>."""
     value_type: Type
-    """The type of elements and of the result in the accumulator: float32 or float64."""
     by_columns: bool
-    """Whether neighbouring outputs are neighbours in memory, and reduced elements are not."""
 
 
 def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
-    """A kernel for out = beta * out + factor * the reduction of `expr`.
+    """A kernel for out = beta * out + factor * the reduction of `expr`, laid out as `plan` says.
 
-    Parameters: numbers of outputs, of elements reduced for each and of a chunk; the sizes of the
-    walk's axes and its operands; factor and beta; `partial` for the chunks, and tickets.
+    Parameters: numbers of outputs, of elements reduced for each and of a chunk of these; the
+    sizes of axes and the operands; factor and beta; memory for the results of chunks, and
+    counters of finished chunks.
     """
     walk, state = plan.walk, plan.accumulator
     body = Body(walk, CUDA)
@@ -82,7 +85,10 @@ _OUTPUT = {
 
 
 def _place(walk: Walk, i: int, num_kept: int) -> str:
-    """C++ text of operand i's element at the current coordinates of all axes."""
+    """C++ text of operand i's element at the current coordinates of the reduced axes.
+
+    The operand's pointer is set from the first `num_kept` axes, which are not reduced.
+    """
     accesses = list(enumerate(walk.accesses[i]))[num_kept:]
     terms = [
         f"r{axis}" if access is Access.CONTIGUOUS else f"r{axis} * s{i}_{axis}"
@@ -93,7 +99,7 @@ def _place(walk: Walk, i: int, num_kept: int) -> str:
 
 
 def _share(axis: str) -> list[str]:
-    """CUDA lines that begin the loop over a thread's share of [begin, end), along `axis`."""
+    """CUDA lines that begin a loop: the threads along `axis` (x or y) divide [begin, end)."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     return [
         "#pragma unroll 4",  # loads that do not wait for each other
@@ -117,7 +123,11 @@ def _carried(axes: range, step: str) -> list[str]:
 
 
 def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
-    """CUDA lines that reduce a chunk to the variable `acc`: by thread, then over all threads."""
+    """CUDA lines that reduce a chunk to the variable `acc`: by thread, then over all threads.
+
+    `setup` are lines before the loop, `work` those for one element; threads along `axis` (x or
+    y) divide the elements.
+    """
     axes = range(plan.num_kept, plan.walk.axes)
     begins = coordinates(
         f"begin + threadIdx.{axis}", [f"n{a}" for a in axes], [f"r{a}" for a in axes]
@@ -143,7 +153,10 @@ def _together(plan: Reduction) -> str:
 
 
 def _merged(plan: Reduction, axis: str) -> list[str]:
-    """CUDA lines by which an output's last block merges the results of all chunks to `acc`."""
+    """CUDA lines by which an output's last block merges the results of all chunks to `acc`.
+
+    Threads along `axis` (x or y) divide the chunks.
+    """
     chunks = [
         "const long long begin = 0, end = gridDim.y;",
         *_share(axis),

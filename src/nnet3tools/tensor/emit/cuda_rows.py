@@ -20,9 +20,10 @@ _REDUCERS = {"row_sum": "nn_Sum", "row_mean": "nn_Sum", "row_max": "nn_Max", "ro
 
 
 def row_kernel(assignments: Assignments, walk: Walk) -> Source:
-    """A kernel for a formula that reduces rows, the innermost axis of the walk.
+    """A kernel for a formula that reduces rows (along the last axis).
 
-    Parameters are the sizes of the axes, the number of rows, and Walk.arguments.
+    Parameters are the sizes of the axes, the number of rows, and the operands (addresses,
+    strides, numbers).
     """
     body = Body(walk, CUDA)
     pairs = body.assigned(assignments)
@@ -52,7 +53,10 @@ def row_kernel(assignments: Assignments, walk: Walk) -> Source:
 def _reduce(
     body: Body, stages: RowStages, reductions: Sequence[Instruction], width: str
 ) -> list[str]:
-    """CUDA lines of the loop over a row that makes the row reductions of a stage."""
+    """CUDA lines of the loop over a row that makes `reductions`, the row reductions of a stage.
+
+    `width` is the text of the row's number of elements.
+    """
     before, adds, after = list[str](), list[str](), list[str]()
     for v in reductions:
         name, held = body.name(v), body.held(v)
@@ -69,7 +73,10 @@ def _reduce(
 def _loop(
     body: Body, stages: RowStages, roots: Sequence[Instruction], last: Sequence[str], width: str
 ) -> list[str]:
-    """CUDA lines of a loop over a row that computes the values `roots`, then does `last`."""
+    """CUDA lines of a loop over a row that computes the values `roots`, then does lines `last`.
+
+    `width` is the text of the row's number of elements.
+    """
     if not last:
         return []
     known = [v for v in body.instructions if v not in stages.varying]

@@ -29,11 +29,14 @@ _NUMBERS = (Access.NUMBER, Access.NUMBER_IN_MEMORY)
 
 @dataclass(frozen=True)
 class Walk:
-    """How a kernel finds its operands' elements: a kind of access for each operand and axis."""
+    """How a kernel finds its operands' elements, along `axes` axes.
+
+    `accesses` has for each operand (from 0) the kind of access for each axis, outermost first,
+    or one entry for a plain number.
+    """
 
     types: tuple[Type, ...]
     accesses: tuple[tuple[Access, ...], ...]
-    """By operand (from 0): an access for each axis, outermost first; one for a plain number."""
     axes: int
 
     def is_array(self, i: int) -> bool:
@@ -49,9 +52,10 @@ class Walk:
         return self.accesses[i][-1] is Access.CONTIGUOUS
 
     def arguments(self, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> list[Any]:
-        """A kernel's arguments for the operands: arrays, strides (int) and numbers, in order.
+        """A kernel's arguments for the operands: for each, the array and strides, or the number.
 
-        `strides` are those of the arrays, in elements. Body.declare has the parameters.
+        `strides` are those of the arrays, in elements; only strides that the kernel's text
+        does not contain are arguments.
         """
         values: list[Any] = []
         walked = iter(strides)
@@ -69,9 +73,9 @@ def walk_of(
 ) -> Walk:  # fmt: skip
     """The kinds of access of operands whose arrays have these strides, in elements, by axis.
 
-    Only on the innermost `exact` axes are strides 0 and 1 special, so that fewer kernels are
-    compiled. `single` is an axis of size 1 (-1 or -2; 0: none) along which all arrays count as
-    varying.
+    Only along the innermost `exact` axes have strides 0 and 1 kinds of their own, so that fewer
+    kernels are compiled. `single` is an axis of size 1 (-1 or -2; 0: none) along which all
+    arrays count as varying.
     """
     axes = len(strides[0])
     walked = iter(strides)

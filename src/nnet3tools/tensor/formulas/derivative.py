@@ -11,7 +11,7 @@ from nnet3tools.tensor.formulas.simplify import simplify
 
 
 def partials(node: Apply) -> Sequence[Expr]:
-    """The partial derivatives of a function's value by each of its arguments."""
+    """The partial derivatives of a function's value by each of the function's arguments."""
     function = node.function
     if function.derivative is not None:
         return function.derivative(node, *node.arguments)

@@ -36,10 +36,10 @@ def _intern(cls: type, key: tuple, **fields: Any) -> Any:
 
 
 class Expr:
-    """A node of an expression tree. Python's operators on nodes build larger expressions. `&`, `
+    """A node of an expression tree. Python's operators on nodes build larger expressions.
 
-    `, `~` are and, or, not. `<`, `<=`, `>`, `>=` compare elementwise, but `==` compares the trees
-    (equal trees are the same object): elementwise equality is `formulas.eq`.
+    `&`, `|`, `~` are and, or, not. `<`, `<=`, `>`, `>=` compare elementwise, but `==` compares the
+    trees (equal trees are the same object): elementwise equality is `formulas.eq`.
     """
 
     __slots__ = ("__weakref__", "arguments")
@@ -66,11 +66,14 @@ class Expr:
         return done[self][0]
 
     def _text(self, arguments: Sequence[Text]) -> Text:
-        """The text of this node, given the texts of its arguments."""
+        """(formula text, how tightly it binds) of this node, given these pairs for its arguments."""
         raise NotImplementedError
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Yield each distinct node once, after its arguments, but no node below a `known` one."""
+        """Yield each distinct node once, after its arguments.
+
+        Nodes in `known`, and nodes that occur only below these, are left out.
+        """
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:
@@ -194,7 +197,7 @@ class Placeholder(Expr):
 
 
 class Constant(Expr):
-    """A constant of a formula: a number, of a weak type, or a truth value of type bool."""
+    """A constant of a formula: a plain number, which takes the type of arrays, or a truth value."""
 
     __slots__ = ("value",)
     value: Number
@@ -286,21 +289,22 @@ def as_expr(value: Operand) -> Expr:
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function of expressions; a call builds an expression."""
+    """A function of `arity` expressions; calling it builds an expression.
+
+    `rule` says how types of arguments decide the type of the value; `doc` describes the value.
+    The function `derivative` of (value, arguments...) returns one partial derivative for each
+    argument; None: the derivative of the definition. `definition` gives the value in terms of
+    other functions; None for a primitive. `onnx` is ONNX's operator of the same meaning, if
+    there is one.
+    """
 
     name: str
     arity: int
     rule: Rule
     doc: str
     derivative: Callable[..., Sequence[Expr]] | None = None
-    """Function of (value, arguments...) -> one partial derivative for each argument.
-
-    None: the derivative of the definition.
-    """
     definition: Callable[..., Expr] | None = None
-    """The value in terms of other functions; None for a primitive."""
     onnx: str = ""
-    """ONNX's operator of the same meaning, if there is one."""
 
     def __call__(self, *arguments: Operand) -> Expr:
         if len(arguments) != self.arity:

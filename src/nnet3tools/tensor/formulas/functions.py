@@ -57,7 +57,7 @@ def _add(
 
 
 def _flat(*arguments: Expr) -> Partials:
-    """Partial derivatives, one 0 for each argument, of a piecewise constant function."""
+    """Partial derivatives of a piecewise constant function: 0 for each argument after the value."""
     return [_ZERO] * (len(arguments) - 1)
 
 

@@ -45,17 +45,18 @@ class Kind(enum.Enum):
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Instruction:
-    """One value of a lowered formula and how it is computed; equal instructions are one object."""
+    """One value of a lowered formula and how it is computed; equal instructions are one object.
+
+    `name` is the function of APPLY, REDUCE_ROW and REDUCE_COLUMN; `number` the position, from
+    0, of an OPERAND; `value` the number of a CONSTANT, exactly as its type holds it.
+    """
 
     kind: Kind
     type: Type
     inputs: tuple[Instruction, ...] = ()
     name: str = ""
-    """Of APPLY, REDUCE_ROW and REDUCE_COLUMN: the function."""
     number: int = 0
-    """Of OPERAND: its position, from 0."""
     value: Number = 0
-    """Of CONSTANT: the number, exactly as its type holds it."""
 
 
 def _no_rewrite(name: str, compute: Type) -> Definition | None:
@@ -64,13 +65,15 @@ def _no_rewrite(name: str, compute: Type) -> Definition | None:
 
 @dataclass(frozen=True)
 class Target:
-    """A backend that formulas are lowered for, with the functions that it has itself."""
+    """A backend that formulas are lowered for, with the `functions` that it has itself.
+
+    `rewrite(function, type)` returns the backend's own definition of a function by others, or
+    None. Other functions are replaced by their general definitions.
+    """
 
     device: str
     functions: Collection[str]
-    """Functions with an instruction; other functions are replaced by their definitions."""
     rewrite: Callable[[str, Type], Definition | None] = _no_rewrite
-    """(function, type) -> the backend's own definition of the function, or None."""
 
 
 @dataclass
@@ -171,9 +174,9 @@ V = TypeVar("V")
 
 
 def used(values: Sequence[V], roots: Sequence[V], known: Collection[V] = ()) -> list[V]:
-    """The `roots` and all of `values` on which they depend, in order.
+    """The `roots` and all of `values` on which they depend (`inputs`), in the order of `values`.
 
-    Each value has `inputs`. Inputs of `known` values are not needed.
+    What `known` values depend on is left out.
     """
     needed: set[Any] = set(roots)
     for value in reversed(values):

@@ -30,7 +30,7 @@ ATOM = 9
 
 
 def constant_text(value: bool | int | float) -> Text:
-    """The formula text of a constant."""
+    """(formula text, how tightly it binds) of a constant; more binds more tightly."""
     if isinstance(value, bool):
         return ("true" if value else "false"), ATOM
     if isinstance(value, float) and math.isnan(value):
@@ -53,7 +53,10 @@ def _infix_text(name: str, left: Text, right: Text) -> Text:
 
 
 def call_text(name: str, arguments: Sequence[Text], of_number: bool) -> Text:
-    """The formula text of a function call; `of_number`: the first argument is a plain number."""
+    """(formula text, how tightly it binds) of a function call; more binds more tightly.
+
+    `arguments` are such pairs. `of_number`: the first argument is a plain number.
+    """
     if name in INFIX:
         return _infix_text(name, arguments[0], arguments[1])
     if name == "not" or (name == "neg" and not of_number):

@@ -102,7 +102,7 @@ def _mul(a: Expr, b: Expr) -> Expr | None:
 
 
 def _is_bool(node: Expr) -> bool:
-    """Whether the node is a truth value. Arithmetic on truth values gives integers."""
+    """Whether the node is a truth value, so that arithmetic on it would give integers."""
     if isinstance(node, Constant):
         return isinstance(node.value, bool)
     return isinstance(node, Apply) and node.function.rule in (Rule.COMPARE, Rule.LOGIC)

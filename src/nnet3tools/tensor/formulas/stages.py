@@ -42,9 +42,9 @@ class RowStages:
     """Divides a formula's computation of one row into stages, each ended by a loop over the row.
 
     The loop makes row reductions. `instructions` are the values that the row needs, in order,
-    `varying` those that differ within the row. `known` are the instructions that are computed
-    before the pass begins (see Pass.columns). ProgramError if a formula reduces rows of a value
-    that does not differ in a row.
+    `varying` those that differ within the row. `known` are values that are the same for all
+    rows and are computed before. ProgramError if a formula reduces rows of a value that does
+    not differ in a row.
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class RowStages:
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over all rows of the operands."""
+    """One pass over all rows of the operands.
+
+    Before it, the values `columns` are computed, once for each column: they are the same for
+    all rows, and follow from the column reductions of earlier passes and from operands, which
+    are among them. `rows` are the stages of each row; empty in a last pass that stores nothing
+    in every row. `reductions` are the column reductions that the pass makes; none in the last
+    pass.
+    """
 
     columns: tuple[Instruction, ...]
-    """Values, the same for all rows, that follow from the column reductions of earlier passes.
-
-    They are computed before this pass begins, once for each column in which they differ. Operands
-    that they need beside those reductions are among them.
-    """
     rows: RowStages
-    """The stages of each row; empty in a last pass that stores nothing in every row."""
     reductions: tuple[Instruction, ...]
-    """The column reductions that this pass makes of its rows; none in the last pass."""
 
 
 def passes(
@@ -108,13 +108,13 @@ def passes(
     varies_within_row: Callable[[int], bool],
     varies_along_rows: Callable[[int], bool],
 ) -> list[Pass]:
-    """The passes over rows that compute the `roots` of lowered `instructions`.
+    """The passes over rows that compute the values `roots` of lowered `instructions`.
 
     `varies_within_row(number)` says whether the array operand with this number (from 0) differs
-    within a row, `varies_along_rows(number)` whether it differs from row to row. Roots that differ
-    from row to row are stored by the last pass, the others after its `columns`. ProgramError if a
-    formula reduces columns of a value that is the same for all rows, or rows of a value that
-    follows from column reductions alone.
+    within a row, `varies_along_rows(number)` whether it differs from row to row. Roots that
+    differ from row to row are stored by the last pass, the others before it begins.
+    ProgramError if a formula reduces columns of a value that is the same for all rows, or rows
+    of a value that follows from column reductions alone.
     """
     needed = used(instructions, roots)
     within = varying(needed, varies_within_row)
