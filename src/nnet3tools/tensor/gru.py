@@ -24,22 +24,22 @@ from nnet3tools.tensor.element import element
 
 
 class GruParts(NamedTuple):
-    """Views of the columns of a GRU cell's input, or of its derivative."""
+    """Views of the columns of a GRU cell's input, or of its derivative.
+
+    `update` is the gate z, `argument` the term x_h in the argument of tanh, `cell` the cell c'
+    before, all (rows, C). `reset` is the gate r, `state` the output s' before (the cell itself
+    if R = C), both (rows, R), without columns for the output-gated kind.
+    """
 
     update: Array
-    """The update gate z (rows, C)."""
     argument: Array
-    """What is added at the argument of tanh, x_h (rows, C)."""
     cell: Array
-    """The cell before, c' (rows, C)."""
     reset: Array
-    """The reset gate r (rows, R); no columns for the output-gated kind."""
     state: Array
-    """The output before, s' (rows, R): the cell itself if R = C; no columns like `reset`."""
 
 
 def gru_parts(x: Array, w_h: Array) -> GruParts:
-    """The parts of a GRU cell's input x; the shape of the recurrent weights w_h decides on them."""
+    """The parts of a GRU cell's input x; their widths follow from the recurrent weights w_h."""
     dim, recurrent = w_h.shape[0], w_h.shape[1] if w_h.ndim == 2 else 0
     cell = 2 * dim + recurrent
     state = cell if recurrent == dim else cell + dim
@@ -71,7 +71,10 @@ _output_gated_derivs = element(
 
 @operator_of_formulas()
 def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Iterator[Call]:
-    """Set out (rows, 2 C) to [h, c], output and cell of GRU cells with input x."""
+    """Set out (rows, 2 C) to [h, c], output and cell of GRU cells.
+
+    The columns of x are those of GruParts; w_h, (C, R) or (C,), are the recurrent weights.
+    """
     dim, parts = len(w_h), gru_parts(x, w_h)
     h, c = out[:, :dim], out[:, dim:]
     if w_h.ndim == 1:
@@ -94,12 +97,13 @@ def gru_nonlinearity_backprop(
     in_deriv: Array | None = None,
     repair: Array | None = None,
 ) -> Iterator[Call]:
-    """Set argument_deriv (rows, C) and add to in_deriv (as x) a GRU's derivatives.
+    """Set argument_deriv (rows, C), and add the derivative of GRU cells by their input to in_deriv.
 
-    argument_deriv is the derivative at a, the argument of tanh. The derivative by w_h follows from
-    it: argument_deriv' (r s'), or the column sums of argument_deriv c'. `repair` (C,) pulls
-    saturated cells back: -repair * h is added at a. The outputs must not overlap the other
-    operands.
+    argument_deriv is the derivative at the argument of tanh. From it follows the derivative by
+    the weights w_h: argument_deriv' (r s'), or the column sums of argument_deriv c'. out_value
+    and out_deriv are the cells' output [h, c] and the derivative by it. `repair` (C,) pulls
+    saturated cells back: -repair * h is added to argument_deriv. The results must not overlap
+    the other operands.
     """
     dim, parts = len(w_h), gru_parts(x, w_h)
     repaired = 0.0 if repair is None else repair

@@ -33,32 +33,39 @@ class RunState(enum.Enum):
 
 
 class Engine(enum.Enum):
-    """The kind of code that computes the operators of a step."""
+    """The kind of code that computes the operators of a step.
+
+    KNOWN_KERNELS are compiled kernels that an earlier run in the same arena has asked for,
+    COMPILED those of all operators that have one. NumPy computes the other operators.
+    """
 
     NUMPY = "NumPy"
     KNOWN_KERNELS = "known kernels"
-    """Compiled kernels that an earlier run in the same arena has asked for; else NumPy."""
     COMPILED = "compiled kernels"
-    """Compiled kernels wherever there is one for the operator; else NumPy."""
     CUDA = "CUDA kernels"
     CUDA_GRAPH = "a CUDA graph"
 
 
 class Platform(enum.Enum):
-    """The device of a step and, on a CPU, the kernels and the history of the arena.
+    """The device of a step and, on a CPU, whether it may use kernels, and the history of the arena.
 
-    It is a column of TABLE.
+    An arena is a used one if a recording has been replayed in it, or many shapes have run in
+    it.
     """
 
     NUMPY = "CPU, NumPy"
     NEW_ARENA = "CPU, kernels, new arena"
     USED_ARENA = "CPU, kernels, used arena"
-    """A recording has been replayed in the arena, or many shapes have run in it."""
     GPU = "GPU"
 
 
 class Occasion(enum.Enum):
-    """A row of TABLE: which run of a step it is, counted for one program (shape of minibatch)."""
+    """Which run of a step this is, counted for one program: first, second, later.
+
+    FIRST_OF_MANY is the first run in training. NEW_OUTCOMES: no recording has the present
+    outcomes of decisions. HOST_WORK: the step reads results on the host, or the settings have
+    changed since the forward pass.
+    """
 
     FIRST = "first run"
     FIRST_OF_MANY = "first run, in training"
@@ -66,11 +73,10 @@ class Occasion(enum.Enum):
     NEW_OUTCOMES = "later run, new outcomes"
     LATER = "later run, known outcomes"
     HOST_WORK = "step with work for the host"
-    """The step reads results on the host, or the settings have changed since the forward pass."""
 
 
 class Rule(NamedTuple):
-    """How a step runs, and which kind of code computes its operators: a cell of TABLE."""
+    """How a step runs (live, recorded, replayed), and which code computes its operators."""
 
     state: RunState
     engine: Engine
@@ -107,7 +113,7 @@ _PLATFORMS = tuple(Platform)
 
 
 class KernelPolicy:
-    """Decides how steps run in one arena, and with which kernels, by TABLE."""
+    """Decides how steps run in one arena, and which kind of code computes their operators."""
 
     def __init__(self) -> None:
         self.known_kernels: KnownKernels | None = None
@@ -115,7 +121,7 @@ class KernelPolicy:
         self._num_first_runs = 0
 
     def platform(self, on_gpu: bool) -> Platform:
-        """The column of TABLE for a step that runs now in this arena."""
+        """The device and, on a CPU, the kind of arena for a step that runs now in this arena."""
         if on_gpu:
             return Platform.GPU
         if not are_native():
@@ -123,11 +129,11 @@ class KernelPolicy:
         return Platform.NEW_ARENA if self.known_kernels is None else Platform.USED_ARENA
 
     def rule(self, occasion: Occasion, on_gpu: bool = False) -> Rule:
-        """The cell of TABLE for a step that runs now in this arena."""
+        """How a step runs now in this arena, and by which code, if this is the given run of it."""
         return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
 
     def kernels_for(self, rule: Rule) -> KnownKernels | None:
-        """The compiled kernels that a live or recorded step may use; None if `rule` allows none."""
+        """The known compiled kernels that a step may use; None unless its Rule allows them."""
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
     def count_first_run(self) -> None:

@@ -23,7 +23,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 @functools.cache
 def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
-    """The formula of layer_norm.
+    """The formula of layer norm (if `centred`) or RMS norm.
 
     Its operands are out, x, eps, then scale if `scaled`, then offset if `shifted`.
     """
@@ -34,10 +34,11 @@ def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
 
 @functools.cache
 def _backward(centred: bool, scaled: bool, add: bool, wanted: tuple[bool, bool]) -> Element:
-    """The formula of layer_norm_backprop.
+    """The formula of layer_norm_backprop: derivatives by x, and by scale before rows are summed.
 
-    Its operands are in_deriv, the product e n, x, e, eps, then scale if `scaled`. `wanted` says
-    which of in_deriv and the product are computed; the other results are no operands.
+    Its operands are in_deriv, the product of out_deriv and the normalized x, x, out_deriv, eps,
+    then scale if `scaled`. `wanted` says which of the first two are computed; the other is no
+    operand.
     """
     results = {
         "in_deriv": f"in_deriv {'+=' if add else '='} g * inverse"

@@ -64,7 +64,10 @@ def _forward(dropout: bool) -> Element:
 
 @functools.cache
 def _backward(dropout: bool, results: tuple[str, ...]) -> Element:
-    """The formula that computes `results` (keys of _RESULTS) in an LSTM cell's backward pass."""
+    """The formula that computes `results` in an LSTM cell's backward pass.
+
+    `results` are names of the derivatives and sums that `lstm_nonlinearity_backprop` gives.
+    """
     parts = {name: value for result in results for name, value in _RESULTS[result].items()}
     assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
     read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"
@@ -105,12 +108,13 @@ def lstm_nonlinearity_backprop(
     value_sum: Array | None = None,
     deriv_sum: Array | None = None,
 ) -> Iterator[Call]:
-    """Compute the derivatives of LSTM cells, whose values are computed again.
+    """Compute the derivatives of LSTM cells; out_deriv (rows, 2 C) is that by their output [c, m].
 
-    Set `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Add the sums over the rows of
-    i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum` (5, C).
-    The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: the term
-    -repair * (2 i - 1) is added at the argument of sigmoid i, -repair * h at that of tanh h.
+    Set `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Add the sums over the
+    rows of i, f, g, o, h to `value_sum` and of the derivatives of these functions to
+    `deriv_sum` (5, C). The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back:
+    the term -repair * (2 i - 1) is added at the argument of sigmoid i, -repair * h at that of
+    tanh h.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)

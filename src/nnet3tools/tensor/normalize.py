@@ -28,9 +28,10 @@ _normalize_with_log = element(
 
 @functools.cache
 def _derivative(in_place: bool, with_log: bool) -> Element:
-    """The formula scale * e + c * x, the derivative of normalize_per_row, with one c for each row.
+    """The formula of normalize_per_row's derivative: scale * e + c * x, with one c for each row.
 
-    If the mean square of a row was floored, c has only the term of the logarithm.
+    With `in_place` it is assigned, else added. `with_log`: there is a column of logarithms. If
+    the mean square of a row was floored, c has only the term of the logarithm.
     """
     return element(
         _SCALE
@@ -65,9 +66,10 @@ def normalize_per_row(
 def diff_normalize_per_row(
     in_deriv: Array, in_value: Array, out_deriv: Array, target_rms: float, add_log_stddev: bool
 ) -> Iterator[Call]:
-    """Add the derivative of normalize_per_row by its input to in_deriv (N, D).
+    """Add the derivative of normalize_per_row by its input `in_value` to in_deriv (N, D).
 
-    If in_deriv is (the first D columns of) out_deriv itself, the derivative replaces it.
+    out_deriv is the derivative by its output. If in_deriv is (the first D columns of) out_deriv
+    itself, the derivative replaces it.
     """
     dim = in_value.shape[1]
     e, log = out_deriv[:, :dim], (out_deriv[:, dim:], float(dim)) if add_log_stddev else ()

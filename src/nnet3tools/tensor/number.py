@@ -49,7 +49,7 @@ class Number:
         return self.array.__class__ is np.ndarray
 
     def value(self) -> float:
-        """The present value as a float; a recorder does not notice that the host reads it."""
+        """The present value as a float, for the host's own use: no recorder notices the access."""
         return float(self.array[0])
 
     def __float__(self) -> float:
@@ -59,7 +59,7 @@ class Number:
         return int(float(self))
 
     def mapped(self, formula: Element, *others: Any) -> Any:
-        """A new Number that `formula` assigns to _1; _2 is this number, _3 ... are `others`."""
+        """A new Number, the value of _1 after `formula`; _2 is this number, _3 ... are `others`."""
         result = empty(1, like=self.array)
         values = (o.array if isinstance(o, Number) else float(o) for o in others)
         formula(result, self.array, *values)
@@ -85,7 +85,10 @@ class Number:
         return self._with(operator.truediv, other)
 
     def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
-        """`function(self, other)`: a Number while work is recorded or if on a GPU, else a float."""
+        """function(self, other), for a sum, product or the like.
+
+        It is a Number while work is recorded or if this Number is on a GPU, else a float.
+        """
         in_memory = recording.state.call_recorder is not None or not self.is_host_number
         if in_memory and isinstance(other, (Number, *_PLAIN)):
             return self.mapped(_FORMULAS[function], other)
@@ -132,7 +135,7 @@ class Number:
 
 
 class Measured:
-    """A bound operator that writes its result into the same Number at each call, and returns it."""
+    """A bound operator whose result, a number, is written into the same Number at each call."""
 
     __slots__ = ("number", "run")
 
@@ -156,11 +159,12 @@ def store(out: Any, number: Any) -> None:
 
 
 class Tally(Number):
-    """A Number for statistics that is changed in place, so that recordings can refer to it.
+    """A number in memory that statistics count with; it is changed in place.
 
-    `is_zero` and `is_positive` are decisions of the host, which a replay takes before the recorded
-    work. The host therefore keeps a copy of the value until a Number goes into it. From then on a
-    value on a GPU counts as positive.
+    Recordings can therefore refer to it. `is_zero` and `is_positive` are decisions of the host,
+    which a replay takes before the recorded work. The host keeps a copy of the value for them,
+    until a Number is added to or multiplied with the Tally. From then on a value on a GPU
+    counts as positive.
     """
 
     __slots__ = ("_host_value",)
@@ -171,7 +175,7 @@ class Tally(Number):
         self._host_value: float | None = float(value)
 
     def _update_host_value(self, function: Callable[[float, float], float], value: Any) -> None:
-        """Set the host's copy of the value to function(copy, value), now and at each replay."""
+        """Set the host's copy of the value to function(copy, value), now and in each replay."""
 
         def update() -> None:
             before = self._host_value
@@ -183,7 +187,7 @@ class Tally(Number):
         recording.act(update)
 
     def _sign(self) -> float:
-        """A number with the sign of the value, from the host's copy if there is one."""
+        """The host's copy of the value; without it, a number with the sign that it counts as."""
         if self._host_value is None:
             return self.value() if self.is_host_number else 1.0
         return self._host_value

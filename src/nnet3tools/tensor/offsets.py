@@ -59,7 +59,11 @@ _NO_GAP = np.iinfo(np.int64).max
 
 
 def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
-    """The start of the smallest gap of at least `size` bytes between ranges sorted by begin."""
+    """The start of the smallest gap of at least `size` bytes between ranges.
+
+    Ranges are begins[i] to ends[i], sorted by begin. If there is no such gap, the end of all
+    ranges.
+    """
     if not len(begins):
         return 0
     reached = np.maximum.accumulate(ends)
@@ -73,7 +77,7 @@ def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
 
 
 def live_bytes(size: Ints, begin: Ints, end: Ints) -> int:
-    """The largest size of all blocks alive at one time; block i lives from begin[i] to end[i]."""
+    """The most bytes alive at one time; block i has size[i] and lives from begin[i] to end[i]."""
     if not len(size):
         return 0
     change = np.zeros(int(end.max()) + 2, np.int64)
@@ -83,6 +87,6 @@ def live_bytes(size: Ints, begin: Ints, end: Ints) -> int:
 
 
 def capacity(count: int) -> int:
-    """The least of 16, 24, 32, 48, 64, ... that is at least `count`."""
+    """The least size of the series 16, 24, 32, 48, 64, ... for at least `count` elements."""
     power = 1 << max(4, (count - 1).bit_length())
     return power * 3 // 4 if count <= power * 3 // 4 else power

@@ -32,8 +32,9 @@ PersistentObjects = dict[tuple[int, int], Any]
 class Recorder:
     """Records decisions, actions and operator calls of a `with` block, to repeat them later.
 
-    Operator calls are recorded only with a workspace. The first decisions have `known_outcomes` and
-    are not called; the first `num_actions_done` actions are not called either.
+    Operator calls are recorded only with a workspace. The first decisions are not called but
+    have the outcomes `known_outcomes`; the first `num_actions_done` actions are not called
+    either.
     """
 
     def __init__(
@@ -48,11 +49,12 @@ class Recorder:
         keeps_bound: bool = True,
         flags: Flags | None = None,
     ) -> None:
-        """`persistent` holds the persistent objects that earlier runs of the step have made.
+        """`persistent` has the objects of earlier runs of the step that all runs share.
 
-        `workspace` gives scratch memory to recorded calls, `scratch` to a live run, in place of the
-        pool. `flags` are the flags of the recorded step on a GPU. With `keeps_bound` false,
-        recorded calls are bound again if they are to run without kernels.
+        `workspace` gives scratch memory to recorded calls, `scratch` to a live run, in
+        place of the pool. Calls use `known_kernels`, if given, where possible. `flags` are
+        the step's flags of optional work on a GPU. Without `keeps_bound`, recorded calls
+        are bound again if they are to run without kernels.
         """
         self.decisions: list[Decision] = []
         self.outcomes: list[Any] = []
@@ -91,9 +93,10 @@ class Recorder:
         self._step, self._num_persistent = step, 0
 
     def decide(self, decision: Decision, is_optional: bool = False) -> Any:
-        """The outcome of a decision: the known one if given, otherwise computed and kept.
+        """The outcome of a decision: the known one if given, else that of `decision()`; it is kept.
 
-        `is_optional`: a recording on a GPU would have a flag in its place (recording.optional).
+        `is_optional`: on a GPU the work would be optional and have a flag, so it does not
+        count as random.
         """
         if (place := len(self.outcomes)) < len(self._known_outcomes):
             outcome = self._known_outcomes[place]
@@ -109,7 +112,11 @@ class Recorder:
 
     @contextmanager
     def optional(self, decision: Callable[[], bool], like: Any) -> Iterator[bool]:
-        """Yield whether to do or record the work in the `with` block, which gets a flag."""
+        """Yield whether to do or record the work in the `with` block.
+
+        If the step has flags (on a GPU), the work is recorded in any case, under a flag
+        that `decision()` sets in each replay. `like` is any array of the device.
+        """
         if self._flags is None or self._flag is not None:
             yield self.decide(decision)
             return
@@ -127,7 +134,7 @@ class Recorder:
             self._flag = None
 
     def act(self, action: Action) -> None:
-        """Keep an action of the host, and call it unless it is among those done."""
+        """Record an action of the host, and call it, unless an earlier run has called it."""
         if (flag := self._flag) is not None:
             optional = action
 
@@ -142,13 +149,13 @@ class Recorder:
         self.actions[-1].append(action)
 
     def count_scratch(self, num_bytes: int) -> None:
-        """Add `num_bytes`, negative if given back, to the scratch memory in use."""
+        """Count `num_bytes` of scratch memory as taken, or as given back if it is negative."""
         size = rounded_up(abs(num_bytes))
         self._scratch_bytes_now += size if num_bytes > 0 else -size
         self.scratch_bytes = max(self.scratch_bytes, self._scratch_bytes_now)
 
     def persistent_object(self, make: Callable[[], Any]) -> Any:
-        """The object for this call in the present step: made in the first run, then the same."""
+        """The result of `make()` in the first run of the step; later runs get the same object."""
         key = self._step, self._num_persistent
         self._num_persistent += 1
         if key not in self._persistent:
@@ -201,7 +208,7 @@ class Recorder:
 
 
 def _not_computed(work: Any) -> Number | None:
-    """The Number that will receive the result of a bound operator; its value is undefined."""
+    """The Number that the bound operator `work` would write if it ran; None if it gives none."""
     return work.number if isinstance(work, Measured) else None
 
 

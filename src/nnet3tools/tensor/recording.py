@@ -42,16 +42,17 @@ class NotCapturable(Exception):
 
 
 class _ThreadState(threading.local):
-    """The recorders of one thread; the work of other threads is not part of its recordings."""
+    """The recorders of one thread; the work of other threads is not part of its recordings.
+
+    `event_recorder` takes decisions and actions, `call_recorder` the calls of operators.
+    `known_kernels` are compiled kernels for calls that no recorder takes. If `skips_actions`,
+    `act` does nothing, because a finished recording is captured.
+    """
 
     event_recorder: Recorder | None = None
-    """Takes decisions and actions."""
     call_recorder: Recorder | None = None
-    """Takes the calls of operators."""
     known_kernels: KnownKernels | None = None
-    """Compiled kernels for operator calls that no recorder takes (tensor/kernel_policy.py)."""
     skips_actions = False
-    """Whether `act` does nothing, because a finished recording is captured."""
 
 
 state = _ThreadState()
@@ -69,7 +70,10 @@ def set_recorders(
 def dispatch(
     operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call an operator: through the call recorder, by a known kernel, or by `run_now`."""
+    """Call an operator: through the call recorder, else by a known kernel, else by `run_now`.
+
+    `run_now` takes the operands and, as keyword arguments, the options.
+    """
     if state.call_recorder is not None:
         return state.call_recorder.call(operator, operands, options)
     if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
@@ -134,10 +138,10 @@ def act(action: Action) -> None:
 
 
 def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None:
-    """If `is_missing()`, call `make`, now and in replays: it makes an object that later work needs.
+    """If `is_missing()`, call `make`, which makes an object that later work of the step needs.
 
-    `template` is any array of the device. On the host a run that makes something can be recorded
-    all the same. `make` must not invalidate recordings (settings.begin_settings).
+    A replay does so, too. `template` is any array of the device. On a GPU, a run that makes
+    something is not recorded. `make` must not invalidate recordings (settings.begin_settings).
     """
     if type(template).__module__ == "numpy":
         act(lambda: make() if is_missing() else None)

@@ -74,18 +74,18 @@ def load_module(name: str) -> bool:
 class Operator(Generic[P, R]):
     """A declared operator: call it, or `bind` it to operands once and call the result many times.
 
-    The first operand (or the first array of it, if it is a list) decides device and element type.
-    Integers and bool are refused where they are not declared: they would cut off results.
+    The first operand (or the first array of it, if it is a list) decides device and element
+    type. Integers and bool are refused where they are not declared: they would cut off results.
+    `takes_numbers`: operands may be Numbers on the host. `gives_number`: calls return a float,
+    or while they are recorded a Number. `is_formulas`: calls of formulas and other operators do
+    all of the work.
     """
 
     takes_numbers = False
-    """Whether operands may be Numbers on the host."""
 
     gives_number: bool
-    """Whether calls return a float, or while they are recorded a Number."""
 
     is_formulas = False
-    """Whether `reference` gives calls of formulas and other operators, which do all of the work."""
 
     def __init__(
         self, function: Callable[P, R], writes: tuple[str, ...], types: tuple[str, ...]
@@ -117,9 +117,10 @@ class Operator(Generic[P, R]):
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
-        """The function that binds this operator's operands; `first` is the first of them.
+        """The function that binds operands on the device and of the type of `first`.
 
-        UnsupportedOperator if there is no implementation for its device and type.
+        `first` is the first operand, or a list of arrays that is the first operand.
+        UnsupportedOperator if there is no implementation.
         """
         array = _first_array(first)
         key = array.__class__, getattr(array, "dtype", None)

@@ -52,10 +52,10 @@ def broadcast_strides(array: Any, full: tuple[int, ...]) -> tuple[int, ...]:
 def merge_axes(
     sizes: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
-    """(sizes, strides) of the same walk with the fewest axes, but at least one.
+    """(sizes, strides) that reach the same elements in the same order with the fewest axes.
 
-    Axes of size 1 are dropped, and neighbours joined where strides allow. `strides` has a sequence
-    for each operand.
+    Axes of size 1 are dropped, and neighbours joined where strides allow; one axis remains at
+    least. `strides` has a sequence for each operand.
     """
     axes = [i for i, n in enumerate(sizes) if n != 1]
     merged: list[int] = []

@@ -20,8 +20,8 @@ _AMPLE = 1 << 28
 class GrowingBytes:
     """Memory of a device that can grow; `moves` counts how often its address has changed.
 
-    On the host it grows in place up to the limit of a Region, so that views stay valid. Beyond
-    that, and on a GPU, growing allocates new bytes; old views keep the old bytes.
+    On the host it grows in place as far as addresses are reserved, so that views stay valid.
+    Beyond that, and on a GPU, growing allocates new bytes; old views keep the old bytes.
     """
 
     def __init__(self, like: Any = None) -> None:
@@ -41,7 +41,7 @@ class GrowingBytes:
         return num_bytes <= (self.size if self._region is None else self._region.room)
 
     def first(self, num_bytes: int) -> Any:
-        """The first `num_bytes` bytes; results of earlier calls stay valid and may overlap them."""
+        """The first `num_bytes` bytes, allocated if necessary; earlier views stay valid."""
         if num_bytes > self.size:
             self._grow(num_bytes)
         return self._bytes[:num_bytes]
@@ -62,8 +62,8 @@ class GrowingBytes:
 class Workspace:
     """Scratch memory as a stack, for recordings and live CPU runs that do not interleave.
 
-    Addresses stay valid, so that bound calls may refer to them. `policy` decides how the steps run
-    that use this memory.
+    Addresses stay valid, so that bound calls may refer to them. `policy` decides how steps run,
+    and which code computes them, in the arena to which this memory belongs.
     """
 
     def __init__(self, like: Any = None) -> None:
@@ -82,7 +82,7 @@ class Workspace:
         return Workspace(self._like)
 
     def reserve(self, num_bytes: int) -> None:
-        """Allocate at least `num_bytes`; earlier recordings keep the memory that they use."""
+        """Make the stack at least `num_bytes` large; recordings keep the memory they have used."""
         if self._used == 0 and self._memory.size < num_bytes:
             forget_scratch()
             self._memory.first(num_bytes)

@@ -66,7 +66,7 @@ class Expr:
         return done[self][0]
 
     def _text(self, arguments: Sequence[Text]) -> Text:
-        """(formula text, how tightly it binds) of this node, given these pairs for its arguments."""
+        """(formula text, how tightly it binds) of this node, from these pairs of its arguments."""
         raise NotImplementedError
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:

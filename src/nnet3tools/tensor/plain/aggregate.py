@@ -41,7 +41,10 @@ _MAX_PLANS = 512
 def prepare(
     ins: Sequence[Any], axis: int | None
 ) -> tuple[list[Any], tuple[int, ...], tuple[int, ...]]:
-    """(operands with equal numbers of axes, the axes to reduce, the full shape) of a reduction."""
+    """What a reduction of `ins` along `axis` (None: all axes) works on.
+
+    Returns (operands with equal numbers of axes, the axes to reduce, the full shape).
+    """
     axes = max(1, *(o.ndim for o in ins if isinstance(o, np.ndarray)))
     operands = [with_axes(o, axes) if isinstance(o, np.ndarray) else o for o in ins]
     full = broadcast_shape([o.shape for o in operands if isinstance(o, np.ndarray)])
@@ -66,7 +69,10 @@ def target_of(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
 def _store(
     out: np.ndarray | None, values: np.ndarray, alpha: Any, divisor: int, beta: float
 ) -> float | None:
-    """Set out to beta * out + alpha / divisor * values; without `out` return the new value."""
+    """Set out to beta * out + alpha / divisor * values.
+
+    Without `out`, `values` has one element, and alpha / divisor times it is returned.
+    """
     factor = (alpha.value() if is_number(alpha) else alpha) / divisor
     if out is None:
         return factor * float(values.reshape(())[()])
@@ -98,7 +104,10 @@ class _Plan:
         self.divisor = count if reduce == "mean" and count else 1
 
     def reduced(self, values: np.ndarray, part: np.ndarray, rows: slice) -> Call:
-        """The call that reduces `part`, the values in `rows`, and adds the result to `values`."""
+        """The call that reduces a block and adds the result to `values`, the result of all blocks.
+
+        `part` has the values of the block, the rows `rows`.
+        """
         shape = (rows.stop - rows.start, *self.full[1:])
         if part.shape != shape:
             part = np.broadcast_to(part, shape)

@@ -56,7 +56,7 @@ def _libraries() -> list[ctypes.CDLL]:
 
 
 def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
-    """Whether a library's gemm gives the right numbers on a small strided product."""
+    """Whether a library's gemm of each type gives the right numbers on a small strided product."""
     for dtype, function in functions.items():
         a, b = np.arange(21, dtype=dtype).reshape(3, 7)[:, :4], np.ones((5, 4), dtype)
         out = np.full((3, 6), 2.0, dtype)
@@ -115,20 +115,23 @@ def _layout(matrix: np.ndarray, trans: bool) -> tuple[bool, int]:
 
 
 class Gemm(NamedTuple):
-    """Arguments of BLAS's gemm for out = alpha op(a) op(b) + beta out."""
+    """Arguments of BLAS's gemm for out = alpha op(a) op(b) + beta out.
+
+    BLAS sees matrices with rows of `stride_a`, ... elements; with `flip_a` op is the transpose
+    of what it sees of a, likewise for b. `inner` is the number of products that an element adds
+    up.
+    """
 
     function: Any
     out: np.ndarray
     a: np.ndarray
     b: np.ndarray
     flip_a: bool
-    """Whether op transposes what BLAS sees of `a`: rows of `stride_a` elements."""
     flip_b: bool
     stride_out: int
     stride_a: int
     stride_b: int
     inner: int
-    """How many products an element of the output adds up."""
 
     @property
     def is_wide(self) -> bool:

@@ -38,7 +38,8 @@ number takes 5 times as long."""
 def sum_of_rows(rows: np.ndarray, into_float64: bool) -> np.ndarray:
     """The sum over the first axis in float64, as an array with one row.
 
-    Of float32 numbers, 64 rows, or 16 if the sum goes `into_float64`, are first added in float32.
+    Of float32 numbers, 64 rows are first added in float32, or 16 if the result goes
+    `into_float64`.
     """
     if rows.dtype != np.float32:
         return np.add.reduce(rows, axis=0, dtype=np.float64, keepdims=True)
@@ -64,22 +65,26 @@ def repeated_constant(data: bytes, dtype: np.dtype) -> np.ndarray:
 
 
 class _Pass(NamedTuple):
-    """The values that one pass over all blocks of rows computes, and the arrays it reads."""
+    """The values that one pass over all blocks of rows computes, and the arrays it reads.
+
+    `columns` are computed before the blocks, `steps` for each block, in order. `operands` are
+    the arrays that each block reads. `registers` has the scratch register of each step's value,
+    unless an operand takes it. `totals` are the column reductions to which the blocks are
+    added.
+    """
 
     columns: Sequence[Instruction]
-    """Values to compute before the blocks."""
     steps: Sequence[Instruction]
-    """Values to compute for each block, in order."""
     operands: Sequence[Instruction]
-    """The arrays that each block reads."""
     registers: Mapping[Instruction, int]
-    """The scratch register of each step's value, unless an operand takes it."""
     totals: Sequence[Instruction]
-    """The column reductions that the blocks are added to."""
 
 
 class BlockPlan:
-    """Calls of NumPy functions that compute expressions of operands with given types and shapes."""
+    """Makes calls of NumPy functions that compute expressions, block of rows by block of rows.
+
+    The operands have given types and shapes.
+    """
 
     def __init__(
         self,
@@ -91,12 +96,12 @@ class BlockPlan:
         targets: Mapping[int, np.dtype] | None = None,
         aliases: Collection[tuple[int, int]] = (),
     ) -> None:
-        """`shapes` are those of the arrays among the operands, with equal numbers of axes.
+        """`shapes` are those of the arrays, by operand number, with equal numbers of axes.
 
-        Blocks have a multiple of `aligned_rows` rows if a register holds so many. `targets` are the
-        numbers of the operands that take the values of the expressions, with their element types;
-        without them all values are wanted block by block. `aliases` are pairs (target, other
-        operand) that have the same elements.
+        Blocks have a multiple of `aligned_rows` rows if a scratch register holds so many.
+        `targets` are the numbers of the operands that take the values of the expressions,
+        with their element types; without them all values are wanted block by block.
+        `aliases` are pairs (target, other operand) that have the same elements.
         """
         roots, lowered = _lowered(tuple(exprs), tuple(types))
         self.shapes = shapes
@@ -170,10 +175,11 @@ class BlockPlan:
     def _find_direct(
         self, last: Pass, targets: Mapping[int, np.dtype], aliases: Collection[tuple[int, int]]
     ) -> dict[Instruction, int]:
-        """The target operand number of each root that can be computed directly in its target.
+        """The target's operand number for each root that can be computed directly in its target.
 
-        The root must have the target's type and shape. After the root's step, no instruction may
-        read the target's old contents (under any operand).
+        The root must have the type and shape of its target. After the root's step, no
+        instruction of the `last` pass may read the target's old contents, under its number
+        or that of an alias.
         """
         direct: dict[Instruction, int] = {}
         order = [v for v in last.rows.instructions if v not in last.rows.known]
@@ -189,7 +195,7 @@ class BlockPlan:
         return direct
 
     def _pass(self, found: Pass) -> _Pass:
-        """The _Pass for a pass of stages.py, with scratch registers for the values of its steps."""
+        """The plan of one pass, with scratch registers assigned to the values of its steps."""
         values = [v for v in found.rows.instructions if v not in found.rows.known]
         steps = [v for v in values if _is_step(v)]
         last_use = {i: at for at, v in enumerate(steps) for i in v.inputs}
@@ -209,7 +215,7 @@ class BlockPlan:
         return _Pass(columns, steps, arrays, registers, found.reductions)
 
     def _may_replace(self, given: Instruction, v: Instruction) -> bool:
-        """Whether the step of `v` may write over its input `given`, element for element."""
+        """Whether the step that computes `v` may write its result over its input `given`."""
         has_same_size = given.type.held.itemsize == v.type.held.itemsize
         return v.kind is Kind.APPLY and has_same_size and self.shape(given) == self.shape(v)
 
@@ -218,9 +224,8 @@ class BlockPlan:
     def bind(self, operands: Sequence[Any], sinks: Sequence[Sink]) -> list[Call]:
         """Calls that evaluate the plan's expressions for these operands.
 
-        `sinks[i]` is a function of (block of root i's values, rows) that returns the call which
-        stores or uses these values. If all rows have the same value, it is used once, with all
-        rows.
+        `sinks[i](block, rows)` returns the call that stores or uses a block of the values
+        of expression i. If all rows have the same value, it is called once, with all rows.
         """
         calls: list[Call] = []
         known: dict[Instruction, np.ndarray] = {}
@@ -271,7 +276,10 @@ class BlockPlan:
     def _block(
         self, number: int, rows: slice, operands: Sequence[Any], known: Arrays
     ) -> dict[Instruction, np.ndarray]:
-        """The array of each value in the block `rows` in pass `number`: a register or operand."""
+        """The array of each value in block `rows` of pass `number`: a register or a view.
+
+        `known` has the arrays of values that are computed before the blocks.
+        """
         each = self._passes[number]
         size = rows.stop - rows.start
         if (frame := self._frames.get((number, size))) is None:
@@ -320,7 +328,7 @@ def _broadcast(part: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def _call(v: Instruction, values: Arrays, out: np.ndarray) -> Call:
-    """The call that computes a value into `out`; `values` has its inputs."""
+    """The NumPy call that computes value `v` into `out`; `values` has the arrays of its inputs."""
     arguments = [values[i] for i in v.inputs]
     if v.name in ("max", "min") and v.inputs[-1].kind is Kind.CONSTANT:
         if out.size >= _SPLAT_FROM and out.nbytes <= REGISTER_BYTES:

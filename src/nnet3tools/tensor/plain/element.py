@@ -29,9 +29,10 @@ _MAX_PLANS = 512
 
 
 class _Plan:
-    """A formula bound for operands of given types, shapes, strides and common memory.
+    """How a formula is computed for operands of given types, shapes, strides and common memory.
 
-    `shared` maps pairs (target, other operand) to how the two share memory: see `overlap`.
+    `shared` maps pairs (target, other operand) of numbers to how the two share memory: ""
+    (not), "same" (element for element) or "partial".
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class _Plan:
                 )
 
     def _prepared(self, operands: Sequence[Any]) -> list[Any]:
-        """The operands as the plan computes with them: arrays flattened to vectors if `_flat`.
+        """The operands as vectors, if all arrays are contiguous and of one shape (`_flat`).
 
-        Otherwise axes of size 1 are put in front, so that all arrays have the plan's number of
-        axes.
+        Otherwise axes of size 1 are put in front, so that all arrays have the same number
+        of axes.
         """
         given = list(operands)
         for i in self._arrays:

@@ -81,7 +81,7 @@ TARGET = Target("numpy", frozenset(_UFUNCS), rewrite)
 
 
 def function_of(instruction: Instruction) -> Function:
-    """The NumPy function, with `out` as last argument, that computes an instruction."""
+    """The function of (inputs..., out) that computes an instruction with NumPy."""
     if instruction.kind is Kind.CAST:
         return convert
     if instruction.kind is Kind.REDUCE_ROW:

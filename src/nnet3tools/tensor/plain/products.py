@@ -47,7 +47,10 @@ def bind_prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], Any]:
-    """A callable that computes the product. Two threads do one half each of a large product."""
+    """A callable that computes the product out = alpha op(a) op(b) + beta out.
+
+    Two threads do one half each of a large product.
+    """
     if min(out.ndim, a.ndim, b.ndim) < 2:
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
     left = a.swapaxes(-1, -2) if trans_a else a
@@ -62,7 +65,10 @@ def bind_prod(
 
 
 def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two threads share a product: not for small and symmetric ones (BLAS does half)."""
+    """Whether two threads divide a product: if it is large and not symmetric.
+
+    BLAS computes only half of a symmetric product.
+    """
     if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
         return False
     return out.size * left.shape[1] >= SHARED
@@ -117,7 +123,7 @@ def _scale(out: np.ndarray, beta: float) -> None:
 def _blocks(
     out: np.ndarray, left: np.ndarray, right: np.ndarray, alpha: float, beta: float
 ) -> None:
-    """Add the product to out by blocks of rows; the product of a block is in scratch memory."""
+    """Set out to alpha * left right + beta * out by blocks of rows, in scratch memory."""
     rows = max(64, _BLOCK_BYTES // max(1, out[..., :1, :].nbytes))
     factor = out.dtype.type(alpha)
     for start in range(0, out.shape[-2], rows):

@@ -55,7 +55,7 @@ def set_num_threads(count: int) -> None:
 
 
 def register(index: int) -> np.ndarray:
-    """Scratch register number `index`: REGISTER_BYTES bytes that all operators share."""
+    """Scratch register number `index`: a buffer (REGISTER_BYTES) that all operators share."""
     found = _registers.get(index)
     if found is None:
         # from the start of a cache line, or vector loads straddle two
@@ -76,9 +76,10 @@ def run_calls(calls: Sequence[Call]) -> None:
 
 
 def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
-    """Do the work of each iterator in the queue `jobs`, for ever: the second thread's loop.
+    """The second thread's loop: take an entry of the queue `jobs`, do its works, report.
 
-    The queue beside an iterator gets the exception that the work has raised, or None.
+    An entry is (iterator over works, queue that gets the exception that a work raised, or
+    None).
     """
     with np.errstate(all="ignore"):
         while True:
@@ -93,7 +94,7 @@ def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
 
 
 def _forget_helper() -> None:
-    """Note, in a process made by fork, that it has no second thread."""
+    """Forget the second thread, in a process made by fork, which does not have it."""
     global _jobs
     _jobs = None
 

@@ -14,10 +14,10 @@ _copy, _add = element("_1 = _2"), element("_1 += _2")
 
 
 def _jobs(formula: Element, to_parts: bool, whole: Any, parts: Any, axis: int) -> list[Job] | None:
-    """Jobs that apply a formula to each part and its section of `whole`; None: NumPy has to.
+    """Jobs that copy or add between parts and their sections of `whole` along an axis.
 
-    The formula's operands are target and source. With `to_parts` the parts are the targets,
-    otherwise `whole` is.
+    With `to_parts` the parts are the targets, else the sections. `formula` has the operands
+    target and source. None if NumPy has to do it.
     """
     if formula is _add and any(part.dtype != whole.dtype for part in parts):
         return None

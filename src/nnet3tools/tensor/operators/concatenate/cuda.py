@@ -22,7 +22,10 @@ _INDEXES = "abcdefgh"
 
 
 def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[Array, list[Array]]]:
-    """(section of `whole`, its parts) for each kernel: up to 16 parts without common memory."""
+    """(section of `whole`, parts in it) for each kernel, which can handle up to 16 parts.
+
+    Parts that share memory go to different kernels.
+    """
     chunk: list[Array] = []
     begin = end = 0
     for part in parts:
@@ -37,7 +40,10 @@ def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[A
 
 
 def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -> Step:
-    """A bound kernel of the C++ text `assign` about `whole` and `part`, for all elements."""
+    """A bound kernel that does `assign`, such as "whole = part", for all elements of the parts.
+
+    `whole` is the parts in order along `axis`; `what` is the operator's name for messages.
+    """
     if whole.ndim > len(_INDEXES):
         raise ProgramError(f"{what} of arrays of {whole.ndim} axes")
     names = tuple(_INDEXES[: whole.ndim])

@@ -42,7 +42,7 @@ _add_scaled_rows = element("_1 += _2 * _3")
 
 
 def norm_ratio(before: float, after: float) -> float:
-    """sqrt(before / after) of squared norms, 1 if either is 0; a Number if these are Numbers."""
+    """The ratio of two norms, given their squares; 1 if either is 0. A Number for Numbers."""
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
     return before.mapped(_ratio, after)
@@ -56,8 +56,8 @@ _MUCH_LEFT = 0.02
 def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
     """The squared norm of X - H W, for X with the columns of all `parts` and H = X W^T.
 
-    `before` is |X|^2. The result is |X|^2 - 2 |H|^2 + tr(H^T H W W^T), from small products only,
-    unless roundoff has cost too many digits.
+    `before` is the squared norm of X. The result is before - 2 |H|^2 + tr(H^T H W W^T),
+    computed from small products, unless roundoff has cost too many digits.
     """
     gram = (h.T @ h).astype(np.float64)
     after = before + float((gram * (w @ w.T)).sum()) - 2.0 * float(np.trace(gram))
@@ -65,7 +65,10 @@ def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> 
 
 
 def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> float:
-    """Squared norm of X - H W by subtraction in blocks of rows; X has the columns of `parts`."""
+    """The squared norm of X - H W by subtraction, `rows` rows at a time.
+
+    X has the columns of all `parts`.
+    """
     total, begin = 0.0, 0
     for part in parts:
         end = begin + part.shape[1]
@@ -98,9 +101,10 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """Set W of each estimate to A (J + diag(coefficients) W), A = transform; J is overwritten.
+    """Set W of each estimate to A (J + diag(coefficients) W), with A = transform.
 
-    On a GPU W stays if the coefficients are 0: the products were not finite.
+    J is overwritten. On a GPU W stays if the coefficients are 0, as they are if products are
+    not finite.
     """
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         _add_scaled_rows(one, numbers, new)
@@ -117,13 +121,13 @@ def fisher_step(
     trace: Sequence[float],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:
-    """Update each estimate, d (R,) and numbers, with its minibatch X (num_rows x dim).
+    """Update each estimate, d (R,) and numbers (3,), with the minibatch X (num_rows x dim).
 
-    `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X X^T);
-    settings are eta (the weight of the new scatter), num_rows, alpha, dim. W_{t+1} =
-    A (J + diag(coefficients) W_t) with `transform` (R, R) = A and `coefficients` (R, 1). Where the
-    products are not finite, only numbers[DIVERGED] changes (on a GPU also transform and
-    coefficients, which become 0).
+    `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X
+    X^T); settings are eta (the weight of the new scatter), num_rows, alpha, dim. The new W is A
+    (J + diag(coefficients) W), with `transform` (R, R) = A and `coefficients` (R, 1), which are
+    results. Where the products are not finite, only numbers[DIVERGED] changes (on a GPU also
+    transform and coefficients, which become 0).
     """
     states = zip(d, numbers, transform, coefficients, products, trace, settings, strict=True)
     for *arrays, options in states:
@@ -186,8 +190,8 @@ def orthonormalize(
 ) -> None:
     """Make the rows of natural gradient's R = E^-1/2 W orthonormal where roundoff broke it.
 
-    W (R x D) changes in place: R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger)
-    directions.
+    W (R x D) of each estimate changes in place; d (R,), numbers (3,) and alpha give E. R
+    becomes C^-1 R with R R^T = C C^T, which keeps the leading (larger) directions.
     """
     for one in zip(w, d, numbers, alpha, strict=True):
         _orthonormalize(*one)

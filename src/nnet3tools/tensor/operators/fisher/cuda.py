@@ -53,7 +53,10 @@ would not show in float32."""
 
 @functools.cache
 def _source(name: str, **words: int) -> tuple[str, str]:
-    """(source, name) of the kernel in `name`.cuh, with capitalized words replaced by numbers."""
+    """(source, name) of the kernel in the file `name`.cuh.
+
+    `words`, and the words for limits, are capitalized words in the file; numbers replace them.
+    """
     text = (Path(__file__).parent / f"{name}.cuh").read_text()
     for word, number in {**words, **_LIMITS}.items():
         text = text.replace(word, str(number))
@@ -113,8 +116,8 @@ class _Products:
     def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
         """Add the product a b^T, which the kernel will store at device address `out`.
 
-        If `wanted` is not 0, it is the address of a number; the kernel skips the product if that is
-        0.
+        `wanted`, if not 0, is the address of a number; if that is 0, the kernel skips the
+        product.
         """
         (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
         (rows, dim), columns = a.shape, len(b)
@@ -152,9 +155,10 @@ _MOST_MEMORY = 256
 
 
 def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """The cached result of `make()` for `key`: memory that each update gets again.
+    """The result of `make()`, called once for each `key`: device memory for all updates.
 
-    Tables of addresses thus stay valid. Scratch memory may be used by work on other streams.
+    Its addresses, in tables on the device, thus stay valid. Scratch memory would not do: work
+    on other streams may use it.
     """
     known = _memory.setdefault(get_device(), {})
     if key not in known:
@@ -166,7 +170,7 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 @implements("fisher_products", "cupy")
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """CUDA version of the operator: float32 for every --gpu-math, terms added in a fixed order."""
+    """CUDA version: float32 for every --gpu-math, terms are added in a fixed order."""
     all_of_them = _Products()
     for out, one, other in zip(products, j, w, strict=True):
         all_of_them.add(_address(out), one, one)
@@ -179,7 +183,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """CUDA version of the operator, in float32; W's columns are computed independently."""
+    """CUDA version, in float32; the kernel computes W's columns independently."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
@@ -204,7 +208,7 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """CUDA version of the operator, one kernel; eigenvectors are in shared memory if they fit."""
+    """CUDA version, one kernel for all estimates; eigenvectors in shared memory if they fit."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
     columns, lanes = -(-rank // 4) * 4, 16 if rank <= _MOST_OF_HALF_A_WARP else 32
@@ -238,12 +242,12 @@ _SMALL_ARRAYS = 8
 
 @implements("check_finite", "cupy")
 def check_finite(numbers: Array) -> None:
-    """Do nothing on a GPU, so that the host does not wait; it checks the numbers when it logs."""
+    """Do nothing: on a GPU the host does not wait, and checks numbers when it logs progress."""
 
 
 @implements("residual_norm", "cupy")
 def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """CUDA version of `residual_norm`, computed on the host, as only a CPU needs it."""
+    """CUDA version of `residual_norm`; copies all to the host, as only CPU code uses it."""
     return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
 
 
@@ -251,7 +255,7 @@ def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """CUDA version of the operator: products of rows, then the correction, if it is needed."""
+    """CUDA version: products of the rows of W, then the correction of W, if it is needed."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
         ("grams", *counts, *map(pointer, w)),

@@ -20,7 +20,10 @@ _functions = cuda_functions(__file__)
 def _operands(
     indexes_are_vector: bool, out: Array, src: Array, indexes: Any, axis: int
 ) -> dict[str, Array]:
-    """The kernel's arrays by parameter name, with four axes each; `axis` becomes the last one."""
+    """The kernel's arrays by parameter name, with four axes each; `axis` becomes the last one.
+
+    `indexes_are_vector`: the indexes are (N,), the same for every line along the axis.
+    """
     to, of, at = last_axis(out, axis), last_axis(src, axis), uploaded(indexes)
     if indexes_are_vector:  # the same for every line
         shape, strides = (*to.shape[:3], len(at)), (0, 0, 0, at.strides[0])
@@ -28,9 +31,12 @@ def _operands(
     return {"out": to, "src": of, "at": last_axis(at, axis)}
 
 
-def _bind_gather(vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """A step with a thread for each element of out; indexes beyond src give NaN."""
-    arrays = _operands(vector, out, src, indexes, axis)
+def _bind_gather(are_vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
+    """A step with a thread for each element of out; indexes beyond src give NaN.
+
+    `are_vector`: the indexes are (N,), the same for every line along the axis.
+    """
+    arrays = _operands(are_vector, out, src, indexes, axis)
     floats = out.dtype.kind == "f"
     outside = np.nan if floats or out.dtype.kind == "b" else np.iinfo(out.dtype).max
     return _functions["gather"].on_grid(
@@ -38,9 +44,12 @@ def _bind_gather(vector: bool, out: Array, src: Array, indexes: Any, axis: int) 
     )
 
 
-def _bind_add(vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """A step with a thread for each element of out, which looks for its index in all indexes."""
-    arrays = _operands(vector, out, src, indexes, axis)
+def _bind_add(are_vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
+    """A step with a thread for each element of out, which adds what all indexes assign to it.
+
+    `are_vector`: the indexes are (N,), the same for every line along the axis.
+    """
+    arrays = _operands(are_vector, out, src, indexes, axis)
     *lines, count = arrays["at"].shape
     shape = (*lines, out.shape[axis])
     return _functions["add_gathered"].on_grid(shape, count=count, **arrays)

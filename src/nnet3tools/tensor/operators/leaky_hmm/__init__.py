@@ -38,11 +38,12 @@ LOG_PROB, ALPHA_BETA, POSTERIOR_SUM = 0, 1, 2
 
 
 class _SumsByKey:
-    """Sums of rows with equal keys, some 10 times as fast as np.add.at.
+    """Adds up rows with equal keys (np.add.at would take some 10 times as long).
 
-    Keys are sorted by their number of rows, largest first, and rows by their rank among the rows of
-    their key. The rows of rank k are added to the first rows of the sums in one operation (as in
-    sparse matrices in jagged diagonals, Saad, "Iterative methods for sparse linear systems", 3.4).
+    Keys are sorted by their number of rows, largest first, and rows by their rank among the
+    rows of their key. The rows of rank k are added to the first rows of the sums in one
+    operation (as in sparse matrices in jagged diagonals, Saad, "Iterative methods for sparse
+    linear systems", 3.4).
     """
 
     def __init__(self, keys: np.ndarray) -> None:
@@ -55,9 +56,9 @@ class _SumsByKey:
         self._ranks = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
 
     def store(self, out: np.ndarray, rows: np.ndarray) -> None:
-        """Set out[key] to the sum of the key's rows, 0 if it has none.
+        """Set out[key] to the sum of the key's rows, 0 if it has none; `rows` is overwritten.
 
-        `rows[i]` is the row at `order[i]`; `rows` is overwritten.
+        `rows` must be sorted: rows[i] is the original row self.order[i].
         """
         for rank in self._ranks:
             rows[: rank.stop - rank.start] += rows[rank]
@@ -66,7 +67,7 @@ class _SumsByKey:
 
 
 class _ReferencePlan:
-    """The orders in which the reference implementation adds up the arcs of an HMM."""
+    """Orders of the arcs of an HMM, for adding their values by state or by pdf in NumPy."""
 
     def __init__(self, hmm: Hmm) -> None:
         self.to, self.of = _SumsByKey(hmm.destinations), _SumsByKey(hmm.sources)
@@ -112,11 +113,12 @@ def leaky_hmm(
 ) -> None:
     """Compute log-probabilities of sequences under a leaky HMM; add `weight` * derivative to deriv.
 
-    It is computed in the type of `output`, sums over frames and sequences in float64. `output` (T *
-    num_sequences, pdfs) has the first frame of all sequences first. `results` (3,) float64 receives
-    the log-probability at LOG_PROB. With `deriv` it also receives two sums that are `num_sequences`
-    unless numbers overflowed: alpha' * beta' over the states of frame 0 at ALPHA_BETA, and the
-    posteriors of frame 0 at POSTERIOR_SUM.
+    It is computed in the type of `output`, sums over frames and sequences in float64. `output`
+    (T * num_sequences, pdfs) has the first frame of all sequences first. `leak` is the
+    leaky-HMM coefficient. `results` (3,) float64 receives the log-probability at index
+    LOG_PROB. With `deriv` it also receives two sums that are `num_sequences` unless numbers
+    overflowed: at ALPHA_BETA that of alpha' * beta' over the states of frame 0, at
+    POSTERIOR_SUM that of the posteriors of frame 0.
     """
     real, shape = output.dtype, (-1, num_sequences, output.shape[1])
     x = np.exp(np.clip(output, -LIMIT, LIMIT)).reshape(shape).transpose(0, 2, 1).copy()
@@ -128,9 +130,9 @@ def leaky_hmm(
     terms, others = (np.empty((len(hmm.probs), num_sequences), real) for _ in range(2))
 
     def set_terms(values: np.ndarray, t: int, states: np.ndarray, order: np.ndarray) -> None:
-        """Set terms[k] to the term of arc order[k]: a state's value times p and x of frame `t`.
+        """Set terms[k], for arc order[k], to its probability p times x(`t`, pdf) times a value.
 
-        The value is that of the arc's state: values[states[order[k]]].
+        The value is values[s] of the arc's state s in `states`.
         """
         np.take(values, states[order], 0, terms, "clip")
         np.multiply(terms, hmm.probs[order, None], out=terms, casting="same_kind")

@@ -23,13 +23,15 @@ _kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """The arcs of an HMM for the C kernel: by destination and pdf (groups), and by source."""
+    """The arcs of an HMM as the C kernel takes them: `arrays` by name of the kernel's argument.
+
+    Arcs with the same destination and pdf are one of `num_groups` groups. Pdfs are less than
+    `num_pdfs`. `initial_sum` is the sum of the initial probabilities.
+    """
 
     arrays: dict[str, np.ndarray]
-    """By the name of the kernel's argument."""
     num_groups: int
     num_pdfs: int
-    """At least: one more than the largest."""
     initial_sum: float
 
     @classmethod

@@ -57,7 +57,10 @@ class _Plan:
 
 
 def _sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(arc numbers sorted by `keys`; where the arcs of each of `values` begin, then the end)."""
+    """(numbers of arcs sorted by their `keys`, offsets).
+
+    The arcs with key values[i] are numbers offsets[i] to offsets[i + 1] - 1 in this order.
+    """
     order = np.argsort(keys, kind="stable")
     return order, np.append(np.searchsorted(keys[order], values), len(keys))
 

@@ -27,9 +27,9 @@ class FrameArcs:
     """Arcs (A,) that all sequences may take in one frame.
 
     `sources` are states of this frame, `destinations` of the next one, both counted from the
-    frame's first state; `cells` are places row * pdfs + pdf in the output, counted from the frame's
-    first cell; `costs` (float64) are negative log-probabilities; `parts` are the numbers of the
-    acceptors.
+    frame's first state; `cells` are places row * pdfs + pdf in the output, counted from the
+    frame's first cell; `costs` (float64) are negative log-probabilities; `parts` are the
+    numbers of the acceptors that have the arcs.
     """
 
     sources: np.ndarray

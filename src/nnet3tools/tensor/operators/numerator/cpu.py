@@ -16,7 +16,10 @@ KERNELS = tuple(_kernels.values())
 
 
 def _columns(frames: list[FrameArcs]) -> dict[str, np.ndarray] | None:
-    """The arcs' attributes of all frames, by kernel argument; None if int32 is too small."""
+    """Arrays of sources, destinations, cells and costs of the arcs of all frames, by name.
+
+    None if int32 is too small for one of them.
+    """
     found = {
         name: np.concatenate([getattr(frame, name) for frame in frames])
         for name in ("sources", "destinations", "cells")

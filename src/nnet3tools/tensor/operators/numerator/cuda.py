@@ -30,7 +30,7 @@ _column_sums = aggregate("_1", "sum", axis=0)
 
 
 def _packed_arrays(body: str) -> str:
-    """C++ declarations of the packed arrays that a function's body uses."""
+    """C++ declarations of those packed arrays of a minibatch that a function body names."""
     lines = []
     for i, name in enumerate((*INT_PARTS, *COST_PARTS)):
         if re.search(rf"\b{name}\b", body):

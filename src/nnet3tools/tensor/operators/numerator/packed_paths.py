@@ -29,10 +29,11 @@ COST_PARTS = ("final_costs", "to_costs", "from_costs", "cell_costs")
 
 
 class _Sorted:
-    """The arcs of some frames, sorted by a key and grouped by it.
+    """The arcs of some frames, sorted by acceptor, then by a key: an attribute of FrameArcs.
 
-    In frame t acceptor p has the groups ranges[t, p] to ranges[t, p + 1]; group g has the arcs
-    offsets[g] to offsets[g + 1], which have the key keys[g].
+    Arcs with equal keys are a group. In frame t the groups of acceptor p begin at ranges[t, p]
+    and end before ranges[t, p + 1]. Likewise the arcs of group g are between offsets[g] and
+    offsets[g + 1]; they have the key keys[g].
     """
 
     def __init__(self, frames: list[FrameArcs], num_parts: int, key: str) -> None:
@@ -60,9 +61,9 @@ class _Sorted:
         return np.concatenate([getattr(frame, name)[order] for frame, order in pairs])
 
     def arrays(self, prefix: str, **columns: str) -> dict[str, NDArray]:
-        """Arrays by name: `prefix` + ranges, offsets, keys, and the names of `columns`.
+        """The arrays ranges, offsets, keys and `columns`, by name, with `prefix` and _ in front.
 
-        `columns` maps a name to an attribute of FrameArcs.
+        `columns` maps a name to the attribute of FrameArcs whose values the array has.
         """
         own = {"ranges": self.ranges, "offsets": self.offsets, "keys": self.keys}
         others = {name: self.column(column) for name, column in columns.items()}
@@ -100,7 +101,7 @@ def _joined(arrays: list[NDArray], dtype: type) -> NDArray:
 
 
 def _arrays(paths: Paths) -> dict[str, NDArray]:
-    """The arrays of paths that INT_PARTS and COST_PARTS name."""
+    """All arrays that are packed, by the names of the packed format."""
     distinct = list({id(frame): frame for frame in paths.frames}.values())
     number = {id(frame): i for i, frame in enumerate(distinct)}
     order = np.argsort(paths.final_parts, kind="stable")

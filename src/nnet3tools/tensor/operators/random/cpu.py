@@ -17,10 +17,10 @@ KERNEL = kernels_of_file(Path(__file__).with_name("kernel.c"))["uniform"]
 
 
 def draw_uniform(out: np.ndarray, state: int) -> bool:
-    """Fill a float32 vector with Kaldi's uniform numbers by a compiled kernel; returns whether.
+    """Fill a float32 vector with Kaldi's uniform numbers by a compiled kernel.
 
-    `state` is the first state of rand_r. False if the kernel is not compiled; the next compilation
-    will include it.
+    `state` is the first state of rand_r. Returns whether it was done: not if the kernel is not
+    compiled yet; the next compilation will include it.
     """
     if not are_native():
         return False

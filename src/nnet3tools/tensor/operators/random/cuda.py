@@ -26,7 +26,11 @@ _next_number = element("_1 = _1 + uint32(1)")
 
 
 class _Generator:
-    """A device's random generator; array `state` holds the key and the number of the next array."""
+    """A device's random generator (Philox), whose `state` is in device memory.
+
+    `state` (2,) is the key, which follows from the seed, and the number of the next array to be
+    filled.
+    """
 
     def __init__(self) -> None:
         self.state = get_device().empty((2,), np.uint32)

@@ -31,7 +31,11 @@ _others: list[Draw] = []
 
 
 def prefer(draw: Draw) -> None:
-    """Make `draw` fill large vectors from now on; it must give the same bits as NumPy."""
+    """Let `draw` fill large vectors from now on, if it can.
+
+    `draw(out, state)` fills `out` from a state of rand_r with the same bits as NumPy, or
+    returns False.
+    """
     _others.append(draw)
 
 
@@ -55,9 +59,9 @@ def _jumps() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _draw(out: np.ndarray) -> None:
-    """Fill a vector with Kaldi's RandUniform, float32 in (0, 1], of a new RandomState.
+    """Fill a vector with uniform numbers, float32 in (0, 1], of a generator that `rand` seeds.
 
-    (rand_r + 1) / (RAND_MAX + 2) in double precision, as Kaldi computes it.
+    They are (rand_r + 1) / (RAND_MAX + 2) in double precision, as in Kaldi's RandUniform.
     """
     first = (rand() + _SEED_OFFSET) & 0xFFFFFFFF
     if len(out) >= _BLOCK and any(draw(out, first) for draw in _others):
@@ -85,7 +89,7 @@ def _draw(out: np.ndarray) -> None:
 
 
 def _uniform(count: int) -> np.ndarray:
-    """A vector of `count` uniform numbers of a new RandomState."""
+    """A vector of `count` uniform numbers in (0, 1] of a generator that `rand` seeds."""
     out = np.empty(count, np.float32)
     _draw(out)
     return out

@@ -52,7 +52,10 @@ def _jobs(
     kernel: str, matrix: np.ndarray, others: Sequence[np.ndarray], which: Any, rows: Any,
     alpha: Any = 1.0,
 ) -> list[Job] | None:  # fmt: skip
-    """The job of a kernel that combines row i of `matrix` with row rows[i] of others[which[i]]."""
+    """The job of `kernel`, which combines row i of `matrix` with row rows[i] of others[which[i]].
+
+    None if NumPy has to do it.
+    """
     if not isinstance(alpha, (int, float)) or not _can_move(matrix, others):
         return None
     if len(matrix) != len(rows) or not matrix.size or not others:

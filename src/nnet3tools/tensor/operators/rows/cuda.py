@@ -19,14 +19,20 @@ _functions = cuda_functions(__file__)
 
 
 def _on_grid(name: str, shape: tuple[int, ...], alpha: float, **operands: Any) -> Step:
-    """The bound function `name` for each element of a shape; copying functions have no alpha."""
+    """The bound function `name` of kernel.cuh, with a thread for each point of a shape.
+
+    Functions that copy do not get `alpha`.
+    """
     if "alpha" in _functions[name].numbers:
         operands["alpha"] = alpha
     return _functions[name].on_grid(shape, **operands)
 
 
 def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """A step in which a thread for each element of out finds its source row or column."""
+    """The bound operator `name` (copy_rows, copy_cols or add_rows).
+
+    A thread for each element of out finds its source row or column.
+    """
     axis = 1 if name == "copy_cols" else 0
     check_rows(indexes, src.shape[axis], out.shape[axis])
     return _on_grid(name, out.shape, alpha, out=out, src=src, at=uploaded(indexes))
@@ -35,7 +41,10 @@ def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.
 def _bind_multi(
     name: str, matrix: Array, others: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """A step that moves rows between row i of `matrix` and row at[i] of others[which[i]]."""
+    """The bound operator `name`, such as copy_rows_multi.
+
+    It moves rows between row i of `matrix` and row at[i] of others[which[i]].
+    """
     _check_places(matrix, others, which, at)
     others_are = "writes" if name == "copy_to_rows_multi" else "reads"
     return _on_grid(

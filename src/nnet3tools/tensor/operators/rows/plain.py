@@ -34,7 +34,7 @@ def _host(indexes: object) -> np.ndarray:
 
 
 def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """(part, positions where part_index has this number) for each part; -1 is no part."""
+    """(number p, positions i with part_index[i] = p) for each number p; -1 is left out."""
     order = np.argsort(part_index, kind="stable")
     parts, starts = np.unique(part_index[order], return_index=True)
     groups = np.split(order, starts[1:])
@@ -66,7 +66,10 @@ def _bind(
 def _bind_one(
     adds: bool, out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0
 ) -> Run:
-    """As `_bind`, with the single other matrix `src`; a negative index means no row."""
+    """A step that copies rows src[indexes[i]] to out[i], or with `adds` adds alpha times them.
+
+    Where an index is negative, out[i] becomes zero, or with `adds` stays.
+    """
     return _bind(adds, False, out, [src], np.where(_host(indexes) >= 0, 0, -1), indexes, alpha)
 
 

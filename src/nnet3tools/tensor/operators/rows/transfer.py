@@ -30,9 +30,9 @@ def _block_length(rows: np.ndarray) -> int:
 
 
 def _pattern(rows: np.ndarray, length: int) -> tuple[int, int] | None:
-    """(step between blocks, step within a block) if `rows` is blocks of `length` with equal steps.
+    """(step between blocks, step within a block) if `rows` is regular blocks of `length` numbers.
 
-    None if the blocks are not regular.
+    It is None unless all blocks have the same step inside, and begin at equal distances.
     """
     blocks = rows.reshape(-1, length)
     outer = int(blocks[1, 0] - blocks[0, 0]) if len(blocks) > 1 else 0

@@ -22,7 +22,11 @@ def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndar
 
 @operator(writes=())
 def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> float:
-    """The sum of a[rows[i], cols[i]] * values[i], accumulated in float64; see `set_elements`."""
+    """The sum of a[rows[i], cols[i]] * values[i], accumulated in float64.
+
+    `rows`, `cols` (int32) and `values` are all on the host, or all on the device of `a`.
+    Elements in row -1 are left out.
+    """
     kept = rows >= 0
     elements, factors = a[rows[kept], cols[kept]], values[kept]
     return float(np.dot(elements.astype(np.float64), factors.astype(np.float64)))

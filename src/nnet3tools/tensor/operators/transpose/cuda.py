@@ -24,7 +24,10 @@ def _fastest(array: Array) -> int:
 
 
 def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | None:
-    """A bound tiled transpose (`assign`: = or +=); None if an axis is fastest in both, or short."""
+    """A kernel that transposes by tiles, bound; `assign` is = or +=.
+
+    None if the same axis has the smallest stride in both arrays, or an axis is short.
+    """
     moved = src.transpose(axes)
     if out.ndim < 2 or out.ndim > len(_OUTER) + 2:
         return None
@@ -44,7 +47,10 @@ def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | No
 
 
 def _bind_or_plainly(assign: str, plain: Any, out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """A bound tiled transpose; or `plain`, an operator, if that has coalesced accesses."""
+    """A bound kernel that transposes by tiles (`assign`: = or +=), where this pays.
+
+    Otherwise the operator `plain` (copy or add) is bound: it has coalesced accesses.
+    """
     return _bind(assign, out, src, axes) or plain.bind(out, src.transpose(axes))
 
 

@@ -53,9 +53,10 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 
 
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
-    """Pairs (plane of out, plane of src) to copy by tiles; None if a plain copy is as good.
+    """(plane of out, plane of src) for all planes to copy by tiles; None if tiles do not pay.
 
-    A plane has the two axes that are contiguous in out and in src; src is transposed to out's axes.
+    A plane has the axis that is contiguous in out, and the one that is in src (which has out's
+    axes).
     """
     if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
         return None
@@ -78,7 +79,10 @@ def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
 def _bind(
     put: Callable[..., None], out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
-    """A step that copies or adds src by tiles that fit into the cache; `put` does one tile."""
+    """A step that copies or adds src by tiles that fit into the cache.
+
+    `put(tile of src, tile of out)` does one tile.
+    """
     moved = src.transpose(axes)
     faces = _faces(out, moved)
     if faces is None:
