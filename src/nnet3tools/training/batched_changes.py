@@ -27,7 +27,7 @@ _MAX_ROW_MAPS = 1000
 
 
 class Selection(Protocol[E]):
-    """Chooses the part of each example that a copying program keeps."""
+    """Chooses the part of each example that a copying program keeps, such as one labelled frame."""
 
     @property
     def does_nothing(self) -> bool:
@@ -37,13 +37,13 @@ class Selection(Protocol[E]):
         """The selected part of an example; None if the example has no such part."""
 
     def bounds(self, example: E, key: str) -> tuple[int, ...]:
-        """The range of possible choices for `choose`; it depends only on the example's layout."""
+        """The first and last choice that the example's layout allows, such as first and last t."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Choose one part of the range `bounds`, possibly at random; None drops the example."""
+        """Choose the part to keep within `bounds`, possibly at random; None drops the example."""
 
     def cut(self, example: E, key: str, chosen: tuple[int, ...]) -> E:
-        """A copy of the example that has only the part `chosen`."""
+        """A copy of the example that has only the part `chosen`, a result of `choose`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,9 @@ class ChangesOfKind(Generic[E]):
     """The functions that change examples of one kind (frame-level, chain, ...).
 
     `ios(example)` returns the inputs and outputs that have matrices; `with_ios(example, ios)`
-    returns a copy of the example with `ios` in their place.
+    returns a copy of the example with `ios` in their place. `scale(example, key, weight)`
+    multiplies the supervision, `rename(example, key, name)` renames the output. `layouts` knows the
+    kind's layouts.
     """
 
     layouts: LayoutTable
@@ -85,7 +87,7 @@ class RowMap(Generic[E]):
 
 
 class PendingChange(NamedTuple):
-    """An encoded example, and the changes that `BatchedChanges.finish` will make to it."""
+    """An encoded example with changes still to make: kept rows, and the supervision's weight."""
 
     example: EncodedRecord[Any]
     row_map: RowMap[Any]
@@ -163,7 +165,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """Add `change` to the pending changes of an example; `what` identifies the change."""
+        """Add `change`, which the key `what` identifies, to an example's pending changes."""
         place = pending.row_map, what
         if place not in self._row_maps:
             dummy = change(pending.row_map.dummy)
@@ -272,7 +274,7 @@ def _sliced(head: bytes, data: bytes, ends: Sequence[int]) -> list[bytes]:
 
 
 def _with_ranges(matrices: SameLayoutMatrices, weights: NDArray[np.float32]) -> list[bytes]:
-    """The bytes of compressed matrices, each multiplied by its weight: new minimum and range."""
+    """Compressed matrices times their weights, as bytes: only minimum and range in them change."""
     begin = len(matrices.form.token) + 1
     ranges = matrices.ranges(weights).tobytes()
     return [

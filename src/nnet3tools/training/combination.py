@@ -53,9 +53,9 @@ def combine_models(
     """The average of the first n models with the best objective, over n = 1 to `num_models`.
 
     `models` are (name, network), the last model of training first; only one is in memory at a time.
-    At most `max_evaluations` averages are judged, by the objective of a copy after `prepare`.
-    Batch-norm statistics are computed afresh on the examples. DataError if a model's structure
-    differs from the first model's, or examples have no supervision.
+    At most `max_evaluations` averages are judged, by copies that `prepare` changes, say to test
+    mode. Batch-norm statistics are computed afresh on the examples. DataError if a model's
+    structure differs from the first model's, or examples have no supervision.
     """
     source = iter(models)
     _, average = next(source)

@@ -33,9 +33,9 @@ class Accuracy(NamedTuple):
 
 
 def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
-    """The accuracy of `output`: whether a row's maximum is in the same column as in `supervision`.
+    """Count the rows whose maximum is in the same column in `output` and in `supervision`.
 
-    A row's weight is the sum of its supervision. The arrays are float64.
+    A row counts with its weight, the sum of its supervision. Results are float64, for each column.
     """
     _num_rows, dim = output.shape
     best = tensor.to_host(output).argmax(axis=1)

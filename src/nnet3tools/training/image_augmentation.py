@@ -20,7 +20,10 @@ _SAME = 1.0e-5
 
 @dataclass(frozen=True)
 class ImageAugmentation:
-    """The largest random shifts (parts of width and height) and rotation (degrees) of images."""
+    """The largest random shifts (parts of width and height) and rotation (degrees) of images.
+
+    If `reflect`, images are mirrored beyond their edges; else the nearest pixel is repeated.
+    """
 
     num_channels: int = 1
     horizontal_flip_prob: float = 0.0
@@ -29,7 +32,6 @@ class ImageAugmentation:
     rotation_degree: float = 0.0
     rotation_prob: float = 0.0
     reflect: bool = False
-    """Whether the image is mirrored beyond its edges; else the nearest pixel is repeated."""
 
     def apply(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
         """A randomly changed copy of an image; DataError if its columns are not whole pixels."""

@@ -50,8 +50,8 @@ class LdaAccumulator:
     def accumulate(self, example: NnetExample, single: NnetExample | None = None) -> None:
         """Add an example to the statistics, or a minibatch whose first example is `single`.
 
-        DataError if it does not fit the network or earlier examples, NotFiniteError if it has NaN
-        or infinity. Errors occur before statistics are changed or random numbers drawn.
+        DataError if the example does not fit the network or earlier examples, NotFiniteError if it
+        has NaN or infinity. Errors occur before statistics are changed or random numbers drawn.
         """
         example.check_finite()
         supervision = next((io.features for io in example.io if io.name == "output"), None)

@@ -45,7 +45,10 @@ class LossScale:
     """The loss-scaling factor of one trainer: a number on the device, adapted after each update."""
 
     def __init__(self, like: Array, start: float = _START, patience: int = _PATIENCE) -> None:
-        """`like` is an array of the device."""
+        """Begin with the factor `start` on the device of the array `like`.
+
+        After `patience` finite changes the factor is doubled.
+        """
         state = tensor.zeros((3,), like=like, dtype=np.float64)
         self._scale, self._good, self._left_out = (state[i : i + 1] for i in range(3))
         tensor.fill(self._scale, start)
@@ -58,9 +61,9 @@ class LossScale:
 
     @contextmanager
     def backward(self, delta: Nnet, keeps_change: bool, run: Run = run_now) -> Iterator[None]:
-        """Scope of a backward pass over scaled derivatives; at its end `delta` is unscaled.
+        """Scope of a backward pass with scaled derivatives, which ends by unscaling `delta`.
 
-        `keeps_change`: `delta` already contains a change at the start, as with momentum. `run(key,
+        If `keeps_change`, `delta` contains a change at the start, as with momentum. `run(key,
         work)` calls `work()`, or records and replays the work.
         """
         if keeps_change:

@@ -42,9 +42,10 @@ def merge_examples(examples: Sequence[DecodableExample], compress_features: bool
 def merge_runs(
     runs: Iterable[tuple[int, list[NnetIo]]], stride: int, compress_features: bool
 ) -> list[NnetIo]:
-    """The inputs and outputs of a minibatch, merged from `runs`: results of merged_by_layout.
+    """The inputs and outputs of a minibatch, merged from `runs`.
 
-    Sequence numbers go up by `stride` from example to example. DataError as merge_examples.
+    A run is a number of examples and their joined inputs and outputs (`merged_by_layout`). Sequence
+    numbers go up by `stride` from example to example. DataError as merge_examples.
     """
     parts: dict[str, list[tuple[NDArray[np.int32], NnetIo]]] = {}
     first = 0
@@ -87,7 +88,8 @@ class Mergeable(Generic[E]):
 
     `structure` returns a key that is equal for examples that can be merged, `structure_hash` its
     hash in Kaldi, `size` the number that --minibatch-size rules use. `merge(examples, compress)`
-    returns one example.
+    returns one example. For batches of examples, `count(batch)` is their number, and `part(batch,
+    begin, end)` has the examples from `begin` to `end` - 1.
     """
 
     structure: Callable[[E], Hashable]
@@ -95,15 +97,13 @@ class Mergeable(Generic[E]):
     size: Callable[[E], int]
     merge: Callable[[Sequence[E], bool], E]
     count: Callable[[E], int] = lambda example: 1
-    """The number of examples that an item, such as a SameLayoutBatch, stands for."""
     part: Callable[[E, int, int], E] = lambda example, begin, end: example
-    """The examples of an item from number `begin` to number `end`."""
 
 
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
-    """A function of decoded or encoded examples: `of_prototype` of the example's prototype.
+    """Make a function that applies `of_prototype` to an example's prototype, decoded or encoded.
 
-    Results are cached by layout.
+    The function caches its results by layout.
     """
     of_layout = functools.lru_cache(maxsize=64)(lambda layout: of_prototype(layout.prototype()))
 

@@ -67,7 +67,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Arrays that an objective prepared for an example; they are sent along to the device."""
+    """What an objective prepared for an example: arrays to send to the device, and host data."""
 
     arrays: list[Array]
     facts: Hashable

@@ -29,7 +29,7 @@ def _zeroed(total: Any) -> Any:
 
 
 def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
-    """`total` + `value` and `this_phase` + `value`, added in place if they are on a device."""
+    """Both totals plus `value`, added in place if they are on a device."""
     if isinstance(total, Number):
         if value.__class__ is not float or value != 0.0:
             _add_to_both(total.array, this_phase.array, value)
@@ -65,7 +65,7 @@ class Sums:
 
 @dataclass
 class ObjectiveTotals:
-    """Totals of one output over all minibatches and over the present phase of minibatches."""
+    """Totals of an output over all minibatches, and over those since the last logged average."""
 
     current_phase: int = 0
     minibatches_this_phase: int = 0
@@ -90,7 +90,7 @@ class ObjectiveTotals:
         return cls(0, 0, *sums)
 
     def begin(self, output_name: str, minibatches_per_phase: int, minibatch: int) -> None:
-        """Start minibatch number `minibatch`; if it begins a phase, log the phase before."""
+        """Start minibatch number `minibatch`; at a phase's end, log the average of the phase."""
         phase = minibatch // minibatches_per_phase
         if phase != self.current_phase:
             self._print_phase(output_name, minibatches_per_phase, phase)

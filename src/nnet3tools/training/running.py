@@ -75,7 +75,11 @@ def computation_request(
 
 @dataclass
 class PreparedExample(NnetExample):
-    """An example as it was read, with the results of ExampleRunner.prepare on a GPU."""
+    """An example as it was read, with the results of ExampleRunner.prepare on a GPU.
+
+    `packed` has its arrays in pinned memory. `weights` has the weight of each output's sparse
+    targets.
+    """
 
     packed: Packed = field(kw_only=True)
     """The arrays of each io, inputs first, and those that the objective prepared, in buffers.
@@ -86,17 +90,18 @@ class PreparedExample(NnetExample):
     request: ComputationRequest | None = None
     """The computation request; equal requests are mostly the same object."""
     weights: dict[str, float] = field(default_factory=dict)
-    """The sum of the sparse targets' values of each output, by name."""
 
 
 @dataclass
 class ReadyExample(NnetExample):
-    """An example whose features are checked, on the device, and dense or SparseTargets."""
+    """An example whose features are checked, on the device, and dense or SparseTargets.
+
+    `place` (of all arrays) and `place_of_inputs` are keys that are equal for arrays of the same
+    shapes in the same GPU memory.
+    """
 
     place: Hashable = None
-    """A key that is equal for examples at the same GPU memory with the same shapes."""
     place_of_inputs: Hashable = None
-    """The same of the inputs alone."""
     ahead: Ahead | None = None
     """The arrays and facts that the objective prepared."""
     request: ComputationRequest | None = None
@@ -195,7 +200,7 @@ class ExampleRunner:
         return computation_request(self.nnet, example, *self._flags, self._objective)
 
     def _known(self, request: ComputationRequest) -> ComputationRequest:
-        """An earlier request object that is equal to `request`, or else `request` itself."""
+        """The equal request that was made earlier, if there is one, else `request` itself."""
         if len(self._requests) >= _MOST_REQUESTS:
             self._requests.clear()
         return self._requests.setdefault(request, request)
@@ -326,7 +331,7 @@ class ExampleRunner:
     def evaluations(self, example: NnetExample, computer: NnetComputer) -> list[Evaluation]:
         """The evaluations of objectives for an example whose forward pass `computer` has run.
 
-        If the model's derivative is needed, they pass the outputs' derivatives to the computer.
+        If the model's derivative is needed, they also write the outputs' derivatives to `computer`.
         """
         need_deriv, _ = self._flags
         return self._objective.evaluations(self.nnet, example, computer, need_deriv)

@@ -26,7 +26,7 @@ from nnet3tools.training.example_format import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS
 
 
 class SameLayoutMatrices:
-    """The encoded matrices of all records of a batch at one place of the batch's layout.
+    """The encoded matrices that all records of a batch have at one place of the record.
 
     Matrix i is `data[starts[i]:ends[i]]`.
     """
@@ -123,9 +123,10 @@ def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatri
 
 @dataclass(frozen=True, eq=False)
 class SameLayoutBatch:
-    """The bytes of N records of one layout, as far as the layout covers them.
+    """The bytes of N records of one layout, up to the end of what the layout describes.
 
-    `spans` (N, 1 + holes, 2) has the begin and the end in `data` of each record and of its holes.
+    `spans` (N, 1 + holes, 2) has the begin and the end in `data` of each record and of its holes,
+    the matrices and numbers whose contents differ between records.
     """
 
     layout: Layout
@@ -138,7 +139,7 @@ class SameLayoutBatch:
 
     @classmethod
     def of(cls, layout: Layout, records: Iterable[EncodedRecord[Any]]) -> SameLayoutBatch:
-        """A batch with the bytes of each of `records` that `layout` covers."""
+        """Join the bytes of `records`, each up to the end of what `layout` describes."""
         covered = [record.covered for record in records]
         sizes = np.fromiter(map(len, covered), np.int64, len(covered))
         data = b"".join(covered)
@@ -172,7 +173,7 @@ class SameLayoutBatch:
 def _spans(
     layout: Layout, data: bytes, begins: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The `spans` of a SameLayoutBatch of N records, given the places and sizes of the records."""
+    """The `spans` of a SameLayoutBatch of records that begin at `begins` and have `sizes` bytes."""
     # If the sizes of all holes but one are fixed, records of equal sizes have equal holes.
     is_even = (sizes == sizes[0]).all() and sum(form.most > 0 for form in layout.forms) <= 1
     matched = begins[:1] if is_even else begins
@@ -194,7 +195,7 @@ def prototype(example: DecodableExample) -> NnetExample:
 
 
 def _decodable(example: NnetExample | EncodedExample) -> NnetExample | EncodedExample:
-    """The example itself or, if it is encoded and its layout is rare, the decoded example."""
+    """The example, decoded if it is encoded in a rare layout."""
     is_rare = isinstance(example, EncodedRecord) and not example.layout.is_common
     return example.whole() if is_rare else example  # type: ignore[union-attr]
 

@@ -65,7 +65,7 @@ class ContextCutter:
         return (self.left_context, self.right_context) == (-1, -1)
 
     def cut(self, ios: list[NnetIo], key: str, first: int, last: int) -> list[NnetIo]:
-        """The inputs with 'input' reduced to its context before `first` and after `last`.
+        """Cut 'input' to the times from `first` to `last` and their context; returns all inputs.
 
         Warns once for each side if 'input' has less context than requested. DataError without
         'input'.
@@ -99,6 +99,7 @@ class FrameSelection:
     """Selects one labelled frame of each example and removes context around it.
 
     `frame` is "" (keep all), "random", or the t of the frame to keep. A context of -1 keeps all.
+    `frame_shift` is added to every t, except those of i-vectors.
     """
 
     frame: str = ""

@@ -50,7 +50,7 @@ _kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")
 class MaxChange:
     """Adds parameter changes to a model, limits their norms, and counts the limited changes.
 
-    There is a limit per component and one for the whole model: Euclidean norms, 0 for none.
+    Each component and the whole model have a limit of the Euclidean norm; 0 means no limit.
     """
 
     def __init__(
@@ -184,7 +184,11 @@ class MaxChange:
     def _log(
         self, names: list[str], limits: list[float], limit: float, limit_scale: Any, scale: float
     ) -> None:
-        """Log the limits that applied to the last change of components `names`, if on the host."""
+        """Log the components `names` that exceeded their limits, and a too large change as a whole.
+
+        `limits` and the whole's `limit` contain the factor `limit_scale`; changes are multiplied by
+        `scale`. On a GPU nothing is logged.
+        """
         active = [i for i, factor in enumerate(self._factors) if factor != 1.0]
         for i in active:
             log.vlog(

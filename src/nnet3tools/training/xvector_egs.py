@@ -21,11 +21,10 @@ _NUM_FIELDS = 6
 
 @dataclass(frozen=True)
 class ChunkInfo:
-    """The frames of an utterance from which one x-vector example is made, and its label."""
+    """The key, output archive (from 0), frames and label of one x-vector example."""
 
     key: str
     archive: int
-    """The number of its output archive, from 0."""
     first_frame: int
     num_frames: int
     label: int
