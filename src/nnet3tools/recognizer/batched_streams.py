@@ -30,12 +30,10 @@ _RUNS_TO_WARM_UP = 3
 
 @dataclass(eq=False)
 class _Work:
-    """Work of one stream: chunks that wait for computation, and their outputs once computed."""
+    """Chunks (chunks, frames with context, dim) of one stream, and outputs (chunks, rows, dim)."""
 
     chunks: np.ndarray
-    """Shape (chunks, frames with context, dim)."""
     outputs: np.ndarray | None = None
-    """Shape (chunks, rows, dim)."""
 
 
 class BatchedNetwork:

@@ -15,7 +15,11 @@ NO_CMVN = "--norm-means=false --norm-vars=false"
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Properties of a trained model that decoding needs, apart from final.mdl and the graph."""
+    """Properties of a trained model that decoding needs, apart from final.mdl and the graph.
+
+    `features` is an mfcc.conf or fbank.conf, `decoding` has options of nnet3-decode by name. None
+    means unknown.
+    """
 
     frame_subsampling_factor: int
     features: Path | None = None

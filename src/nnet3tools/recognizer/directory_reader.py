@@ -91,7 +91,7 @@ class ModelDirectory:
     # -- finding files
 
     def _places(self, part: Part) -> list[Path]:
-        """The possible paths of a file; a graph given by the user determines those in graph/."""
+        """The possible paths of the file `part`; a user's graph determines those in graph/."""
         if part.name.startswith("graph/"):
             return [self._graph.parent / part.name.removeprefix("graph/")]
         return [self.path / place for place in part.places]
@@ -100,7 +100,7 @@ class ModelDirectory:
         return next((path for path in self._places(part) if path.is_file()), None)
 
     def _need(self, part: Part, attribute: str = "") -> Path | None:
-        """The path of a file: the one that the option `attribute` names, else the directory's.
+        """The path of the file `part`, or the path that the option with this attribute gives.
 
         If the file is missing, the result is None, and a message is added to `missing`.
         """
@@ -115,10 +115,11 @@ class ModelDirectory:
         return part.absent(self._places(part)[-1 if self._is_vosk else 0], self.path)
 
     def _named(self, attribute: str) -> Path | None:
-        """The path that an option gives; if there is no such file, None and a message in `missing`.
+        """The path that an option gives; `attribute` is the option's name with _ in place of -.
 
-        Kaldi's online.conf has absolute paths. If the directory has been moved, the file of the
-        same name in the directory is used.
+        If there is no such file, the result is None, and a message is added to `missing`. Kaldi's
+        online.conf has absolute paths. If the directory has been moved, the file of the same name
+        in the directory is used.
         """
         value = getattr(self._files, attribute)
         if (path := Path(value)).is_file():

@@ -21,7 +21,8 @@ from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 class AcousticNetwork:
     """A network prepared for test, with its priors; it makes computers for utterances and streams.
 
-    `options` are for whole utterances; a stream is computed in chunks of `stream_frames` frames.
+    `options` are for whole utterances; a stream is computed in chunks of `stream_frames` frames. If
+    `batches` is not None, it computes chunks of several streams as one minibatch.
     """
 
     nnet: Nnet
@@ -29,7 +30,6 @@ class AcousticNetwork:
     options: SimpleComputationOptions
     stream_frames: int
     batches: BatchedNetwork | None = None
-    """Computes chunks of several streams as one minibatch, after `batch_streams`."""
     _free: list[LoopedComputer] = field(default_factory=list)
     """Computers that no stream uses."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -52,7 +52,7 @@ class AcousticNetwork:
     def batch_streams(self) -> None:
         """Let streams made from now on share minibatches, if the network is local in time.
 
-        Each stream of a network with recurrences keeps a looped computation instead.
+        Streams of a network with recurrences do not share minibatches, because each keeps a state.
         """
         if is_local_in_time(self.nnet):
             self.batches = BatchedNetwork(self.nnet, self._stream_options, self.priors)
@@ -61,8 +61,9 @@ class AcousticNetwork:
     def new_stream(self) -> LoopedStream | BatchedStream:
         """A new computer for one live stream.
 
-        The first looped one compiles the program, some 0.7 s for a TDNN-F; it is used again once
-        its stream is deleted. UserError for a network that cannot be computed in a loop.
+        The first LoopedStream compiles the program, some 0.7 s for a TDNN-F. When a stream is
+        deleted, its LoopedComputer is kept for the next. UserError for a network that cannot be
+        computed in a loop.
         """
         if self.batches is not None:
             return BatchedStream(self.batches)

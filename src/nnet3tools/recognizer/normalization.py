@@ -21,14 +21,14 @@ from nnet3tools.options import colon_list
 class Normalization:
     """Mean and variance normalization of features; `kind` is "none", "utterance" or "online".
 
-    "utterance" is apply-cmvn with the statistics of each utterance, "online" is apply-cmvn-online.
+    "utterance" is apply-cmvn with the statistics of each utterance. "online" is apply-cmvn-online
+    with the statistics of all data in the file `stats`, which `loaded` reads to `overall`.
     """
 
     kind: str
     options: CmvnOptions | OnlineCmvnOptions = field(default_factory=CmvnOptions)
     """OnlineCmvnOptions for "online", else CmvnOptions."""
     stats: Path | None = None
-    """For "online": the file with the statistics of all training data."""
     overall: np.ndarray | None = None
     """For "online": these statistics, (2, dimension + 1), once they are `loaded`."""
 

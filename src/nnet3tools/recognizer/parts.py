@@ -8,7 +8,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a model directory: its places and the texts for documentation and messages."""
+    """A file of a model directory: the paths where it may be, and texts for users.
+
+    The texts say what the file is for, how to make it, and which option can replace it.
+    """
 
     places: tuple[str, ...]
     """Paths below the directory, in the order in which they are tried."""

@@ -29,7 +29,8 @@ from nnet3tools.recognizer.stream import Stream
 class Recognizer:
     """Turns sound into words with the models of a model directory and a decoding graph.
 
-    Its streams and searches may run in several threads.
+    Its streams and searches may run in several threads. `output_seconds` is the time between
+    outputs of the network. If `lexicon` is None, the times of words are approximate.
     """
 
     features: SoundFeatures
@@ -41,7 +42,6 @@ class Recognizer:
     words: SymbolTable
     lexicon: Lexicon | None
     output_seconds: float
-    """Seconds from one output of the network to the next."""
     endpoint: EndpointOptions
     """When utterances of streams end."""
 

@@ -25,7 +25,7 @@ class Command(Enum):
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """A client's settings for its stream."""
+    """A client's settings for its stream; `words` asks for times and confidences of words."""
 
     sample_rate: float
     words: bool = True

@@ -48,8 +48,8 @@ async def disconnect(socket: ServerConnection, reason: Disconnection) -> None:
 class Session:
     """Recognizes the sound of one client; its messages are processed one after the other.
 
-    Meanwhile at most a few further frames are read, so that a client that sends faster than its
-    sound is recognized has to wait.
+    While a message is processed, the server reads only a few more WebSocket frames. A client that
+    sends sound faster than it is recognized therefore has to wait.
     """
 
     def __init__(

@@ -180,7 +180,10 @@ def complete_utterances(
 def _ivector_source(
     options: IvectorOptions, stack: contextlib.ExitStack
 ) -> Callable[[str], Ivectors | None] | None:
-    """A function from a key to its i-vectors (None if missing); None if no table is given."""
+    """A function from a key to its i-vectors (None if missing); None if no table is given.
+
+    `stack` closes the table.
+    """
     from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader

@@ -17,7 +17,7 @@ from nnet3tools.recognizer.results import Result
 
 @dataclass(frozen=True)
 class Utterance:
-    """An utterance given to UtteranceQueue, and the seconds of work spent on it so far."""
+    """An utterance in UtteranceQueue: network outputs, seconds of sound, seconds of work so far."""
 
     key: str
     outputs: np.ndarray
