@@ -32,7 +32,8 @@ def subsample(features: Features, n: int, offset: int = 0) -> Features:
 def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Features | None:
     """The matrices in `parts` joined side by side, cut to the number of rows of the shortest.
 
-    None, after a warning, if lengths differ by more than `tolerance` frames, or a matrix is empty.
+    None, after a warning that names `utterance`, if lengths differ by more than `tolerance` frames,
+    or a matrix is empty.
     """
     lengths = [len(part) for part in parts]
     shortest, longest = min(lengths), max(lengths)

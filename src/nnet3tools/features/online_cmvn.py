@@ -24,8 +24,8 @@ def online_cmvn(
     """Frames from number `first` on, each normalized over a window of past frames; (frames, D).
 
     The window ends with the frame. Statistics, (2, D + 1) each, replace frames that it lacks: first
-    `speaker` (the speaker's earlier utterances, if any), then `overall` (all data). DataError if
-    the statistics do not fit the features.
+    `speaker` (the speaker's earlier utterances, if any), then `overall` (all data). Columns in
+    `skipped` are not changed. DataError if the statistics do not fit the features.
     """
     check_overall(overall, features.shape[1])
     if not options.norm_means:
@@ -125,7 +125,7 @@ def _window_stats(sums: Stats, window: int, first: int) -> Stats:
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
-    """Add `other`, scaled to the frames (at most `most`) that a window lacks, to `stats`."""
+    """Add `other` to `stats`, scaled to the number of frames (at most `most`) that windows lack."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
         stats += (lacking / other[0, -1])[:, None, None] * other

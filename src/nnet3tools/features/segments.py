@@ -12,16 +12,16 @@ from nnet3tools.io.wave import Wave
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a recording: name, recording, start, end and channel."""
+    """A part of a recording, from `start` to `end` in seconds (-1: end of the recording).
+
+    `channel` is -1 if the recording has one channel.
+    """
 
     name: str
     recording: str
     start: float
-    """Begin, in seconds."""
     end: float
-    """End, in seconds; -1 is the end of the recording."""
     channel: int
-    """Channel number; -1 if the recording has one channel."""
 
 
 def parse_segment(line: str) -> Segment:
@@ -52,7 +52,11 @@ def _number(word: str) -> float:
 
 
 def cut_segment(wave: Wave, segment: Segment, min_length: float, max_overshoot: float) -> Wave:
-    """Cut a segment out of `wave`, a recording; DataError if it is outside or too short."""
+    """Cut a segment out of the recording `wave`; DataError if it is outside or too short.
+
+    A segment may end `max_overshoot` seconds after the recording, and has at least `min_length`
+    seconds.
+    """
     length, num_samples = wave.duration, wave.samples.shape[1]
     if segment.start > length:
         raise DataError(f"Segment start is out of file data range [0, {length:g}s]; skipping")

@@ -26,16 +26,16 @@ class OutsideError(DataError):
 
 @dataclass(frozen=True)
 class Sound:
-    """The samples of one channel of sound, with their sampling rate."""
+    """The samples of one channel of sound, 1 being full scale, and its rate in Hz.
+
+    `num_channels` is that of the file, `clipped` the share of the file's samples at full scale.
+    """
 
     rate: int
-    """Samples per second."""
     samples: NDArray[np.float32]
     """Shape (samples,); full scale is 1."""
     num_channels: int = 1
-    """Channels of the file."""
     clipped: float = 0.0
-    """Share of the file's samples at full scale."""
 
     @property
     def seconds(self) -> float:
