@@ -21,20 +21,21 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Arcs grouped by their source or by their target state, with the states in level order."""
+    """Arcs in order of the level of their end state, then of this state.
+
+    Level i has the arcs `order[ends[i]:ends[i + 1]]`. Within them, the arcs of state `states[i][k]`
+    begin at offset `firsts[i][k]`.
+    """
 
     order: _Ints
-    """The sorted arc numbers."""
     ends: list[int]
-    """Level i has `order[ends[i]:ends[i + 1]]`."""
     firsts: list[_Ints]
-    """For each level, the offsets in it at which the arcs of a state begin."""
     states: list[_Ints]
-    """For each level, the states of `firsts`."""
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
-        """Arcs grouped by `states`, one end state per arc; `levels` is the level of each state."""
+        """Group arcs by `states`, the source or target of each; `levels` are those of all states.
+        """
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
@@ -52,7 +53,7 @@ class _Groups:
 class Probabilities:
     """Log-probabilities in a lattice: forward `alpha` (N,) and backward `beta` (N,) of N states.
 
-    Paths begin and end in the state's part of the lattice; `totals` has the sum for each part.
+    They count paths within one part of a LevelledLattice. `totals` has the sum of each part.
     """
 
     alpha: _Doubles
@@ -97,7 +98,10 @@ class LevelledLattice:
         return np.array(levels)
 
     def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
-        """The costs of `arcs` and of the parts' ends in `lattice`, a lattice with the same arcs."""
+        """The costs in `lattice` of `arcs`, and of leaving each part at its end states.
+
+        `lattice` has the same arcs as the lattice that was split.
+        """
         fst = lattice.fst
         graph, final_graph = fst.weights.astype(np.float64), fst.finals[fst.is_final]
         of_arcs = graph + lattice.acoustic
@@ -105,7 +109,7 @@ class LevelledLattice:
         return of_arcs[self.arcs], np.concatenate([of_finals, of_arcs[self._joints]])
 
     def probabilities(self, costs: _Doubles, final_costs: _Doubles) -> Probabilities:
-        """Forward and backward log-probabilities, given the (arc costs, final costs) of `costs`."""
+        """Forward and backward log-probabilities; the arguments are the results of `costs`."""
         with np.errstate(invalid="ignore"):  # costs may be NaN
             return Probabilities(*self._both_ways(costs, final_costs))
 
@@ -175,7 +179,7 @@ class LevelledLattice:
 
 @dataclass(frozen=True)
 class _Joints:
-    """The parts of a lattice: first states of parts, part of each state, arcs that join parts."""
+    """How a lattice is split: first state of each part, part of each state, arcs between parts."""
 
     starts: _Ints
     pieces: _Ints

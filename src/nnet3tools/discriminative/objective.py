@@ -177,7 +177,7 @@ class DiscriminativeObjective:
         reference: Elements,
         output: NDArray[np.float32],
     ) -> Elements:
-        """The arcs' `values`, summed where row and column agree.
+        """The derivative by each output element: the sum of `values` at equal rows and columns.
 
         For mmi, 1 is added at each pdf of `reference`.
         """
@@ -226,7 +226,7 @@ def _judged(
     deriv: Elements,
     reference: Elements,
 ) -> Judged:
-    """The weighted objective and derivative; the derivative is zero if the objective is NaN."""
+    """Multiply objective and derivative by the weight; NaN objectives get a derivative of zero."""
     scale = supervision.weight
     weight = supervision.num_frames * scale
     objective = scale * total

@@ -29,7 +29,10 @@ _NOT_FINITE = -10.0
 
 @dataclass
 class Tally:
-    """The sums over minibatches that are logged for one output, besides its objective."""
+    """Sums over minibatches that are logged for one output: those of Judged, and the l2 term.
+
+    `gradients` and `output` (pdfs,) are sums of derivatives and outputs, for debugging.
+    """
 
     num_frames: int = 0
     weight: float = 0.0
@@ -80,7 +83,11 @@ class DiscriminativeOutputObjective(SequenceObjective):
         computer: NnetComputer,
         derivs: tuple[Array, ...],
     ) -> list[Measured]:
-        """Compute the criterion (added to `tallies`) and the cross-entropy with the alignment."""
+        """Compute the criterion, and the cross-entropy with the alignment for an -xent output.
+
+        Derivatives are written to `derivs`, one for each of these outputs, unless it is ().
+        `tallies` is updated.
+        """
         name = supervision.name
         output = computer.get_output(name)
         on_host = tensor.to_host(output)
