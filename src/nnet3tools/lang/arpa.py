@@ -167,7 +167,10 @@ class _Compiler:
         return len(self.arcs) - 1
 
     def add(self, ngram: _NGram, highest: bool) -> bool:
-        """Add an n-gram as an arc or final weight; returns False if the model lacks its history."""
+        """Add an n-gram as an arc or final weight; returns False if the model lacks its history.
+
+        `highest` says that the n-gram has the highest order; its arc leads to a shorter history.
+        """
         source = self.states.get(ngram.words[:-1])
         if source is None:
             return False

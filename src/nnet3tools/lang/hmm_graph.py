@@ -23,7 +23,10 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 
 @dataclass
 class HmmGraphs:
-    """Replaces phones by HMMs over transition ids, for one tree and transition model."""
+    """Replaces phones by HMMs over transition ids, for one tree and transition model.
+
+    `scale` multiplies the log-probabilities of transitions and self-loops.
+    """
 
     tree: ContextDependency
     model: TransitionModel
@@ -99,9 +102,11 @@ class HmmGraphs:
     def _transition(
         self, phone: int, number: int, pdfs: tuple[int, int], position: int
     ) -> tuple[int, float]:
-        """The id and the log-probability of transition `position` of an HMM state.
+        """The id and the log-probability of one transition of state `number` in a phone's HMM.
 
-        The log-probability is conditional on leaving the state (no self-loop).
+        `position` is the transition's index in the state. `pdfs` are the state's pdfs for the
+        forward transition and the self-loop. The log-probability is conditional on leaving the
+        state.
         """
         state = self._state_of_tuple.get((phone, number, *pdfs))
         if state is None:

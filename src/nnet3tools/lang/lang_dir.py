@@ -121,7 +121,10 @@ class _Lang:
     def _both(
         self, name: str, sets: Sequence[Sequence[str]], prefix: str = ""
     ) -> dict[str, list[str]]:
-        """Lines by file name of phones/<name>.txt (symbols) and phones/<name>.int (numbers)."""
+        """The lines of phones/NAME.txt (symbols) and phones/NAME.int (numbers), by file name.
+
+        Each of `sets` becomes a line that begins with `prefix`.
+        """
         return {
             f"phones/{name}.txt": [prefix + " ".join(phones) for phones in sets],
             f"phones/{name}.int": [prefix + " ".join(self._numbers(phones)) for phones in sets],

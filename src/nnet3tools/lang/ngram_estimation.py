@@ -50,13 +50,15 @@ _LOG10_PROB_OF_BEGIN = -99.0
 
 @dataclass(frozen=True)
 class _Counts:
-    """The n-grams of one order with their counts, sorted by (history, last word)."""
+    """The n-grams of one order with their counts, sorted by (history, last word).
+
+    `keys` are as in NGrams. `histories` and `suffixes` are the indexes, in the next lower order, of
+    the n-grams without last and without first word.
+    """
 
     keys: NDArray[np.int64]
     histories: NDArray[np.int64]
-    """Numbers of the n-grams without their last word, in the next lower order."""
     suffixes: NDArray[np.int64]
-    """Numbers of the n-grams without their first word, in the next lower order."""
     at_begin: NDArray[np.bool_]
     """Whether the n-gram begins with <s>."""
     occurrences: NDArray[np.int64]

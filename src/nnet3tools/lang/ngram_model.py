@@ -58,11 +58,10 @@ def read_vocabulary(rxfilename: str) -> list[str]:
 
 @dataclass(frozen=True)
 class NumberedText:
-    """Sentences as one array of word numbers, each sentence with <s> and </s> around it."""
+    """The word numbers of sentences, with <s> and </s>, and the place of each in its sentence."""
 
     words: NDArray[np.int64]
     places: NDArray[np.int64]
-    """Place of each word in its sentence; <s> has place 0."""
 
     @classmethod
     def of(
@@ -104,11 +103,12 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class NGrams:
-    """The n-grams of one order with their probabilities, sorted by (history, last word)."""
+    """The n-grams of one order, sorted, with log10 probabilities and back-off weights.
+
+    A key is the index of the history in the next lower order * number of words + last word.
+    """
 
     keys: NDArray[np.int64]
-    """Number of the history among the n-grams of the next lower order, times the number of words
-    in the vocabulary, plus the last word. A unigram's key is the word."""
     log10_probs: NDArray[np.float64]
     log10_backoffs: NDArray[np.float64]
     """Back-off weights of the n-grams as histories; 0 for those that are no history."""

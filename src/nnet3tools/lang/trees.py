@@ -57,7 +57,7 @@ def monophone_tree(sets: PhoneSets, topology: HmmTopology) -> ContextDependency:
 def _monophone_map(sets: PhoneSets, topology: HmmTopology, pdfs: Iterator[int]) -> EventMap:
     """The map from phone and pdf class to pdf, like Kaldi's GetStubMap.
 
-    It is a table by phone if each set has one phone, else a binary tree. Numbers come from `pdfs`.
+    It is a table by phone if each set has one phone, else a binary tree. `pdfs` yields pdf numbers.
     """
     if len(sets) == 1:
         num_classes = max(topology.num_pdf_classes(phone) for phone in sets[0])
@@ -107,7 +107,8 @@ class PhoneCounts:
 class _BiphonePdfs:
     """Assigns pdfs to pairs of phone sets; rare pairs share the pdfs of the phone alone.
 
-    Rare phones share one list of pdfs.
+    Rare phones share one list of pdfs. `size` is the number of pdf classes, `numbers` yields new
+    pdfs.
     """
 
     counts: PhoneCounts | None
