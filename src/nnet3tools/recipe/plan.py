@@ -67,7 +67,6 @@ class Concatenate:
     target: Path
     sources: tuple[Path, ...]
     empty: str = ""
-    """The error message if the result is empty; "" if it may be empty."""
 
     def do(self) -> None:
         """Write the joined file; DataError with the message `empty` if it must not be empty."""

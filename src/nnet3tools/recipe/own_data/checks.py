@@ -36,9 +36,7 @@ class SoundFacts:
     num_channels: int
     seconds: float
     amplitude: float
-    """Half of the range of samples; 1 is full scale."""
     clipped: float
-    """Share of samples at full scale."""
 
     @classmethod
     def of(cls, sound: Sound) -> SoundFacts:
@@ -53,7 +51,6 @@ class CheckedData:
 
     utterances: tuple[Utterance, ...]
     facts: dict[str, SoundFacts]
-    """Facts by utterance id."""
     has_speakers: bool
     rate: int
     """Sampling rate for training: 16000 if half of the sound has it or more, else 8000."""

@@ -19,12 +19,11 @@ _KALDI_FILES = ("wav.scp", "segments", "text", "utt2spk")
 
 @dataclass(frozen=True)
 class Corpus:
-    """All utterances of a user's data, sorted by id, and the text files that describe them."""
+    """All utterances of a user's data, sorted by id, and the text files that it may consist of."""
 
     name: str
     utterances: tuple[Utterance, ...]
     files: tuple[str, ...]
-    """The text files that the data was read from; optional ones may be missing."""
     has_speakers: bool
     """Whether the data names its speakers; otherwise each utterance is its own speaker."""
 

@@ -40,7 +40,6 @@ class SoundSource:
     from_wav_scp: bool = False
     """Whether `name` is an rxfilename of Kaldi."""
     start: float = 0.0
-    """Begin in seconds."""
     end: float = -1.0
     """End in seconds; -1 is the end of the recording."""
     channel: int = 0

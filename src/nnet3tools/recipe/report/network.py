@@ -29,13 +29,12 @@ PERCENTS = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A network node for a report; `sources` are pairs (node that it reads, time offsets)."""
+    """A network node for a report; `sources` are the nodes that it reads, with time offsets."""
 
     kind: str
     """ "input", "output", "component" or "range"."""
     name: str
     sources: tuple[tuple[str, tuple[int, ...]], ...]
-    """The nodes that it reads, each with its time offsets."""
     component: str = ""
     dim: int = 0
 
