@@ -34,8 +34,7 @@ class _Groups:
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
-        """Group arcs by `states`, the source or target of each; `levels` are those of all states.
-        """
+        """Group arcs by `states`, each arc's source or target; `levels` has the level by state."""
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
