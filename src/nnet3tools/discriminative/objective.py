@@ -177,7 +177,7 @@ class DiscriminativeObjective:
         reference: Elements,
         output: NDArray[np.float32],
     ) -> Elements:
-        """The derivative by each output element: the sum of `values` at equal rows and columns.
+        """The derivative by the output: the sum of arcs' `values` at each row and column.
 
         For mmi, 1 is added at each pdf of `reference`.
         """
@@ -211,7 +211,7 @@ def _alignment(supervision: DiscriminativeSupervision, pdfs: NDArray[np.int32]) 
 
 
 def _rescored(lattice: Lattice, levels: LevelledLattice, likes: NDArray[np.float32]) -> Lattice:
-    """A copy of the lattice in which the acoustic costs of `levels.arcs` are -`likes`."""
+    """A copy of the lattice in which the arcs `levels.arcs` have the acoustic costs -`likes`."""
     acoustic = lattice.acoustic.copy()
     frames = levels.labels != 0
     acoustic[levels.arcs[frames]] = -likes[frames]

@@ -138,7 +138,7 @@ def _loop_of(hmms: list[Fst]) -> Fst:
 
 
 def _add_to_loop(arcs: list[list[ArcTuple]], hmm: Fst, number: int) -> tuple[int, float, int]:
-    """Add an HMM to the loop's arcs; returns label, weight and target of the arc that enters it."""
+    """Add HMM `number` to the loop's arcs; returns label, weight and target of the arc to it."""
     of_hmm, finals, start = hmm.arc_lists(), hmm.finals.tolist(), hmm.start
     shared = (
         len(of_hmm[start]) == 1

@@ -66,7 +66,7 @@ class ChainEgsMaking(EgsMaking):
         return {"num_pdfs": ContextDependency.load(tree).num_pdfs}
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """The pipeline that makes the examples of the set of utterances `name`; `out`: wspecifier.
+        """The pipeline that makes examples of a set, such as "valid" or "3"; `out`: wspecifier.
 
         The pipeline normalizes validation and diagnostic examples, `_shuffle` the others.
         """

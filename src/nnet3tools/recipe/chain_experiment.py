@@ -64,7 +64,7 @@ class ChainExperiment(Experiment):
 
     @property
     def frames_per_eg(self) -> str:
-        """The value of --num-frames: chunk widths "150,110"; end to end, the allowed lengths."""
+        """The value of --num-frames: chunk widths or, in end-to-end training, allowed lengths."""
         if not self.is_e2e:
             return self.options.egs.chunk_width
         if not self.options.feat_dir:

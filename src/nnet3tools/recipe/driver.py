@@ -67,7 +67,7 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Repeat a finished stage's file steps, which an interrupted driver may have omitted."""
+        """Repeat the links, removals and texts of a done stage; an interruption may skip them."""
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()
@@ -107,9 +107,9 @@ class Driver:
         self._tries[job.log] = 1
         self._runner.submit(job)
 
-    def _finish(self, left: Callable[[], set[str]]) -> None:
-        """Wait for jobs until `left()`, a set of job logs, is empty; run failed jobs once more."""
-        while left():
+    def _finish(self, unfinished: Callable[[], set[str]]) -> None:
+        """Wait for jobs until `unfinished()` gives no job logs; run failed jobs once more."""
+        while unfinished():
             for outcome in self._runner.wait(_SECONDS_OF_WAIT):
                 self._take(outcome)
 

@@ -143,7 +143,7 @@ class EgsMaking:
         return self._data.held_out(num_valid, num_train)
 
     def _parts(self) -> dict[str, list[str]]:
-        """Utterances by set: "valid", "train_subset" (diagnostics), and the parts "1", "2", ..."""
+        """The utterances of each set: "valid", "train_subset" (diagnostics), parts "1", "2", ..."""
         valid, train_subset = self._held_out()
         held = set(valid)
         parts = {"valid": valid, "train_subset": train_subset}
@@ -175,7 +175,7 @@ class EgsMaking:
     # -- the programs that cut features into examples
 
     def _features(self, name: str) -> str:
-        """The rspecifier of the normalized features of the set of utterances `name`."""
+        """The rspecifier of the normalized features of a set of utterances, such as "valid"."""
         egs, data, options = self._egs, self._data.path, self.experiment.options.feat.cmvn_opts
         source = f"scp:{egs}/feats.{name}.scp ark:-"
         if self.opts.online_cmvn:
@@ -196,7 +196,7 @@ class EgsMaking:
         ]
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """The pipeline that makes examples of the set of utterances `name`; `out`: wspecifier."""
+        """The pipeline that makes examples of a set, such as "valid" or "3"; `out`: wspecifier."""
         script = self._egs / f"targets.{name}.scp"
         before = pipe_text(*map(" ".join, self.targets.reading(script)))
         words = (

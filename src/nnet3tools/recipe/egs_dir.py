@@ -120,7 +120,7 @@ def _is_multitask(e: Experiment) -> bool:
 
 @dataclass(frozen=True)
 class _Info:
-    """Reads the numbers and words in the info files of a directory of examples."""
+    """Reads numbers and words in the folder info of a directory of examples."""
 
     path: Path
 

@@ -47,7 +47,8 @@ def _copied(e: Experiment, name: str, program: str, objects: str, log: str) -> T
 def frame_targets(e: Experiment) -> Targets:
     """The targets of frames: those of --targets-scp, or the pdfs of alignments.
 
-    OptionError or DataError if there are no targets, or if the network has other outputs.
+    OptionError or DataError if there are no targets, or if the network's output has another
+    dimension.
     """
     return _aligned_targets(e) if e.am is not None else _given_targets(e)
 

@@ -25,7 +25,10 @@ class Command(Enum):
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """A client's settings for its stream; `words` asks for times and confidences of words."""
+    """A client's settings for its stream; `words` asks for times and confidences of words.
+
+    `has_phrase_list` says that the client sent a list of phrases, which has no effect.
+    """
 
     sample_rate: float
     words: bool = True

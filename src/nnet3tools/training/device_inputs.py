@@ -98,7 +98,7 @@ class DeviceInputs:
     """Copies minibatches to a GPU. Any thread may call `pack`, one thread the other methods."""
 
     def __init__(self, device: Device, like: Array) -> None:
-        """`like` is an array on the GPU `device`."""
+        """Make an object for the GPU `device`, on which `like` is an array."""
         self._device, self._like = device, like
         self._free: deque[_Buffers] = deque()  # its append and popleft are atomic
         self._num_made = 0

@@ -121,7 +121,10 @@ def for_each_example(
     work: Callable[[str, NnetExample], None],
     ahead: Ahead[NnetExample] | None = None,
 ) -> int:
-    """Call `work` with each key and frame-level example of a table, as for_each_of_kind."""
+    """Call `work` with each key and frame-level example of a table; returns their number.
+
+    Errors and `ahead` are those of for_each_of_kind.
+    """
     return for_each_of_kind(EXAMPLE, rspecifier, work, ahead)
 
 
@@ -157,7 +160,11 @@ class ExampleTally:
         self.count = self._num_skipped = 0
 
     def work(self, examples: Iterable[tuple[str, E]], work: Callable[[str, E], None]) -> None:
-        """Call `work` with each key and example, and count them; errors as in for_each_of_kind."""
+        """Call `work` with each key and example, and count them.
+
+        If `work` raises NotFiniteError, the example is skipped. Other errors get the names of the
+        table and the example.
+        """
         for key, example in examples:
             try:
                 work(key, example)

@@ -91,7 +91,7 @@ def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
     """Add the examples of a table to the statistics; returns their number.
 
     Successive examples of one structure are computed together unless that changes the result.
-    Errors are those of `for_each_example`.
+    Examples with NaN are skipped. Other errors name the table and the example.
     """
     tally = ExampleTally(rspecifier)
     most_rows = _MOST_ROWS if accumulator.may_merge else 0

@@ -162,7 +162,7 @@ class SparseTargets:
         return cls(matrix.row_numbers, matrix.indices, matrix.values, matrix.shape, weight)
 
     def padded(self) -> list[np.ndarray]:
-        """`values`, `rows` and `cols`, each with elements of row -1 up to a round number.
+        """`values`, `rows` and `cols`, padded to a round length by elements in row -1.
 
         Minibatches with slightly different numbers of elements then have arrays of the same sizes.
         """

@@ -146,7 +146,7 @@ class UtteranceSplitter:
         return self._sizes[0] - self.options.num_frames_overlap
 
     def _duration(self, split: Split) -> np.float32:
-        """The number of frames that chunks of the sizes `split` cover if they overlap as wanted."""
+        """The frames that chunks of the sizes `split` cover with the configured overlap."""
         duration = np.float32(sum(split))
         if self.options.num_frames_overlap == 0:
             return duration
@@ -174,7 +174,7 @@ class UtteranceSplitter:
         return sorted(splits)
 
     def _splits_of(self, length: int) -> list[Split]:
-        """The best splits for an utterance of `length` frames; empty if the utterance is too short.
+        """The tuples of chunk sizes that fit best to `length` frames; empty if it is too short.
 
         A gap costs twice as much as an overlap of the same length, since it loses data.
         """

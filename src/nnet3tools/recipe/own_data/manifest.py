@@ -227,7 +227,7 @@ def _stems(sounds: list[str]) -> list[str]:
 
 
 def _as_key(text: str) -> str:
-    """Convert a text to a key of Kaldi's tables: other characters than letters, digits become _."""
+    """Make a key of Kaldi's tables: characters but letters, digits, _, . and - become _."""
     return re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", text)).lstrip("-") or "_"
 
 

@@ -136,7 +136,8 @@ def _write_mfcc_conf(rate: int) -> None:
 def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
     """Record the contents of text files, and sizes and change times of sound files, in a file.
 
-    A missing text file is recorded as missing. Sound from pipes is left out.
+    The file is inputs.json. A missing text file is recorded as missing. Sound from pipes is left
+    out.
     """
     found: dict[str, object] = {name: _digest(name) for name in texts}
     found |= {name: _stamp(name) for name in sounds if os.path.isfile(name)}

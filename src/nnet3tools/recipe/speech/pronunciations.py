@@ -32,9 +32,9 @@ def pronunciations_said(
     pronunciations: Mapping[str, Sequence[Phones]],
     silence: str,
 ) -> list[Said] | None:
-    """Find the pronunciation of each word, and whether silence followed, in an alignment's phones.
+    """Find each word's pronunciation in an alignment: (word, phones, whether silence follows).
 
-    None if the phones are not a sequence of pronunciations of the words.
+    `phones` are those of the alignment. None if they are not pronunciations of the words.
     """
     reached: list[dict[int, tuple[int, Phones, bool]]] = []
     places = [int(list(phones[:1]) == [silence])]
