@@ -33,7 +33,11 @@ class NnetDiscriminativeTrainer(NnetTrainer):
         loss_scaling: bool = False,
         apply_deriv_weights: bool = True,
     ) -> None:
-        """`model` has the transition model and the priors; `nnet` is trained."""
+        """Prepare training of `nnet`; `model` has the transition model and the priors.
+
+        The network is trained on the device of the array `like` (default: the host). With
+        `loss_scaling` (GPU only) derivatives are scaled for half precision.
+        """
         self._criterion = discriminative.criterion
         self._judge = DiscriminativeOutputObjective(discriminative, model, apply_deriv_weights)
         options = replace(options, backstitch_training_scale=0.0)

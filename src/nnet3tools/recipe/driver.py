@@ -29,7 +29,7 @@ def is_done(job: Job) -> bool:
 
 
 def is_stage_done(stage: Stage) -> bool:
-    """Whether a stage is done: outputs exist, `absent` files do not, its logs report success."""
+    """Whether a stage is done: outputs exist, `absent` files do not, and its logs tell success."""
     there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
     left = any(glob.glob(pattern) for pattern in stage.absent)
     return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))

@@ -19,7 +19,10 @@ from nnet3tools.recipe.plan import Jobs, Step, copy_file
 
 @dataclass(frozen=True)
 class Targets:
-    """The training targets of utterances: script files, and how programs read them."""
+    """The training targets of utterances: script files, which `steps` make, and how to read them.
+
+    `reading(script)` is the pipeline that turns a script's objects into targets, () for none.
+    """
 
     lists: tuple[Path, ...]
     """Script files (scp), which have a line for each utterance."""
@@ -28,7 +31,6 @@ class Targets:
     program: tuple[str, ...] = ()
     """For targets of frames: the example-making program and its option for their number."""
     steps: tuple[Step, ...] = ()
-    """The steps that make the lists."""
     copies: tuple[str, ...] = ()
     """The names of the files in the examples' directory that the steps make."""
 

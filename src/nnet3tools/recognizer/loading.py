@@ -131,7 +131,7 @@ def _load_graph(
 ) -> DecodingGraph:
     """The decoding graph, with all costs multiplied by the language model's scale `scale`.
 
-    DataError if it was made for a model with other pdfs, or for other words.
+    DataError if the graph was made for a model with other pdfs, or for other words.
     """
     fst = load_fst(str(path))
     num_pdfs = path.with_name("num_pdfs")

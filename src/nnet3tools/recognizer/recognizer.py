@@ -119,7 +119,7 @@ class Recognizer:
         return tuple(self._word(word, start) for word in spoken)
 
     def word_text(self, word: int) -> str:
-        """The text of a word, given its number; DataError if it is not in the symbol table."""
+        """The text of the word with number `word`; DataError if the symbol table lacks it."""
         text = self.words.symbols.get(word)
         if text is None:
             raise DataError(f"word {word} is not in {self.words.name}")

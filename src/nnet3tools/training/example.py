@@ -123,7 +123,8 @@ def for_each_example(
 ) -> int:
     """Call `work` with each key and frame-level example of a table; returns their number.
 
-    Errors and `ahead` are those of for_each_of_kind.
+    Examples for which `work` raises NotFiniteError are skipped. With `ahead`, a thread prepares
+    them.
     """
     return for_each_of_kind(EXAMPLE, rspecifier, work, ahead)
 

@@ -71,7 +71,6 @@ class Ahead:
 
     arrays: list[Array]
     facts: Hashable
-    """Properties on the host that `evaluations` needs."""
 
 
 class Objective(ABC):

@@ -215,7 +215,7 @@ class ExampleRunner:
     def ready(self, example: NnetExample) -> Iterator[NnetExample]:
         """Scope in which `example`, prepared or not, is available as a ReadyExample.
 
-        NotFiniteError, before anything is changed, if it has NaN or infinity.
+        NotFiniteError, before anything is changed, if the example has NaN or infinity.
         """
         if not isinstance(example, PreparedExample):
             example.check_finite()

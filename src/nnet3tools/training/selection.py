@@ -137,7 +137,7 @@ class FrameSelection:
 
     @staticmethod
     def bounds(example: NnetExample, key: str) -> tuple[int, ...]:
-        """The t of the first and of the last frame of 'output'; DataError as `apply`."""
+        """The t of the first and of the last frame of 'output'; DataError without 'output'."""
         if any((io.indexes[:, 0] != 0).any() for io in example.io):
             raise DataError(
                 f"example '{key}' is a merged one: too late for frame selection or less context"

@@ -174,7 +174,7 @@ class UtteranceSplitter:
         return sorted(splits)
 
     def _splits_of(self, length: int) -> list[Split]:
-        """The tuples of chunk sizes that fit best to `length` frames; empty if it is too short.
+        """The tuples of chunk sizes that fit `length` frames best; empty if `length` is too small.
 
         A gap costs twice as much as an overlap of the same length, since it loses data.
         """

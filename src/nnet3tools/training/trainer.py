@@ -233,7 +233,8 @@ class NnetTrainer:
     def _train_once(self, example: NnetExample) -> None:
         """Train on one minibatch by a plain step with momentum.
 
-        The learning rate is in the delta already: components add their gradient times it.
+        The learning rate is in the delta already: components add their gradient times the learning
+        rate.
         """
         self._accumulate_change(example, "")
         l2_scale = num_sequences(example.io) * self.options.l2_regularize_factor
@@ -267,7 +268,7 @@ class NnetTrainer:
     def _train_backstitch(self, example: NnetExample) -> None:
         """Train on one minibatch by a small step back along the gradient and a larger one forward.
 
-        Both see the same random numbers; natural gradient learns in the second only.
+        Both steps see the same random numbers; natural gradient learns in the second only.
         """
         self._runner.compile(example)  # before the restart: what it draws is not repeated
         freeze_natural_gradient(self._delta, True)

@@ -33,7 +33,7 @@ _MIN_ARCHIVE, _MAX_ARCHIVE = 20, 500
 
 @dataclass(frozen=True)
 class SoundSource:
-    """An utterance's sound: a file, or a pipe from wav.scp, and the part from start to end (s)."""
+    """A file or pipe with sound, and the part of it from `start` to `end` s (-1: to its end)."""
 
     name: str
     """Path of a sound file; from wav.scp also a pipe or an offset into an archive."""
@@ -41,7 +41,6 @@ class SoundSource:
     """Whether `name` is an rxfilename of Kaldi."""
     start: float = 0.0
     end: float = -1.0
-    """End in seconds; -1 is the end of the recording."""
     channel: int = 0
 
 
@@ -66,8 +65,8 @@ def read_sounds(
 ) -> Iterator[Sound | UserError]:
     """Yield the sound of each utterance of one recording, or the error of reading it.
 
-    Of utterances of more than `longest` seconds, only the beginning is read from files. A pipe or
-    an offset into an archive has to give a 16-bit wave file, as in Kaldi; it is read once.
+    From files, only the first `longest` seconds of an utterance, and a little more, are read. A
+    pipe or an offset into an archive has to give a 16-bit wave file, as in Kaldi; it is read once.
     """
     name = utterances[0].sound.name
     try:

@@ -41,7 +41,11 @@ _MAX_BYTES = 1 << 26
 
 @dataclass
 class LogFile:
-    """The facts that a report needs from one log file."""
+    """The facts that a report needs from one log file.
+
+    Numbers are by output in `objectives` and `accuracies`, by component in `max_changes`, by kind
+    and component in `per_component`, and by pattern of component names in `dropout`.
+    """
 
     stage: str
     """The file name without its numbers: "train", "compute_prob_valid", "get_egs"."""
@@ -58,7 +62,7 @@ class LogFile:
     learning_rate: float | None = None
     """The learning rate in the command."""
     dropout: dict[str, float] = field(default_factory=dict)
-    """For each pattern of component names in the command's edits, the dropout proportion."""
+    """The dropout proportions in the command's edits."""
     num_frames: float = 0.0
     """The number of frames trained on."""
     global_max_change: float = 0.0
@@ -69,7 +73,7 @@ class LogFile:
     """For each output, the objective per frame without regularization terms."""
     accuracies: dict[str, float] = field(default_factory=dict)
     max_changes: dict[str, float] = field(default_factory=dict)
-    """For each component, percent of minibatches in which its max-change was enforced."""
+    """Percent of minibatches in which a component's max-change was enforced."""
     per_component: dict[str, dict[str, float]] = field(default_factory=dict)
     """"Parameter differences", "Relative ..." and "Norms ..." of nnet3-show-progress."""
     network: NetworkFacts | None = None

@@ -106,7 +106,7 @@ def _part_of(setup: Setup, items: list[str], part: int) -> list[str]:
 
 
 def _collect(setup: Setup, folder: Path) -> None:
-    """Join feats.scp; write sorted transcripts and features of each part for alignment jobs."""
+    """Join the feats.scp of all parts; write each part's sorted transcripts and features."""
     scripts = [
         line for part in setup.parts for line in read_lines(part_file(folder, "feats.scp", part))
     ]

@@ -41,7 +41,6 @@ class Facts:
     """Seconds of sound of the training part."""
     unknown_word: str
     size: str
-    """The row of the table of sizes."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,10 @@ class Setup:
 
 
 def job(log: str, *programs: tuple[str, ...], home: str = "egs.1", wants_gpu: bool = False) -> Job:
-    """Make a job that runs a pipeline of programs, with log work/log/`log`.log (home: see Job)."""
+    """Make a job of one pipeline of programs; its log is work/log/`log`.log.
+
+    Jobs with equal `home` run in the same worker process.
+    """
     return Job(f"{WORK}/log/{log}.log", (programs,), home, wants_gpu)
 
 

@@ -13,7 +13,11 @@ NUM_CEPSTRA = 40
 
 @dataclass(frozen=True)
 class Size:
-    """A row of the table of model sizes, for an amount of sound (reasons: docs/own-data.md)."""
+    """A row of the table of model sizes, for an amount of sound (reasons: docs/own-data.md).
+
+    Pairs are for the first and the second model, but `learning_rates` and `num_jobs` are (first,
+    last).
+    """
 
     name: str
     most_hours: float

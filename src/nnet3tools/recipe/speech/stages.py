@@ -128,7 +128,7 @@ def first_training(setup: Setup) -> list[Step]:
 
 
 def alignment_steps(setup: Setup) -> list[Step]:
-    """Steps that align the second model's data with the first model, for the second's tree."""
+    """Steps that align the second model's data by the first model; the second's tree needs them."""
     before: list[Step] = []
     if setup.second_data == SPEEDS:
         before = [*copies_at_speeds(setup), _training_graphs(setup, SPEEDS, SPEEDS)]
