@@ -89,8 +89,7 @@ class Resampler:
         return periods * self._step + firsts
 
     def _weights(self, phases: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Filter weights of outputs by `phases`, their numbers modulo the period; (phases, width).
-        """
+        """Filter weights (phases, width) of outputs whose number modulo the period is a phase."""
         inputs = (self._firsts(phases)[:, None] + np.arange(self._width)) / self._rate
         weights = _filter(inputs - (phases / self._new_rate)[:, None], self._cutoff) / self._rate
         return weights.astype(np.float32)

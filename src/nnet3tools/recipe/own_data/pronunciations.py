@@ -59,7 +59,7 @@ class WordList:
 
     @classmethod
     def of(cls, dictionary: Dictionary, name: str) -> WordList:
-        """Make the list of the dictionary `name`; DataError if it lacks a word such as "<unk>"."""
+        """Make the list of the dictionary `name`; DataError if it has no word for unknown words."""
         sizes: dict[str, int] = {}
         for entry in dictionary.lexicon:
             sizes[entry.word] = min(len(entry.phones), sizes.get(entry.word, 1 << 20))
@@ -72,7 +72,8 @@ class WordList:
     def normalized(self, word: str) -> str:
         """A transcript word without punctuation at both ends; "" if it is only punctuation.
 
-        The word is returned unchanged if the dictionary has it so, or lacks both forms.
+        A word that the dictionary has with its punctuation, or lacks with and without it, is
+        unchanged.
         """
         if word in self.num_phones_of or (self.given is None and _NO_SPEECH.fullmatch(word)):
             return word

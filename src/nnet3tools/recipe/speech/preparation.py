@@ -134,10 +134,9 @@ def _write_mfcc_conf(rate: int) -> None:
 
 
 def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
-    """Record the contents of text files, and sizes and change times of sound files, in a file.
+    """Record contents of text files, and sizes and times of sound files, in inputs.json.
 
-    The file is inputs.json. A missing text file is recorded as missing. Sound from pipes is left
-    out.
+    A missing text file is recorded as missing. Sound from pipes is left out.
     """
     found: dict[str, object] = {name: _digest(name) for name in texts}
     found |= {name: _stamp(name) for name in sounds if os.path.isfile(name)}
