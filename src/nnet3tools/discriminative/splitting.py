@@ -144,8 +144,8 @@ class SupervisionSplitter:
     def _collapsed(self, acceptor: CompactLattice) -> CompactLattice:
         """The acceptor with all transition ids of one pdf in one frame replaced by the first.
 
-        As in Kaldi, a state's frame is that of the whole lattice's state with the same number, so
-        that ids of one pdf may stay different, or be replaced over a few frames.
+        As in Kaldi, the frame of state i is that of state i of the whole lattice, another state. So
+        ids of one pdf may stay different, or be replaced over a few frames.
         """
         fst = acceptor.fst
         places = self._times[fst.sources].astype(np.int64) * len(self._pdfs)

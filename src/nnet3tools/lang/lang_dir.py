@@ -247,7 +247,7 @@ def left_to_right_topology(
     num_silence_states: int,
     num_nonsilence_states: int,
 ) -> HmmTopology:
-    """The topology of gen_topo.pl: states in a row; silence states but the last all connected."""
+    """The topology of gen_topo.pl: states in a row; silence has arcs between all but the last."""
     plain = (*(_in_turn(state) for state in range(num_nonsilence_states)), _FINAL)
     return _topology([(nonsilence, plain), (silence, _any_order(num_silence_states))])
 

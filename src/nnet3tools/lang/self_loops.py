@@ -65,8 +65,8 @@ class SelfLoops:
     def _separate(self, arcs: list[list[ArcTuple]], finals: list[float], start: int) -> None:
         """Split graph states in place until each is entered from at most one transition state.
 
-        A transition of another transition state enters a new state, from which an epsilon leads to
-        its old target. A split state is entered by epsilons only.
+        If several transition states lead to a graph state, each leads to a new state instead, and
+        epsilons lead from these to the old state.
         """
         nothing, epsilon = -2, -1
         classes = [nothing] * len(arcs)

@@ -69,7 +69,7 @@ def iteration_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[S
 
 
 def _proportional_shrink(e: Experiment, schedule: Iterations, n: int) -> float:
-    """What --proportional-shrink multiplies parameters by before iteration `n`."""
+    """The factor of --proportional-shrink on parameters before iteration `n`."""
     factor = e.options.trainer.optimization.proportional_shrink
     return 1.0 - factor * schedule.learning_rate(n)
 
@@ -176,7 +176,10 @@ def _shrink(e: Experiment, schedule: Iterations, n: int) -> float:
 
 
 def _average(e: Experiment, n: int, num_jobs: int) -> Step:
-    """The step that averages iteration `n`'s models with good objectives; for `n` 0, copies one."""
+    """The step that averages good models of iteration `n`; for `n` 0, it copies the best model.
+
+    A model is good if its objective is near the best one.
+    """
     objectives = [_objective(e.log(f"train.{n}.{job + 1}")) for job in range(num_jobs)]
     best = max(range(len(objectives)), key=lambda i: objectives[i])
     good = [

@@ -42,7 +42,7 @@ def load_recognizer(
 
 
 def recognizer_of(d: ModelDirectory) -> Recognizer:
-    """Load the recognizer of a model directory; raises the errors of `load_recognizer`."""
+    """Load the recognizer of a model directory; DataError if files are missing or do not fit."""
     d.check()
     assert d.model is not None
     assert d.graph is not None

@@ -52,8 +52,8 @@ class ChangesOfKind(Generic[E]):
 
     `ios(example)` returns the inputs and outputs that have matrices; `with_ios(example, ios)`
     returns a copy of the example with `ios` in their place. `scale(example, key, weight)`
-    multiplies the supervision, `rename(example, key, name)` renames the output. `layouts` knows the
-    kind's layouts.
+    multiplies the supervision, `rename(example, key, name)` renames the output. `layouts` has the
+    layouts found so far.
     """
 
     layouts: LayoutTable

@@ -109,7 +109,7 @@ _WORTH_COMPILING = 1_500_000
 
 
 def _pays_to_compile(num_elements: int) -> bool:
-    """Count decompressed elements; whether their total justifies loading a compiled kernel."""
+    """Add to the count of decompressed elements; whether it justifies loading a compiled kernel."""
     global _num_decompressed
     _num_decompressed += num_elements
     return _num_decompressed > _WORTH_COMPILING

@@ -227,7 +227,8 @@ def _arrow(source: Place, target: Place, offsets: tuple[int, ...], num_rows: int
 def _bow(source: Place, target: Place, side: int, out: int) -> tuple[str, tuple[float, float]]:
     """A bent arrow between two boxes: its SVG path, and the position of its label.
 
-    It begins and ends `side` pixels right of the boxes' left edges, and goes `out` pixels beyond.
+    It begins and ends `side` pixels right of the boxes' left edges, and bends `out` pixels further
+    (negative: to the left).
     """
     x1, x2 = source[0] + side, target[0] + side
     y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2

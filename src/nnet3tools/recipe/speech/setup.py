@@ -118,6 +118,9 @@ def read_table(path: Path) -> dict[str, list[str]]:
 
 
 def features(script: Path, stats: Path) -> str:
-    """The rspecifier of a script file's features, normalized per utterance."""
+    """The rspecifier of a script file's features, normalized by apply-cmvn-online.
+
+    `stats` is the folder of global_cmvn.stats.
+    """
     normalize = f"apply-cmvn-online {CMVN_OPTIONS} {stats / 'global_cmvn.stats'}"
     return f"ark,s,cs:{normalize} scp:{script} ark:- |"

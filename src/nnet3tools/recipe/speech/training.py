@@ -25,7 +25,10 @@ _KEPT_OUT = 24
 
 
 def training(setup: Setup, folder: Path, data: Path, tree: Path) -> list[Step]:
-    """Steps that make the network in `folder` and train it on the data directory `data`."""
+    """Steps that make the network in `folder` and train it on the data directory `data`.
+
+    `tree` is the folder of the tree, and of alignments or graphs.
+    """
     return [
         Later(lambda: _network_steps(setup, folder, tree)),
         action(lambda: _train(setup, folder, data, tree)),
