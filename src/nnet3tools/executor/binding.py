@@ -56,9 +56,9 @@ def bind_program(
 ) -> BoundProgram:
     """Plan the memory of a compiled program, and return the program bound to memory and networks.
 
+    `nnet_to_update` receives the model derivative, `nnet_to_store_stats` statistics, if not None.
     ProgramError if the program is broken. With `compress_lossy` (default: true on a GPU, false on
-    the host), matrices may be compressed with loss of precision. Otherwise only lossless
-    compression is done, as by Kaldi on a CPU.
+    the host), matrices may be compressed with loss of precision, otherwise only without loss.
     """
     arena = arena or Arena()
     if compress_lossy is None:
@@ -136,7 +136,10 @@ def _segments(program: BoundProgram) -> list[Segment]:
 def _close_loop(
     program: BoundProgram, waits: list[tuple[int, int]], segments: list[Segment], label: int
 ) -> None:
-    """Make the last segment of a looped program move matrices and then jump to command `label`."""
+    """Make the last segment of a looped program move matrices and then jump to command `label`.
+
+    `waits` are ranges of commands in which the program gives or takes matrices.
+    """
     entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
     if entry is None:
         raise ProgramError("a looped program takes and gives nothing in its loop")

@@ -24,13 +24,15 @@ between blocks is computed twice: nnet3-compute-batch of benchmarks/ takes 1.12 
 
 @dataclass
 class _Placed:
-    """An utterance with its position in the stream that joins all utterances."""
+    """An utterance with its position in the stream that joins all utterances.
+
+    `first_frame`: time in the stream of its first frame and first output. `num_left`: outputs at
+    its end that no block has computed.
+    """
 
     utterance: Utterance
     first_frame: int
-    """The time in the stream of the utterance's first frame, and of its first output."""
     num_left: int
-    """Outputs that no block has yet; they are the last of the utterance."""
 
 
 class Blocks(ChunkPlan):

@@ -19,16 +19,17 @@ Step = Callable[[], object]
 
 @dataclass
 class Segment:
-    """The steps of a program between two points where its user gives or takes matrices."""
+    """The steps of a program between two points where its user gives or takes matrices.
+
+    `accepts` and `provides`: matrices by node number to fill, and to read, before the segment runs.
+    `steps`: (command number, work). `next`: index of the next segment, past the last one at the
+    end.
+    """
 
     accepts: dict[int, Array]
-    """Node -> matrix to fill before this segment runs."""
     provides: dict[int, Array]
-    """Node -> matrix that can be read before this segment runs."""
     steps: list[tuple[int, Step]]
-    """(command, work) in order."""
     next: int
-    """The segment after this one; the number of segments at the end."""
 
 
 class BoundProgram:

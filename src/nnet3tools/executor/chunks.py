@@ -22,13 +22,15 @@ _IVECTOR_TOLERANCE = 50
 
 
 class ChunkShape(NamedTuple):
-    """The properties of a chunk that decide its program; time 0 is the time of its first output."""
+    """The properties of a chunk that decide its program; time 0 is the time of its first output.
+
+    `stride` is the number of frames from one output to the next.
+    """
 
     first_input_t: int
     num_inputs: int
     num_outputs: int
     stride: int
-    """Frames from one output to the next."""
     has_ivector: bool = False
     num_sequences: int = 1
 
@@ -47,25 +49,25 @@ class ChunkShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of an utterance that is computed in one run of a program."""
+    """A part of an utterance that is computed in one run of a program.
+
+    `first_frame`: first input frame (frames outside the utterance repeat its first or last).
+    `first_output`: row of the utterance's output for the first of the chunk's `num_used` used
+    outputs. `num_unused`: outputs before these, which an earlier chunk gives. `middle_frame`: frame
+    whose i-vector is used. `is_edge`: the utterance's beginning or end changes the context.
+    `weight`: if not None, outputs times `weight` are added instead of copied. `frames`: if not
+    None, only frames [begin, end) are read, and the first and last of these are repeated.
+    """
 
     shape: ChunkShape
     first_frame: int
-    """The first input frame. Frames before and after the utterance repeat its first and last."""
     first_output: int
-    """The row of the utterance's output where the chunk's first used output belongs."""
     num_used: int
-    """Outputs that go to the utterance's output."""
     num_unused: int = 0
-    """Outputs at the chunk's beginning that an earlier chunk has given already."""
     middle_frame: int = 0
-    """The frame whose online i-vector the chunk gets."""
     is_edge: bool = False
-    """At an end of the utterance, with another context than the chunks inside because of it."""
     weight: float | None = None
-    """If not None, the output is not copied: this multiple is added to the utterance's output."""
     frames: tuple[int, int] | None = None
-    """If not None, the chunk reads frames [begin, end) only, and repeats the first and last."""
 
     def rows(self, num_frames: int) -> slice | np.ndarray:
         """The rows of the features that the chunk reads: a slice, or row numbers if rows repeat.
@@ -91,7 +93,10 @@ def chunks_of_utterance(
     options: SimpleComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Cut an utterance into chunks; the last chunk may be shorter (Kaldi's DecodableNnetSimple)."""
+    """Cut an utterance into chunks; the last chunk may be shorter (Kaldi's DecodableNnetSimple).
+
+    `context` is the network's; `options` may extend it.
+    """
     factor = options.frame_subsampling_factor
     num_outputs = -(-num_frames // factor)
     chunks = []

@@ -126,7 +126,10 @@ class NnetComputer:
         tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
 
     def accept_inputs(self, matrices: Mapping[str, Array], place: Hashable = None) -> None:
-        """Copy input matrices by node name; equal `place` promises equal memory addresses."""
+        """Copy input matrices by node name; a GPU records and replays the copies.
+
+        Equal `place` in two calls promises matrices at equal addresses; None forbids recording.
+        """
         buffers = [self._fitting_buffer(name, matrix) for name, matrix in matrices.items()]
         pairs = [
             (buffer, tensor.asarray(matrix, like=buffer))

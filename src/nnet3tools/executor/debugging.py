@@ -17,12 +17,14 @@ from nnet3tools.program.printing import ProgramNames, command_texts, preamble_te
 
 
 class Magnitudes(NamedTuple):
-    """Root mean squares of matrices and parameters, measured before or after one command."""
+    """Root mean squares measured before or after one command.
+
+    `written`: of each submatrix that the command writes. `parameters`: of the parameters that it
+    may change, None if it changes none.
+    """
 
     written: list[float]
-    """Of each submatrix that the command writes."""
     parameters: float | None
-    """Of the parameters that the command may change."""
 
 
 class Debugger:

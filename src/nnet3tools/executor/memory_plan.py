@@ -58,16 +58,17 @@ class Move(NamedTuple):
 
 @dataclass
 class MemoryPlan:
-    """A program's blocks of memory with their offsets in bytes, and the block of each matrix."""
+    """A program's blocks of memory with their offsets in bytes, and the block of each matrix.
+
+    `holdings` tells which block (by its number) holds a matrix before and after each command.
+    `num_bytes`: size of the arena. `moves`: copies that a looped program makes at its goto.
+    """
 
     blocks: list[Block]
     holdings: Holdings
-    """Block i is the place of storage i."""
     offsets: list[int] = field(default_factory=list)
     num_bytes: int = 0
-    """Size of the arena."""
     moves: list[Move] = field(default_factory=list)
-    """The copies between blocks that a looped program makes at its goto."""
 
     def after(self, command: int, matrix: int) -> int:
         """Number of the block that holds a matrix after a command; ProgramError if none does."""
@@ -110,7 +111,7 @@ def _idle(command: Command) -> bool:
 def plan_memory(
     computation: Computation, accesses: AccessTable, compress_lossy: bool = False
 ) -> MemoryPlan:
-    """Plan the memory of a program; `accesses` is `Analysis.matrix_accesses`.
+    """Plan the memory of a program; `accesses` has the commands that access each matrix.
 
     Without `compress_lossy`, the plan ignores CompressMatrix commands that lose precision.
     """

@@ -30,18 +30,19 @@ CHUNKS_TOGETHER = 64
 
 @dataclass(eq=False)
 class Utterance:
-    """An utterance whose output is being computed: its features, and the output rows so far."""
+    """An utterance whose output is being computed: its features, and the output rows so far.
+
+    `held_bytes`: memory that the caller keeps until the output is complete. `num_missing`: output
+    rows, or chunks to be averaged, not yet computed. `scale`: factor for the complete output.
+    """
 
     key: str
     features: Array
     ivectors: Ivectors | None
     output: Array
     held_bytes: int
-    """Memory that the caller keeps for this utterance until its output is complete."""
     num_missing: int = 0
-    """Output rows, or chunks to be averaged, that are not computed yet."""
     scale: float = 1.0
-    """The complete output is multiplied by this number."""
 
     @property
     def num_bytes(self) -> int:
@@ -51,20 +52,20 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of an utterance that a minibatch computes, and their rows in input and output."""
+    """The rows of an utterance that a minibatch computes, and their rows in input and output.
+
+    `rows`: rows of the features to read. `first_input`, `first_output`: rows in the program's input
+    and output where they begin. `dest`: row of the utterance's output for the first output.
+    `weight`: if not None, outputs times `weight` are added instead of copied.
+    """
 
     utterance: Utterance
     rows: slice | np.ndarray
-    """Rows of the features to read."""
     first_input: int
-    """The row of the program's input where these features go."""
     first_output: int
-    """The row of the program's output where this part's outputs begin."""
     dest: int
-    """The row of the utterance's output where they go."""
     num_outputs: int
     weight: float | None = None
-    """If not None, the outputs times this number are added instead of copied."""
     ivector: np.ndarray | None = None
 
     @property
@@ -76,12 +77,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """One run of a program: its shape and parts. Input rows that no part covers are zero."""
+    """One run of a program: its shape and parts. Input rows that no part covers are zero.
+
+    With `check_parts_only`, rows outside the parts' outputs may be NaN or infinite.
+    """
 
     shape: ChunkShape
     parts: list[Part]
     check_parts_only: bool = False
-    """Look for NaN and infinity in the outputs of the parts only, not between them."""
 
 
 class ChunkPlan(ABC):

@@ -70,8 +70,8 @@ class Replayer:
     def steps(self, key: Hashable, steps: Steps, begins_run: bool = True) -> Steps:
         """Return the steps to call in this run of `key`: live, recorded or replayed.
 
-        `begins_run` is false if recordings of `steps` refer to memory of keys used before in the
-        same run, such as those of a backward pass.
+        Steps are (command number, callable). `begins_run` is false if recordings of `steps` refer
+        to memory of keys used before in the same run, such as those of a backward pass.
         """
         if self._settings != (settings := settings_version()):
             if any(sequence.is_recorded for sequence in self._sequences.values()):

@@ -20,11 +20,13 @@ from nnet3tools.program.computation import Computation
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """The results of one run of a program, as host matrices by node name."""
+    """The results of one run of a program, as host matrices by node name.
+
+    `input_derivs` is empty without backward part; `model_derivative` is None if not computed.
+    """
 
     outputs: dict[str, np.ndarray]
     input_derivs: dict[str, np.ndarray]
-    """Empty if the backward part was not run."""
     model_derivative: Nnet | None
 
 

@@ -16,13 +16,15 @@ from nnet3tools.io import log
 
 @dataclass(frozen=True)
 class XvectorOptions:
-    """Lengths, in frames, of the pieces of an utterance whose x-vectors are averaged."""
+    """Lengths, in frames, of the pieces of an utterance whose x-vectors are averaged.
+
+    `chunk_size` -1 means the whole utterance. Pieces shorter than `min_chunk_size` are padded by
+    repeating their first and last frame if `pad_input`; else they are left out.
+    """
 
     chunk_size: int = -1
-    """-1: the whole utterance."""
     min_chunk_size: int = 100
     pad_input: bool = True
-    """Pad shorter pieces by repeating their first and last frame; else they are left out."""
 
     def check(self) -> None:
         """Raise OptionError for lengths that are impossible."""
@@ -80,7 +82,10 @@ class EvenChunks(_OneVector):
     _partial_factor = 0.0
 
     def __init__(self, context: NnetContext, chunk_size: int, batch_size: int, pad: bool) -> None:
-        """OptionError if `chunk_size` (frames) is not larger than the network's context."""
+        """OptionError if `chunk_size` (frames) is not larger than the network's context.
+
+        `batch_size`: chunks in a minibatch. `pad`: lengthen shorter utterances to one chunk.
+        """
         super().__init__(batch_size)
         log.log(f"Left/right context is {context.left}, {context.right}")
         self._context = context.left + context.right
