@@ -158,7 +158,7 @@ class ByteWalk:
         self.add_hole(begin, form)
 
     def _sparse_rows(self, form: MatrixForm) -> int:
-        """Move past a sparse matrix and return its largest number of elements in a row."""
+        """Move past a sparse matrix of `form`; return the largest number of elements in a row."""
         self.skip(SPARSE_HEAD)
         elements, most = sparse_elements(form.num_cols), 0
         for _ in range(form.num_rows):

@@ -49,19 +49,21 @@ _FIXED_RANGES = {4: (-32768.0, 65535.0), 6: (0.0, 255.0), 7: (0.0, 1.0)}
 
 @dataclass(frozen=True, eq=False)
 class CompressedMatrix:
-    """A matrix in one of Kaldi's three compressed formats. An empty one is CM with no columns."""
+    """A matrix in one of Kaldi's three compressed formats. An empty one is CM with no columns.
+
+    `format` is 1 (CM), 2 (CM2) or 3 (CM3). `min_value` is the value of code 0; `range` is the
+    largest code's value minus this. `percentiles` (columns, 4), in CM only: 0th, 25th, 75th and
+    100th of each column. `data` has codes: uint8 (columns, rows) for CM, uint16 (CM2) or uint8
+    (CM3) (rows, columns).
+    """
 
     format: int
-    """1 (CM), 2 (CM2) or 3 (CM3)."""
     min_value: float
     range: float
-    """Difference of the values of the largest code and of code 0, whose value is `min_value`."""
     num_rows: int
     num_cols: int
     percentiles: NDArray[np.uint16]
-    """(columns, 4): the 0th, 25th, 75th and 100th percentile of each column; CM only."""
     data: NDArray
-    """The codes: uint8 (columns, rows) for CM; uint16 or uint8 (rows, columns) for CM2 or CM3."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -165,7 +167,11 @@ def _compressed_parts(
 def decompress_all(
     low: NDArray, extent: NDArray, percentiles: NDArray, data: NDArray
 ) -> NDArray[np.float32]:
-    """Decompress N matrices from minima and ranges (N,), percentiles (N, columns, 4) and codes."""
+    """Decompress N matrices of one format; `low` and `extent` (N,) are minima and ranges.
+
+    CM has percentiles (N, columns, 4) and codes `data` (N, columns, rows). CM2 and CM3 have no
+    percentiles, (N, 0, 4), and codes (N, rows, columns).
+    """
     if percentiles.shape[1] == 0:
         return decode_rows(data, low, extent)
     return decode_columns(data, percentiles, low, extent)

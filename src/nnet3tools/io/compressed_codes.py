@@ -50,7 +50,10 @@ def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.flo
 def column_percentiles(
     matrices: NDArray[np.float32], low: NDArray, extent: NDArray
 ) -> NDArray[np.uint16]:
-    """The 0th, 25th, 75th, 100th percentile of each column as increasing codes, (N, columns, 4)."""
+    """The 0th, 25th, 75th, 100th percentile of each column as increasing codes, (N, columns, 4).
+
+    Code 0 means `low` (N,), code 65535 `low + extent`.
+    """
     num, rows, cols = matrices.shape
     quarter = rows // 4
     picks = [0, quarter, 3 * quarter, rows - 1] if rows >= 5 else list(range(rows))
@@ -69,7 +72,10 @@ def column_percentiles(
 def encode_columns(
     matrices: NDArray[np.float32], percentiles: NDArray, low: NDArray, extent: NDArray
 ) -> NDArray[np.uint8]:
-    """Compress columns to bytes (N, columns, rows) of format CM, as Kaldi's FloatToChar does."""
+    """Compress columns to bytes (N, columns, rows) of format CM, as Kaldi's FloatToChar does.
+
+    Percentiles are codes (N, columns, 4) from `low` (N,) to `low + extent`.
+    """
     num, rows, cols = matrices.shape
     columns = np.ascontiguousarray(matrices.transpose(0, 2, 1))
     values = _percentile_values(percentiles, low, extent)
@@ -103,7 +109,10 @@ def _encode(columns: NDArray, values: NDArray, between: NDArray) -> NDArray[np.i
 def decode_columns(
     codes: NDArray[np.uint8], percentiles: NDArray[np.uint16], low: NDArray, extent: NDArray
 ) -> NDArray[np.float32]:
-    """Decompress codes (N, columns, rows) of format CM to matrices (N, rows, columns)."""
+    """Decompress codes (N, columns, rows) of format CM to matrices (N, rows, columns).
+
+    Percentiles are codes (N, columns, 4) from `low` (N,) to `low + extent`.
+    """
     num, cols, rows = codes.shape
     between = _intervals(_percentile_values(percentiles, low, extent))
     if rows > _LONG:
@@ -134,17 +143,14 @@ def _value(lower: NDArray, steps_above: NDArray, step: NDArray) -> NDArray[np.fl
 def _percentile_values(
     percentiles: NDArray[np.uint16], low: NDArray, extent: NDArray
 ) -> NDArray[np.float32]:
-    """Convert percentile codes (N, columns, 4) to values, computed in float32."""
+    """Convert percentile codes (N, columns, 4), from `low` to `low + extent`, to float32 values."""
     with np.errstate(all="ignore"):
         increment = extent * _F(1.52590218966964e-05)
         return low[:, None, None] + increment[:, None, None] * percentiles.astype(_F)
 
 
 def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """The start and length of the three intervals between percentiles, (N, columns, 3).
-
-    The real part of each number is the start, the imaginary part the length.
-    """
+    """Start + 1j * length of the three intervals between four percentiles, (N, columns, 3)."""
     pairs = np.empty((*values.shape[:2], 3, 2), _F)
     pairs[..., 0] = values[..., :3]
     pairs[..., 1] = values[..., 1:]
@@ -154,7 +160,7 @@ def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
 
 
 def _starts(between: NDArray) -> NDArray[np.intp]:
-    """Index (N, columns) of each column's first interval in `between`, flattened."""
+    """Flat index (N, columns) of each column's first interval in `between` (N, columns, 3)."""
     num, cols = between.shape[:2]
     return (3 * np.arange(num * cols)).reshape(num, cols)
 

@@ -39,7 +39,8 @@ class Layout:
 
     `fixed` are the bytes before, between and after the holes, `forms` the forms of the holes. A
     layout covers a record up to the first field of varying size (in chain examples the acceptor).
-    `rest` are ByteWalk steps over the following fields, `values` the field values that they need.
+    `rest` are bytes and fields that follow; `values` are field values by name, which reading these
+    fields needs.
     """
 
     def __init__(
@@ -67,11 +68,11 @@ class Layout:
 
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
-        """A regular expression for an archive's entry, with groups (key, record), or for b""."""
+        """A regular expression for an archive's entry: groups (key, record), or an empty match."""
         return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def count(self, num_more: int) -> None:
-        """Add `num_more` to the number of records met, and update `is_common`."""
+        """Count `num_more` records of the layout; set `is_common` if its pattern is worth using."""
         self._num_seen += num_more
         if not self.is_common and self._num_seen >= _COMMON:
             cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
@@ -88,7 +89,10 @@ class Layout:
 
 
 class EncodedRecord(Generic[T]):
-    """The bytes of a record; `holes` has (begin, end) of variable bytes after the layout's part."""
+    """The bytes of a record: a part that its layout covers, then fields of varying size.
+
+    `holes` has (begin, end) of the bytes that differ between records in these fields.
+    """
 
     __slots__ = ("data", "holes", "layout")
 
@@ -128,7 +132,7 @@ class EncodedRecord(Generic[T]):
         return self.data[begin:end]
 
     def changed(self, covered: bytes, layout: Layout, *values: bytes) -> EncodedRecord[T]:
-        """A copy with the first part `covered`, of layout `layout`, and with `values` as holes.
+        """A copy that begins with `covered`, of layout `layout`, and has `values` in its `holes`.
 
         The bytes between the holes are copied from this record.
         """
@@ -152,7 +156,7 @@ class LayoutTable:
         self._common: list[Layout] = []  # the one matched last is first
 
     def find(self, data: bytes | bytearray, start: int) -> tuple[EncodedRecord[Any], int] | None:
-        """The record at `start` and its end in `data`; None if only the full reader knows its form.
+        """(record at `start`, its end in `data`); None if the full reader must read the record.
 
         IndexError if the data ends too early.
         """
@@ -201,7 +205,7 @@ class LayoutTable:
         fixed: tuple[bytes, ...],
         forms: tuple[MatrixForm | AnyBytes, ...],
     ) -> Layout:
-        """The layout with the given fixed bytes and forms, and otherwise like `layout`."""
+        """The layout like `layout` with other fixed bytes and other forms of its holes."""
         found = self._get(fixed, forms, layout.rest, layout.values)
         if layout.is_common:
             found.count(_COMMON)
@@ -281,7 +285,10 @@ class LayoutTable:
 
 
 def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
-    """Move `walk` past a field and return its value; OtherFormError if `field.usual` is False."""
+    """Move `walk` past a field and return its value; `values` are the earlier fields' values.
+
+    OtherFormError if a ByteWalk cannot pass over the field, or `field.usual` rejects the value.
+    """
     assert isinstance(field.kind, ValueKind)
     if field.kind.walk is None:
         raise OtherFormError
@@ -307,10 +314,11 @@ def encoded_entries(
     find: Callable[[bytes, int], tuple[T, int] | None],
     has_header: bool = True,
 ) -> Iterator[tuple[str, T]]:
-    """Consume entries that are complete in the reader's buffer; yield (key, object) of each.
+    r"""Consume entries that are complete in the reader's buffer; yield (key, object) of each.
 
     `find(data, start)` returns the object at `start` and its end in `data`, or None if the full
-    reader must read the object. It raises IndexError if the data end too early.
+    reader must read the object. It raises IndexError if the data end too early. `has_header`: the
+    objects are binary and begin with "\0B".
     """
     pattern = _KEY if has_header else _KEY_WITHOUT_HEADER
     data = reader.buffered(_AT_HAND)

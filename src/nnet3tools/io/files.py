@@ -64,7 +64,10 @@ def _reject_zero_byte(name: str) -> None:
 
 
 def _reject_odd_names(name: str, verb: str, hint: str) -> None:
-    """Raise OptionError for a table specifier, or a file name with outer white space or '|'."""
+    """Raise OptionError for a table specifier, or a file name with outer white space or '|'.
+
+    The error says that the name cannot be `verb` ("read" or "written"), and `hint` for '|'.
+    """
     if name != name.strip():
         raise OptionError(f"'{name}' cannot be {verb}: it begins or ends with white space")
     if name[0] in "as" and _is_table(name):

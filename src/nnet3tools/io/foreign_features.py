@@ -17,12 +17,11 @@ _SPHINX_DIM = 13
 
 @dataclass(frozen=True)
 class HtkFeatures:
-    """Features (frames, dim) from an HTK file, with HTK's code for their kind."""
+    """Features (frames, dim) of an HTK file, HTK's code for their kind, frame period in 100 ns."""
 
     features: NDArray[np.float32]
     kind: int
     period: int = 100_000
-    """Time between frames in units of 100 ns."""
 
 
 def _read_htk(reader: Reader) -> HtkFeatures:

@@ -49,7 +49,10 @@ _TOLERANCE = 3
 
 
 def _parse_range(text: str, size: int, what: str, tolerance: int) -> slice:
-    """Slice for '3:5' (both ends included) or ':'; 5 may exceed `size` - 1 by `tolerance`."""
+    """Slice for '3:5' (ends included) or ':' of `size` items; errors call the items `what`.
+
+    The end may exceed the last item by `tolerance`.
+    """
     if text == ":":
         return slice(0, size)
     first, colon, last = text.partition(":")
@@ -122,7 +125,10 @@ def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
 
 
 def _read_cells(reader: Reader, count: int, kind: type, what: str) -> NDArray:
-    """Read `count` numbers of four bytes, each after its size byte; `what` names them in errors."""
+    """Read `count` numbers of type `kind` (int32 or float32), each after a size byte.
+
+    Errors say that `what` was expected.
+    """
     cells = reader.read_array(5 * count, np.uint8, what).reshape(-1, 5)
     if (cells[:, 0] != 4).any():
         raise reader.error(f"expected {what} of type {kind.__name__}")

@@ -74,7 +74,7 @@ class InputBuffer:
         self._piece = _PIECE
 
     def pauses(self, seconds: float) -> bool:
-        """Whether the buffer is empty and the stream gives no byte and no end for `seconds`."""
+        """Whether neither a byte nor the end of the stream arrives within `seconds`."""
         if self._at < len(self._buffer) or self.ended:
             return False
         try:

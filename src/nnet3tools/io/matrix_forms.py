@@ -31,7 +31,8 @@ LONGEST_HEAD = 20
 def stored_form(data: bytes | bytearray, at: int) -> MatrixForm | None:
     """The form of the matrix whose first bytes are at `at`; None for an empty or unknown one.
 
-    The property `most` of a sparse matrix is not known: it is 0.
+    For a sparse matrix, the largest number of elements in a row (`most`) is given as 0, not
+    counted.
     """
     if (match := _HEAD.match(data, at)) is None:
         return None
@@ -42,7 +43,7 @@ def stored_form(data: bytes | bytearray, at: int) -> MatrixForm | None:
 
 @dataclass(frozen=True)
 class AnyBytes:
-    """The form of a value with `size` arbitrary bytes; can stand in place of a MatrixForm."""
+    """The form of a value with `size` arbitrary bytes, used like a MatrixForm; `most` is unused."""
 
     size: int
     most: int = 0

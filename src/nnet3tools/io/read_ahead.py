@@ -60,7 +60,10 @@ def _produce(
     queued: queue.Queue[tuple[Any, BaseException | None]],
     stopped: threading.Event,
 ) -> None:
-    """Put ((item,), None) for each item into the queue, then (None, None) or (None, exception)."""
+    """Put ((item,), None) for each item into the queue, then (None, None) or (None, exception).
+
+    Stops early if `stopped` is set.
+    """
 
     def put(message: tuple[Any, BaseException | None]) -> bool:
         while not stopped.is_set():

@@ -26,8 +26,9 @@ _MAX_COUNT = 1_000_000
 class ValueKind(NamedTuple):
     """How values of one kind are read from files, written to files and passed over in bytes.
 
-    `walk(walk, values)` moves a ByteWalk past a value and returns the value for `Field.usual`. If a
-    kind has no `walk`, records with a field of the kind are always read in full.
+    `walk(walk, values)` moves a ByteWalk past a value and returns the value; `values` are those of
+    the record's earlier fields. Without `walk`, records with a field of the kind are always read in
+    full.
     """
 
     read: Callable[[Reader], Any]
@@ -81,9 +82,10 @@ class Field:
 
     `usual(value, values)` says whether a ByteWalk may pass over a record with this value: True for
     single examples that Kaldi's programs write. `problem(values)` returns an error text about the
-    fields up to this one, or "" if they are valid. A field with a `default` may be absent;
-    a `rare` one is absent in most files and is written only if it has elements. `older` has tokens
-    and kinds of earlier versions of the format.
+    fields up to this one, or "" if they are valid. A field with a `default` may be absent; a `rare`
+    one is absent in most files and is written only if it has elements. `older` has tokens and kinds
+    of earlier versions of the format. `ends_layout`: records that are alike up to this field may
+    differ in size from here on.
     """
 
     name: str
@@ -95,10 +97,9 @@ class Field:
     rare: bool = False
     older: tuple[tuple[str, ValueKind], ...] = ()
     ends_layout: bool = False
-    """Whether this field and later ones may have any size in records of one layout."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
-        """Read the token and the value; `end` is the token after the record's last field."""
+        """Read token and value; `values` are the earlier fields', `end` the record's last token."""
         kind = self._kind_here(reader, end)
         if kind is None:
             assert self.default is not None
@@ -106,7 +107,10 @@ class Field:
         return kind.read(reader)
 
     def _kind_here(self, reader: Reader, end: str) -> ValueKind | Record | None:
-        """Consume the field's token, and return how its value is stored; None if it is absent."""
+        """Consume the field's token, and return the kind of its value; None if the field is absent.
+
+        `end` is the record's last token.
+        """
         if self.default is None:
             if self.token:
                 reader.expect_token(self.token)
@@ -130,7 +134,7 @@ class Field:
         self.kind.write(writer, value)
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The steps of a ByteWalk over the field: bytes, and fields to store in `values`."""
+        """Yield what a ByteWalk must pass over: bytes, and fields to store in `values` by name."""
         if self.rare:
             return
         if self.token:
@@ -143,11 +147,13 @@ class Field:
 
 @dataclass(eq=False, repr=False)
 class Repeated(Field):
-    """A field with a list of records: token, number, records. `noun` names records in errors."""
+    """A field with a list of records: token, number, records. `noun` names records in errors.
+
+    With `newlines`, text has a newline after the number and after each record.
+    """
 
     noun: str = ""
     newlines: bool = False
-    """Whether in text a newline follows the number and each record."""
 
     def read(self, reader: Reader, values: Values, end: str) -> list[Any]:
         """Read the token and the list of records; DataError for a number that is not positive."""
@@ -169,7 +175,7 @@ class Repeated(Field):
                 writer.write_newline()
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The steps of a ByteWalk over the list: token, number, and fields of each record."""
+        """Yield what a ByteWalk must pass over: token, number (a field), steps of each record."""
         assert isinstance(self.kind, Record)
         yield self.token.encode() + b" "
         yield Field(self.name, INT32, usual=self.usual)
@@ -219,7 +225,7 @@ class Record:
         writer.write_token(f"</{self.name}>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The steps of a ByteWalk over a record: bytes, and fields to store in `values`."""
+        """Yield what a ByteWalk must pass over: bytes, and fields to store in `values` by name."""
         yield f"<{self.name}> ".encode()
         for field in self.fields:
             yield from field.steps(values)

@@ -231,7 +231,10 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
 def _uneven_rows(
     raw: NDArray[np.uint8], starts: NDArray, counts: NDArray, size: int
 ) -> SparseMatrix:
-    """Decode valid rows at the offsets `starts`, with `counts` elements of `size` bytes each."""
+    """Decode valid rows that begin at `starts` in `raw`; row i has `counts[i]` elements.
+
+    `size` is the number of bytes of an element.
+    """
     is_element = np.ones(len(raw), bool)
     is_element[starts[:, None] + np.arange(_ROW_HEAD)] = False
     elements = raw[is_element].reshape(-1, size)

@@ -36,7 +36,10 @@ class Rspecifier:
 
 @dataclass(frozen=True)
 class Wspecifier:
-    """A table to write. Options: (t) text, (f) flush after each object, (p) skip unknown keys."""
+    """A table to write. Options: (t) text, (f) flush after each object, (p) skip unknown keys.
+
+    `archive` and `script` are wxfilenames, "" if the table has no such file.
+    """
 
     text: str
     kind: TableKind
@@ -100,7 +103,11 @@ def parse_wspecifier(text: str) -> Wspecifier:
 def _parse(
     text: str, what: str, options: dict[str, tuple[str, bool] | None]
 ) -> tuple[list[str], dict[str, Any], str]:
-    """Split a specifier into its ark/scp words, the option values, and the text after the colon."""
+    """Split a specifier: (words such as ark and scp, attributes set by options, text after ':').
+
+    `options`: attribute and value for each option, None to ignore it. Errors name the specifier
+    `what`.
+    """
     before, colon, name = text.partition(":")
     if not colon or text != text.rstrip():
         raise _error(text, what, "expected a form such as ark:file or scp,p:file")

@@ -194,7 +194,7 @@ class SequentialTableReader(Closeable, Generic[T]):
         return self._items
 
     def pauses(self, seconds: float) -> bool:
-        """Whether an archive delivers no byte for `seconds`: its writer may wait for our output.
+        """Whether an archive gives no byte for `seconds`: its writer may wait for our output.
 
         False before the first object was read.
         """

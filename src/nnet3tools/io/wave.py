@@ -25,13 +25,14 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class WaveInfo:
-    """The format of a wave file's sound, from its header."""
+    """The format of a wave file's sound, from its header.
+
+    `rate`: samples per second. `num_samples`: of each channel, -1 if the header does not give it.
+    """
 
     rate: int
-    """Samples per second."""
     num_channels: int
     num_samples: int
-    """Samples of each channel; -1 if the header does not give the number."""
     big_endian: bool
 
     @property
