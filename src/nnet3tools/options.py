@@ -6,10 +6,11 @@ reads these fields.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Self, TypeVar
 
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, quoted
 
 T = TypeVar("T")
 
@@ -75,3 +76,24 @@ def colon_list(text: str, what: str) -> list[int]:
     if not all(word.isdecimal() and len(word) < 10 for word in words):
         raise OptionError(f"Bad {what} (should be colon-separated list of integers): {text}")
     return [int(word) for word in words]
+
+
+def check_name(option_name: str, value: str, known: Collection[str]) -> None:
+    """OptionError, with the known values and the nearest, if an option's value is not known."""
+    if value in known:
+        return
+    import difflib  # needed for errors only
+
+    near = difflib.get_close_matches(value, known, n=1, cutoff=0.5)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    raise OptionError(
+        f"{option_name}: expected {', '.join(known)}; found {quoted(value) or 'nothing'}{hint}"
+    )
+
+
+def listed_names(option_name: str, value: str, known: Collection[str]) -> list[str]:
+    """The known names in an option's value, a comma-separated list; OptionError for another."""
+    names = [name.strip() for name in value.split(",")]
+    for name in names:
+        check_name(option_name, name, known)
+    return names

@@ -1,5 +1,7 @@
 """nnet3-compile and nnet3-compute --computation: results, and one line for each error."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -202,3 +204,41 @@ def test_options_that_need_others(folder, capsys):
     ):
         assert compute(*options) not in (0, None)
         assert "needs --" in capsys.readouterr().err
+
+
+def test_explain_prints_listings_and_needs_no_place_for_a_program(folder, capsys):
+    assert compile_main(["--explain=steps,deriv", "final.raw", "backward.request"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# steps\nstep 0: input[(0,-1:6)], given, value m1, derivative m2\n")
+    assert "\n# deriv\nstep 0: input: yes, because the request wants the derivative" in out
+    flags = ["--explain=accesses", "--explain-format=json"]
+    assert compile_main([*flags, "final.raw", "backward.request", "p"]) == 0
+    listing = json.loads(capsys.readouterr().out)
+    commands = [e["text"] for e in listing["entries"] if "command" in e]
+    assert len(commands) == len(load_computation("p").commands)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--explain=stebs"], "accesses; found 'stebs' (did you mean 'steps'?)"),
+        (["--explain=steps,"], "accesses; found nothing"),
+        (["--explain=steps", "--explain-format=xml"], "expected text, json; found 'xml'"),
+    ],
+)
+def test_unknown_listings_are_refused_with_the_known_ones(folder, capsys, flags, problem):
+    assert compile_main([*flags, "final.raw", "backward.request", "out"]) == 1
+    one_error(capsys, 1, problem, path="out")
+
+
+def test_an_impossible_request_is_explained_before_it_is_refused(folder, capsys):
+    request = ComputationRequest(
+        [IoSpecification("input", make_indexes(0, np.arange(FRAMES)))],
+        [IoSpecification("output", make_indexes(0, np.arange(FRAMES)))],
+    )
+    with open_output("short.request") as writer:
+        request.write(writer)
+    assert compile_main(["--explain=computable", "final.raw", "short.request", "p"]) == 1
+    captured = capsys.readouterr()
+    assert "output[(0,1:4)] computable" in captured.out
+    assert "short.request: cannot compile: output 'output' is not computable" in captured.err

@@ -13,7 +13,7 @@ from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.epochs import find_sccs, node_epochs, top_sort
 from nnet3tools.graph.explain import explain_uncomputable
 from nnet3tools.graph.network_plan import NetworkPlan
-from nnet3tools.graph.phases import sub_phases
+from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.steps import Steps, compute_steps
 from nnet3tools.nnet.indexes import pack
@@ -156,7 +156,8 @@ def test_phases_of_a_recurrence_follow_time() -> None:
     a = nnet.node_index("a")
     phases = [
         builder.graph.indexes(ids)[:, 1].tolist()
-        for node, ids in sub_phases(plan, builder.graph, 0)
+        for phase in find_phases(plan, builder.graph, 0)
+        for node, ids in phase
         if node == a
     ]
     assert phases == [[0, 1], [2, 3], [4, 5]]

@@ -8,7 +8,7 @@ get. Its commands and numbering are Kaldi's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,11 @@ from nnet3tools.compiler.descriptors import DescriptorCompiler
 from nnet3tools.compiler.io_order import consolidate_io
 from nnet3tools.compiler.node_facts import FactsOfNodes
 from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.compiler.search_log import log_deriv_needed, log_distance, log_epochs
 from nnet3tools.compiler.step_info import StepInfo, create_step_infos
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.explain import explain_uncomputable
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
@@ -45,6 +47,15 @@ if TYPE_CHECKING:
 AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
 
 
+class PlannedSteps(NamedTuple):
+    """The steps of a program that has no commands yet."""
+
+    graph: ComputationGraph
+    infos: list[StepInfo]
+    computation: Computation
+    """Declares the matrices of all steps."""
+
+
 class Compiler:
     """Compiles requests for one network, whose structure must not change afterwards."""
 
@@ -65,25 +76,38 @@ class Compiler:
         `builder` is pruned. RequestError, which names the missing input, if a request
         cannot be computed.
         """
+        _, infos, computation = self.plan_steps(requests, after_exploring)
+        _Emitter(self.nnet, self._facts, requests, infos, computation).emit()
+        consolidate_io(computation)
+        if options.output_debug_info:
+            _add_debug_info(infos, computation)
+        return computation
+
+    def plan_steps(
+        self, requests: list[ComputationRequest], after_exploring: AfterExploring | None = None
+    ) -> PlannedSteps:
+        """Everything that compiling finds before it writes commands; for `compile` and reports.
+
+        `after_exploring` is as for `compile`.
+        """
         _check_segments(requests)
         builder = GraphBuilder(self.plan, expect_all=True)
         for request in requests:
             builder.compute(request)
             if after_exploring is not None:
                 after_exploring(builder, request)
+            log_distance(builder, request)
             if problem := explain_uncomputable(builder, request):
                 raise RequestError(problem)
             builder.prune()
+        log_epochs(self.plan)
         steps = compute_steps(self.plan, builder.graph, requests)
         computation = Computation(need_model_derivative=requests[0].need_model_derivative)
         infos = create_step_infos(
             self.nnet, builder.graph, steps, requests, self._facts, computation
         )
-        _Emitter(self.nnet, self._facts, requests, infos, computation).emit()
-        consolidate_io(computation)
-        if options.output_debug_info:
-            _add_debug_info(infos, computation)
-        return computation
+        log_deriv_needed(infos)
+        return PlannedSteps(builder.graph, infos, computation)
 
 
 def _check_segments(requests: Sequence[ComputationRequest]) -> None:

@@ -6,6 +6,7 @@ nnet-compile.cc, with the same numbering of matrices and submatrices.
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,14 @@ _NO_ID = np.iinfo(np.int32).max
 
 SEVERAL = -2
 """Stands in place of a step number if there are several steps."""
+
+
+class DerivReason(enum.Enum):
+    """Reasons why a step needs a derivative that do not lie in other steps."""
+
+    INPUT = "the request wants the derivative of this input"
+    OUTPUT = "the request gives the derivative of this output"
+    UPDATE = "the request wants the model derivative, and the component is updatable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +114,10 @@ def create_step_infos(
             request = requests[info.step.segment]
             # An output without a given derivative needs none (Kaldi's compiler demands one if the
             # output depends on parameters).
-            need_deriv = _asks_for_deriv(nnet, request, info) or (
+            need_deriv = own_deriv_reason(nnet, request, info) is not None or (
                 any_derivs
                 and not nnet.is_output(info.step.node)
-                and any(infos[i].deriv for i in _dependencies(number, info))
+                and any(infos[i].deriv for i in dependencies(number, info))
             )
             _declare_matrices(nnet, infos, info, need_deriv, computation)
             any_derivs |= need_deriv
@@ -228,7 +237,7 @@ def _in_order(terms: IntArray) -> IntArray:
     return np.where(terms == _NO_ID, np.int32(-1), terms)
 
 
-def _dependencies(number: int, info: StepInfo) -> set[int]:
+def dependencies(number: int, info: StepInfo) -> set[int]:
     """The steps from which step `number` takes its values."""
     if info.step.is_input:
         return set()
@@ -245,23 +254,24 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
     return steps - {-1, SEVERAL}
 
 
-def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:
-    """Whether a request, or the update of the step's component, asks for the step's derivative."""
+def own_deriv_reason(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> DerivReason | None:
+    """Why a request, or the update of the step's component, asks for the step's derivative, if so."""
     node = info.step.node
     if info.step.is_input:
         spec = request.find_input(nnet.node_names[node])
-        return spec is not None and spec.has_deriv
+        return DerivReason.INPUT if spec is not None and spec.has_deriv else None
     if nnet.is_output(node):
         spec = request.find_output(nnet.node_names[node])
-        return spec is not None and spec.has_deriv
+        return DerivReason.OUTPUT if spec is not None and spec.has_deriv else None
     component = info.facts.component
-    return (
+    is_updated = (
         request.need_model_derivative
         and isinstance(component, UpdatableComponent)
         and info.facts.of_component is not None
         and info.facts.of_component.updatable
         and component.learning_rate != 0.0
     )
+    return DerivReason.UPDATE if is_updated else None
 
 
 def _declare_matrices(

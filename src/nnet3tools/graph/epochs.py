@@ -100,16 +100,22 @@ def find_sccs(graph: Graph) -> list[list[int]]:
     return sccs
 
 
-def node_epochs(graph: Graph) -> list[int]:
-    """The epoch of each node, its place in the order of computation; `graph` has the consumers."""
+def graph_of_sccs(graph: Graph) -> tuple[list[list[int]], list[int]]:
+    """(edges between the strongly connected components, the component of each node)."""
     sccs = find_sccs(graph)
     scc_of = [0] * len(graph)
     for i, scc in enumerate(sccs):
         for node in scc:
             scc_of[node] = i
-    scc_graph = [
+    edges = [
         sorted({scc_of[target] for node in scc for target in graph[node]} - {i})
         for i, scc in enumerate(sccs)
     ]
+    return edges, scc_of
+
+
+def node_epochs(graph: Graph) -> list[int]:
+    """The epoch of each node, its place in the order of computation; `graph` has the consumers."""
+    scc_graph, scc_of = graph_of_sccs(graph)
     epoch_of_scc = top_sort(scc_graph)
     return [epoch_of_scc[scc] for scc in scc_of]

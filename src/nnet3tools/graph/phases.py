@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +22,17 @@ from nnet3tools.nnet.indexes import IntArray
 
 _Ranges = list[tuple[int, int, int]]
 
+Phase = list[tuple[int, IntArray]]
+"""A phase split by node: for each of its nodes, (node, cindex ids in Kaldi's order of Indexes)."""
 
-def sub_phases(
-    plan: NetworkPlan, graph: ComputationGraph, segment: int
-) -> Iterator[tuple[int, IntArray]]:
-    """(node, ids) in the order of computation: the phases of one segment, split by node.
 
-    Ids are in Kaldi's order of Indexes. Cindexes that the request gives come first.
+def find_phases(plan: NetworkPlan, graph: ComputationGraph, segment: int) -> Iterator[Phase]:
+    """The phases of one segment in the order of computation.
+
+    The first phase has the cindexes that the request gives.
     """
     of_epoch: dict[int, _Ranges] = {}
-    given: list[tuple[int, IntArray]] = []
+    given: Phase = []
     ranges = graph.node_ranges[segment]
     for (node, first, end), num_given in zip(ranges, _num_given(graph, ranges), strict=True):
         if num_given:
@@ -38,7 +40,8 @@ def sub_phases(
             given.append((node, np.flatnonzero(is_input).astype(np.int32) + np.int32(first)))
         if num_given < end - first:
             of_epoch.setdefault(plan.epochs[node], []).append((node, first, end))
-    yield from given
+    if given:
+        yield given
     nodes_given = {node for node, _ in given}
     size_of_epoch = np.bincount(plan.epochs).tolist()
     for epoch in sorted(of_epoch):
@@ -46,7 +49,7 @@ def sub_phases(
         if size_of_epoch[epoch] == 1:
             node, first, end = ranges[0]
             ids = np.arange(first, end, dtype=np.int32)
-            yield node, ids[~graph.is_input[first:end]] if node in nodes_given else ids
+            yield [(node, ids[~graph.is_input[first:end]] if node in nodes_given else ids)]
         else:
             yield from _recurrent_phases(plan, graph, ranges)
 
@@ -60,7 +63,7 @@ def _num_given(graph: ComputationGraph, ranges: _Ranges) -> list[int]:
 
 def _recurrent_phases(
     plan: NetworkPlan, graph: ComputationGraph, ranges: _Ranges
-) -> Iterator[tuple[int, IntArray]]:
+) -> Iterator[Phase]:
     ids = np.concatenate([np.arange(first, end, dtype=np.int32) for _, first, end in ranges])
     ids = ids[~graph.is_input[ids]]
     users, used = _edges_inside(graph, ids)
@@ -80,10 +83,11 @@ def _recurrent_phases(
     nodes = graph.nodes[ids]
     starts = np.flatnonzero((nodes[1:] != nodes[:-1]) | (levels[1:] != levels[:-1])) + 1
     bounds = [0, *starts.tolist(), len(ids)]
-    for (start, end), node in zip(
-        itertools.pairwise(bounds), nodes[bounds[:-1]].tolist(), strict=True
-    ):
-        yield node, ids[start:end]
+    firsts = bounds[:-1]
+    cuts = itertools.pairwise(bounds)
+    parts = zip(levels[firsts].tolist(), nodes[firsts].tolist(), cuts, strict=True)
+    for _, of_level in itertools.groupby(parts, key=itemgetter(0)):
+        yield [(node, ids[start:end]) for _, node, (start, end) in of_level]
 
 
 def _edges_inside(

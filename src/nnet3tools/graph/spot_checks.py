@@ -30,14 +30,14 @@ def draw_graph_checks(builder: GraphBuilder, request: ComputationRequest) -> Non
     `builder` must have explored this request only, and must not have pruned the graph yet.
     """
     num_cindexes = 0
-    for hop, num_cindexes in enumerate(_sizes(builder, request), 1):
+    for hop, num_cindexes in enumerate(sizes_by_hop(builder, request), 1):
         if tensor.random.rand_int(1, hop + 1) == 1:
             _draw_check(num_cindexes)
     if tensor.random.rand_int(1, 2) == 1:
         _draw_check(num_cindexes)
 
 
-def _sizes(builder: GraphBuilder, request: ComputationRequest) -> Iterable[int]:
+def sizes_by_hop(builder: GraphBuilder, request: ComputationRequest) -> Iterable[int]:
     """How many cindexes the graph has after each hop of Kaldi's search from the outputs."""
     max_hops = _MAX_HOPS - 1
     if builder.store.size > _FEW and are_native():

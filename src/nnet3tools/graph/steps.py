@@ -8,6 +8,7 @@ the step of the component's input directly. A dim-range step has the rows of its
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.node_rules import SameIndexRule
-from nnet3tools.graph.phases import sub_phases
+from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.tables import all_true, is_increasing, present_ids, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
@@ -86,7 +87,7 @@ class _Builder:
     def add_segment(self, segment: int, request: ComputationRequest) -> None:
         self._segment = segment
         self._simple_rows = self._rows_of_simple_nodes()
-        for node, ids in sub_phases(self.plan, self.graph, segment):
+        for node, ids in chain.from_iterable(find_phases(self.plan, self.graph, segment)):
             match self.nnet.nodes[node]:
                 case ComponentNode(component_index) if not self.graph.is_input[ids[0]]:
                     if (rows := self._simple_rows.get(node)) is not None:

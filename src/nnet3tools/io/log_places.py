@@ -63,6 +63,10 @@ _PLACES = {
     "chain/unconstrained convert": "ConvertSupervisionToUnconstrained chain-supervision",
     "cli/decoding_io write": "DecodeUtteranceLatticeFaster decoder-wrappers",
     "cli/decoding/latgen _report_batch": "~NnetBatchDecoder nnet-batch-compute",
+    "compiler/search_log log_deriv_needed": "ComputeDerivNeeded nnet-compile",
+    "compiler/search_log log_distance": "Compute nnet-computation-graph",
+    "compiler/search_log log_epochs": "ComputeEpochInfo nnet-computation-graph",
+    "compiler/search_log _log_sccs": "ComputeNnetComputationEpochs nnet-graph",
     "decoding/alignment align": "AlignUtteranceWrapper decoder-wrappers",
     "decoding/phone_determinization _run": "DeterminizeLatticePruned determinize-lattice-pruned",
     "decoding/phone_determinization determinize": (
