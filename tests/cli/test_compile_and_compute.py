@@ -227,7 +227,7 @@ def test_explain_prints_listings_and_needs_no_place_for_a_program(folder, capsys
     ],
 )
 def test_unknown_listings_are_refused_with_the_known_ones(folder, capsys, flags, problem):
-    assert compile_main([*flags, "final.raw", "backward.request", "out"]) == 1
+    assert compile_main([*flags, "final.raw", "backward.request", "out"]) == 255
     one_error(capsys, 1, problem, path="out")
 
 
