@@ -238,7 +238,7 @@ def test_an_impossible_request_is_explained_before_it_is_refused(folder, capsys)
     )
     with open_output("short.request") as writer:
         request.write(writer)
-    assert compile_main(["--explain=computable", "final.raw", "short.request", "p"]) == 1
+    assert compile_main(["--explain=computable", "final.raw", "short.request", "p"]) == 255
     captured = capsys.readouterr()
     assert "output[(0,1:4)] computable" in captured.out
     assert "short.request: cannot compile: output 'output' is not computable" in captured.err
