@@ -177,9 +177,9 @@ class DiscriminativeObjective:
         reference: Elements,
         output: NDArray[np.float32],
     ) -> Elements:
-        """The derivative by the output: the sum of arcs' `values` at each row and column.
+        """Sum `values`, one for each arc, at equal `rows` and `cols` of the output.
 
-        For mmi, 1 is added at each pdf of `reference`.
+        For mmi, 1 is added at each pdf of `reference`. The sums are the derivative by `output`.
         """
         places = rows.astype(np.int64) * output.shape[1] + cols
         if self._options.criterion == "mmi":

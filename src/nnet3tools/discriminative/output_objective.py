@@ -29,9 +29,10 @@ _NOT_FINITE = -10.0
 
 @dataclass
 class Tally:
-    """Sums over minibatches that are logged for one output: those of Judged, and the l2 term.
+    """Sums over minibatches that are logged for one output: parts of the objective, l2 term.
 
-    `gradients` and `output` (pdfs,) are sums of derivatives and outputs, for debugging.
+    `positive` and `negative` are sums of derivative elements. `gradients` and `output` (pdfs,) are
+    sums of derivatives and outputs, for debugging.
     """
 
     num_frames: int = 0

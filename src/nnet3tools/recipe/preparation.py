@@ -17,7 +17,7 @@ from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, Write
 
 
 def early_copies(e: Experiment) -> list[Step]:
-    """Steps that copy the tree and the files beside it that decoding or end-to-end graphs need."""
+    """Steps that copy the tree, and files of its folder for decoding or end-to-end graphs."""
     if (tree_dir := e.tree_dir) is None:
         return []
     names = ["phones.txt", "tree"]

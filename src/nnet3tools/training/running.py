@@ -77,8 +77,8 @@ def computation_request(
 class PreparedExample(NnetExample):
     """An example as it was read, with the results of ExampleRunner.prepare on a GPU.
 
-    `packed` has its arrays in pinned memory. `weights` has the weight of each output's sparse
-    targets.
+    `packed` has its arrays in pinned memory, `ahead` the results of the objective's `prepare`.
+    `weights` has the weight of each output's sparse targets.
     """
 
     packed: Packed = field(kw_only=True)

@@ -40,7 +40,7 @@ def _without_punctuation(word: str) -> str:
 
 
 def letters(word: str) -> tuple[str, ...]:
-    """Spell a word: its letters, digits and signs as phones; words in <> or [] are noises."""
+    """Spell a word: letters, digits and signs as phones; words in <> or [] get the noise phone."""
     if _NO_SPEECH.fullmatch(word):
         return (SPOKEN_NOISE,)
     return tuple(char for char in word if not _is_punctuation(char))

@@ -69,7 +69,7 @@ class ComponentFacts:
 
 @dataclass(frozen=True)
 class NetworkFacts:
-    """A network as a report shows it: nodes in file order, components, and numbers by name."""
+    """A network for a report: nodes in file order, components, and contexts etc. in `numbers`."""
 
     nodes: tuple[NodeFacts, ...]
     components: dict[str, ComponentFacts]
