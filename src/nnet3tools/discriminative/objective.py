@@ -226,7 +226,10 @@ def _judged(
     deriv: Elements,
     reference: Elements,
 ) -> Judged:
-    """Multiply objective and derivative by the weight; NaN objectives get a derivative of zero."""
+    """Multiply the objective `total` and the derivative by the weight of `supervision`.
+
+    If the objective is NaN, the derivative becomes zero.
+    """
     scale = supervision.weight
     weight = supervision.num_frames * scale
     objective = scale * total

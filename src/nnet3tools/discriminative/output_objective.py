@@ -71,7 +71,10 @@ class DiscriminativeOutputObjective(SequenceObjective):
         apply_deriv_weights: bool = True,
         for_training: bool = True,
     ) -> None:
-        """OptionError if an option has an invalid value."""
+        """OptionError if an option has an invalid value.
+
+        Without `apply_deriv_weights`, frame weights are not used.
+        """
         weighted = apply_deriv_weights and for_training
         super().__init__(options.xent_regularize, for_training, weighted)
         self._options = options

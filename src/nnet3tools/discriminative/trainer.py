@@ -36,7 +36,8 @@ class NnetDiscriminativeTrainer(NnetTrainer):
         """Prepare training of `nnet`; `model` has the transition model and the priors.
 
         The network is trained on the device of the array `like` (default: the host). With
-        `loss_scaling` (GPU only) derivatives are scaled for half precision.
+        `loss_scaling` (GPU only) derivatives are scaled for half precision. Without
+        `apply_deriv_weights`, frame weights are not used.
         """
         self._criterion = discriminative.criterion
         self._judge = DiscriminativeOutputObjective(discriminative, model, apply_deriv_weights)

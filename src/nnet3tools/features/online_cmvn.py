@@ -106,7 +106,10 @@ def _normalized(
 
 
 def _sums(features: Features, before: NDArray[np.float64], with_squares: bool) -> Stats:
-    """CMVN statistics summed up to each frame, starting from `before`; (frames + 1, 2, D + 1)."""
+    """CMVN statistics summed up to each frame, starting from `before`; (frames + 1, 2, D + 1).
+
+    `before` has shape (2, D + 1). Unless `with_squares`, only sums of features are computed.
+    """
     size, dim = features.shape
     new = np.zeros((size + 1, 2, dim + 1))
     new[0], new[1:, 0, :-1], new[1:, 0, -1] = before, features, 1.0

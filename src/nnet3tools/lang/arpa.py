@@ -123,7 +123,10 @@ class _Parser:
             raise self.error("invalid or unexpected directive line, expecting \\end\\")
 
     def _ngram(self, line: str, order: int, highest: bool) -> _NGram | None:
-        """Parse a line with an n-gram; None, after a warning, if the n-gram must be skipped."""
+        """Parse a line with an n-gram of order `order`; None, after a warning, if it is skipped.
+
+        `highest` says that no n-grams are longer, so that the line has no back-off weight.
+        """
         fields = line.split()
         if not order < len(fields) <= order + (1 if highest else 2):
             raise self.error("Invalid n-gram data line")

@@ -148,8 +148,10 @@ def biphone_tree(
 ) -> ContextDependency:
     """Make a tree of left biphones: pdfs for each phone set after each other set or at the start.
 
-    Phones in `context_independent` have pdfs that do not depend on the left phone. DataError unless
-    all phones have one pdf class, or all have two.
+    Phones in `context_independent` have pdfs that do not depend on the left phone. If `counts` is
+    given, biphones with fewer than `min_biphone_count` occurrences share the pdfs of their phone,
+    and phones with at most `min_monophone_count` share one list. DataError unless all phones have
+    one pdf class, or all have two.
     """
     sizes = {topology.num_pdf_classes(phone) for phone in topology.phones.tolist()}
     if len(sizes) > 1 or not sizes <= {1, 2}:

@@ -216,7 +216,7 @@ class LocalRunner:
                 worker.give(job)
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """Return the outcomes of jobs that ended since the last call; kill workers that hang."""
+        """Return the outcomes of ended jobs, after up to `seconds`; kill workers that hang."""
         end, limit = time.monotonic() + seconds, self._hang_timeout
         while True:
             left = max(0.0, min(_SECONDS_BETWEEN_LOOKS, end - time.monotonic()))

@@ -86,7 +86,7 @@ class SlurmRunner:
         self._running[found.stdout.strip().split(";")[0]] = job
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The outcomes of jobs that left Slurm's queue since the last call."""
+        """The outcomes of jobs that left Slurm's queue; waits up to `seconds` for the first one."""
         end = time.monotonic() + seconds
         while self._running:
             left = self._left()

@@ -66,7 +66,7 @@ class CommandRunner:
         self._running[process] = job
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The outcomes of jobs whose commands have ended since the last call."""
+        """The outcomes of jobs whose commands have ended; waits up to `seconds` for the first."""
         end = time.monotonic() + seconds
         while True:
             ended = [process for process in self._running if process.poll() is not None]

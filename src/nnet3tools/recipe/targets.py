@@ -27,7 +27,6 @@ class Targets:
     lists: tuple[Path, ...]
     """Script files (scp), which have a line for each utterance."""
     reading: Callable[[Path], Pipeline] = lambda script: ()
-    """The programs that make targets of a script file; none if its objects are the targets."""
     program: tuple[str, ...] = ()
     """For targets of frames: the example-making program and its option for their number."""
     steps: tuple[Step, ...] = ()

@@ -46,7 +46,7 @@ class BatchedNetwork:
     def __init__(
         self, nnet: Nnet, options: SimpleComputationOptions, priors: np.ndarray | None = None
     ) -> None:
-        """`nnet` must be prepared for test and local in time (`is_local_in_time`)."""
+        """`nnet` must be prepared for test and local in time; outputs are divided by `priors`."""
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk)
         self.network = SimpleNetwork(nnet)

@@ -23,7 +23,6 @@ class ModelFacts:
 
     frame_subsampling_factor: int
     features: Path | None = None
-    """The mfcc.conf or fbank.conf of the training features; None if it is not known."""
     feature_kind: str = "mfcc"
     cmvn_opts: str | None = NO_CMVN
     """The contents of cmvn_opts; None if they are not known."""

@@ -20,7 +20,7 @@ def inspect_directory(
 ) -> tuple[list[str], list[str]]:
     """(lines that describe the files of a model directory, reasons why it cannot decode).
 
-    The reasons are the errors of `load_recognizer`. DataError for a folder that does not exist.
+    The reasons are the errors of loading it. DataError for a folder that does not exist.
     """
     directory = ModelDirectory(folder, graph, options, read_options)
     problems = directory.missing

@@ -32,7 +32,6 @@ class StreamConfig:
 
     sample_rate: float
     words: bool = True
-    """Whether results contain times and confidences of words."""
     max_alternatives: int = 0
     """Number of alternative results; if it is 0, there is one result, with confidences."""
     has_phrase_list: bool = False

@@ -122,7 +122,10 @@ class MatrixTargets:
         return len(self._targets)
 
     def labels(self, chunks: Sequence[Chunk], factor: int) -> np.ndarray:
-        """The target rows of each chunk; the last row is repeated beyond the utterance's end."""
+        """The target rows of each chunk; the last row is repeated beyond the utterance's end.
+
+        `factor` is the frame subsampling factor.
+        """
         return self._targets[np.minimum(_output_frames(chunks, factor), len(self._targets) - 1)]
 
 

@@ -211,7 +211,10 @@ def compute_objective(
 
 
 def host_weight(objective: str, supervision: Supervision, num_rows: int) -> float | None:
-    """The total weight; None for a linear objective's dense targets, which are on the device."""
+    """The total weight of an output's supervision; None for dense targets of a linear objective.
+
+    Only the device knows the weight of such targets.
+    """
     if objective != "linear":
         return float(num_rows)
     if isinstance(supervision, SparseMatrix):

@@ -49,7 +49,8 @@ def random_subset(
 ) -> tuple[list[T], int]:
     """A random list of up to `size` examples, as Kaldi draws it, and the number of all examples.
 
-    Example number k > `size` replaces a random one with probability `size` / k.
+    Example number k > `size` replaces a random one with probability `size` / k. With
+    `randomize_order` the list is shuffled, with `seed`.
     """
     if size < 0:
         raise OptionError(f"invalid --n={size}: must not be negative")

@@ -253,7 +253,10 @@ class NnetTrainer:
         scale_change(self._delta, o.momentum)
 
     def _update(self, max_change_scale: float, scale: float, is_last: bool = True) -> None:
-        """Add `scale` times delta to the model; `max_change_scale` multiplies the limits."""
+        """Add `scale` times delta to the model; `max_change_scale` multiplies the limits.
+
+        `is_last` says that the next update is about another minibatch.
+        """
         limit = self.options.max_param_change
         if self._loss_scale is not None and limit == 0.0:
             limit = _NO_LIMIT  # changes that are not finite are left out all the same

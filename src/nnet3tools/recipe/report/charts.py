@@ -187,9 +187,9 @@ def _curve(line: Line, x: _Axis, y: _Axis) -> str:
 
 
 def spark_line(points: Curve, low: float, high: float, x_end: float, log: bool = False) -> str:
-    """SVG text of a small curve without axes, from `low` at the bottom to `high` at the top.
+    """SVG text of a small curve without axes: x from 0 to `x_end`, y from `low` to `high`.
 
-    With `log` the scale is logarithmic, and values up to 0 are left out.
+    With `log` the vertical scale is logarithmic, and values up to 0 are left out.
     """
     kept = _thinned(points)
     if log:

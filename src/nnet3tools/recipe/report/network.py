@@ -43,7 +43,7 @@ class NodeFacts:
 class Nonlinearity:
     """Statistics of a nonlinearity's units: percentiles of their average values and derivatives.
 
-    `name` is "" or the name of one gate of an LSTM. Fewer than ten units: all values.
+    Of fewer than ten units there are all values. `name` is "" or the name of one gate of an LSTM.
     """
 
     name: str
@@ -168,7 +168,7 @@ def _nonlinearity(name: str, text: str) -> Nonlinearity | None:
 
 
 def _numbers(inside: str) -> tuple[float, ...]:
-    """Parse the numbers of a summary: 13 percentiles, or below ten values; () if malformed."""
+    """Parse statistics of units: 13 percentiles, or fewer than ten values; () if malformed."""
     match = _PERCENTILES.search(inside)
     words = re.split("[, ]+", match[1] if match else inside.strip())
     numbers = tuple(n for n in map(number_or_none, words) if n is not None)
@@ -191,7 +191,7 @@ def number_or_none(text: str) -> float | None:
 
 
 def percentile(numbers: tuple[float, ...], percent: int) -> float:
-    """The percentile `percent` of numbers: 13 percentiles, or sorted values if below ten."""
+    """The percentile `percent` of `numbers`: 13 percentiles, or fewer than ten sorted values."""
     if len(numbers) == len(PERCENTS):
         return numbers[PERCENTS.index(percent)]
     return numbers[(len(numbers) - 1) * percent // 100]
