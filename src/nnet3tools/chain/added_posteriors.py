@@ -38,10 +38,7 @@ class AddedPosteriors:
 
 
 class PosteriorAdder:
-    """Adds a network's output 'output' to each example, as nnet3-chain-add-post-to-egs does.
-
-    The network is computed on the device of the array `like`.
-    """
+    """Adds posteriors to each example, by a network on the device of the array `like`."""
 
     def __init__(
         self,

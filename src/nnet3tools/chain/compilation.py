@@ -18,10 +18,7 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 
 
 class SupervisionCompiler:
-    """Compiles proto-supervisions to supervisions, for one tree and transition model.
-
-    With `convert_to_pdfs` labels are pdfs plus one, else transition ids.
-    """
+    """Compiles proto-supervisions to supervisions, of pdfs plus one or of transition ids."""
 
     def __init__(
         self, tree: ContextDependency, model: TransitionModel, convert_to_pdfs: bool = True

@@ -77,10 +77,7 @@ def _merged(fst: Fst) -> Fst:
 
 
 def _by_transition_count(fst: Fst) -> Fst:
-    """The FST with states renumbered: those with most arcs (in and out) first.
-
-    A GPU then begins the longest work first.
-    """
+    """The FST with states of most arcs first, so that a GPU begins the longest work first."""
     counts = np.bincount(fst.sources, minlength=fst.num_states)
     counts += np.bincount(fst.nextstates, minlength=fst.num_states)
     numbers = np.empty(fst.num_states, np.int32)

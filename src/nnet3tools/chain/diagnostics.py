@@ -59,10 +59,7 @@ class ChainComputeProb(NnetComputeProb):
 
 @dataclass(frozen=True)
 class ChainDiagnostics:
-    """Makes the objects that evaluate models on chain examples, for combine_models.
-
-    The models are computed on the device of the array `like` (None: the host).
-    """
+    """Makes evaluators of models on chain examples, on the device of `like` (None: the host)."""
 
     options: ChainTrainingOptions
     graph: DenominatorGraph | LanguageGraphs

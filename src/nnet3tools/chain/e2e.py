@@ -168,10 +168,7 @@ class E2eExampleMaker:
             return self.supervision(utterance, fst, num_output)
 
     def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
-        """The supervision of `num_output` frames from a decoded training graph.
-
-        None, after a warning, if the graph is unusable.
-        """
+        """A supervision of `num_output` frames; None, after a warning, if the graph is unusable."""
         fst = pdf_acceptor(graph, self.transition_model)
         if fst is None:
             return None

@@ -112,10 +112,7 @@ def _merged(parts: Sequence[O], merge: Callable[[Sequence[Any]], Any]) -> O:
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
-    """All parts as one supervision of several sequences.
-
-    DataError unless they agree in kind, length, weight and number of labels.
-    """
+    """All parts as one supervision; DataError unless kind, length, weight and labels agree."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]

@@ -105,10 +105,7 @@ class ChainOutputObjective(SequenceObjective):
     # -- training on a GPU
 
     def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
-        """Arrays that a GPU needs of an example: acceptors and row weights of its outputs.
-
-        None if the host must compute the objective.
-        """
+        """Acceptors and row weights of outputs for a GPU; None if the host must compute."""
         if not self._xent_deriv or self._lwf_scale != 0.0:
             return None
         facts, arrays = [], []

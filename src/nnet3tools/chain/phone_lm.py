@@ -172,10 +172,7 @@ class _Estimator:
     # -- dropping
 
     def drop_states(self) -> None:
-        """Drop states until the number of states that the options ask for is left.
-
-        It ends earlier if no further state can be dropped.
-        """
+        """Drop states until as many as the options ask for are left, or none can be dropped."""
         initial = self.num_active
         target = self.num_basic + self._options.num_extra_lm_states
         for stage in range(_NUM_STAGES):

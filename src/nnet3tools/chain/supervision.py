@@ -55,10 +55,7 @@ class Supervision(SequenceSupervision):
         return cls(**rest, fst=acceptors)
 
     def check(self) -> None:
-        """Raise DataError unless all acceptors have labels from 1 to `label_dim`.
-
-        Epsilon arcs are allowed: cutting a supervision to a range adds some at its start.
-        """
+        """Raise DataError unless the acceptors' labels are epsilon or from 1 to `label_dim`."""
         for fst in self.e2e_fsts or (self.fst,):
             fst.check_labels(self.label_dim, "the supervision's FST", allow_epsilon=True)
 
@@ -129,10 +126,7 @@ def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
 
 
 class SupervisionCutter:
-    """Cuts an utterance's supervision to the chunks of its examples.
-
-    DataError unless `supervision` is plain (not end to end) and of one sequence.
-    """
+    """Cuts a plain supervision of one sequence (else DataError) to the chunks of examples."""
 
     def __init__(self, supervision: Supervision) -> None:
         if supervision.is_e2e or supervision.num_sequences != 1:

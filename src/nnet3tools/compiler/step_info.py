@@ -59,10 +59,7 @@ class Locations:
 
 
 class ScaledTerms(NamedTuple):
-    """Terms in one part of a descriptor that are multiplied by the same factor `alpha`.
-
-    Of the terms in `locations` they are those of `nodes`, or all if `nodes` is None.
-    """
+    """The terms of `nodes` (None: all) in `locations`, to be multiplied by the factor `alpha`."""
 
     alpha: float
     nodes: frozenset[int] | None

@@ -104,10 +104,7 @@ def _warn_unused(what: str, error: Exception) -> None:
 
 
 def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: bool = True) -> None:
-    """Write all programs in the compiler's cache to a file, least recently used first.
-
-    A reader with a smaller cache then keeps the most recently used programs.
-    """
+    """Write all programs in the compiler's cache to a file, least recently used first."""
     began = time.perf_counter()
     pieces = [_options_piece(compiler.optimize_options, len(compiler.cache), binary)]
     for request, program in compiler.cache.items():

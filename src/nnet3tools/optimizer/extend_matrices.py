@@ -88,10 +88,7 @@ def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
 
 
 def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> None:
-    """Make allocations, frees and zeroings of whole matrices cover extended ones.
-
-    `old_rows` has the number of rows that each matrix had before.
-    """
+    """Make allocations, frees and zeroings of the `old_rows` of matrices cover all rows."""
     whole = computation.whole_submatrices()
 
     def followed(command: Command) -> Command:

@@ -30,10 +30,7 @@ def initialize_undefined(computation: Computation, context: PassContext) -> Comp
 
 
 def _zeros_matter(analysis: Analysis, zeroing: np.ndarray) -> BoolArray:
-    """(matrices,) whether zeros of a matrix are ever read.
-
-    `zeroing` (matrices,) are the commands that write them.
-    """
+    """(matrices,) whether zeros that command zeroing[m] writes in matrix m are ever read."""
     table, variables = analysis.variable_accesses, analysis.variables
     counts = np.diff(table.offsets)
     used = np.flatnonzero(counts)

@@ -92,10 +92,7 @@ def fix_goto_label(computation: Computation) -> Computation:
 
 
 def _time_shift(computation: Computation) -> int:
-    """The number of frames from the second chunk's output to the third's.
-
-    The first chunk does not count, because it has all of the left context.
-    """
+    """The number of frames from the second chunk's output to the third's."""
     outputs: list[list[DebugInfo]] = [[]]
     for command in computation.commands:
         if isinstance(command, NoOperationMarker):
@@ -195,10 +192,7 @@ def _rows_named(computation: Computation, command: Command, submatrix: int) -> b
 
 
 def _swap_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Swaps (destination, source) ordered so that contents leave a matrix before others arrive.
-
-    There is always such an order, because contents move to earlier times only.
-    """
+    """Swaps (destination, source) ordered so that contents leave a matrix before others arrive."""
     swaps: list[tuple[int, int]] = []
     waiting = list(pairs)
     while waiting:

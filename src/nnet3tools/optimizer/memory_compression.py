@@ -20,10 +20,7 @@ from nnet3tools.program.operands import AccessType
 
 
 class _Compression(NamedTuple):
-    """Compress `matrix` after command `last_forward`, and decompress it before `backward`.
-
-    `range` is the largest magnitude that is kept, as in CompressMatrix.
-    """
+    """Compress `matrix` (values up to `range`) from command `last_forward` to `backward`."""
 
     matrix: int
     last_forward: int

@@ -35,10 +35,7 @@ Wanted = Callable[[PassContext], bool]
 
 
 class Pass(NamedTuple):
-    """One pass of the optimizer: its name (mostly that of Kaldi's option) and its function.
-
-    `wanted(context)` returns whether to run it.
-    """
+    """A pass of the optimizer: name, function, and `wanted(context)`: whether to run it."""
 
     name: str
     transform: Transform

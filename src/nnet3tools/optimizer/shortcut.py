@@ -88,10 +88,7 @@ def _is_regular(
 
 
 def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> IndexArray:
-    """The indexes with `num_sequences` sequences instead of their own number.
-
-    From one sequence to the next it is `stride` rows.
-    """
+    """The indexes, whose sequences are `stride` rows apart, for another number of sequences."""
     old = int(indexes[-1, 0]) + 1
     first = indexes.reshape(-1, old, stride, 3)[:, :1]
     out = np.repeat(first, num_sequences, axis=1)

@@ -177,10 +177,7 @@ class Analysis:
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
-        """Lifetimes of all matrices; ProgramError if a matrix is allocated or freed twice.
-
-        Looped programs have no such lifetimes, because swaps repeat them for the next round.
-        """
+        """Lifetimes of matrices; ProgramError if one is allocated or freed twice, as in loops."""
         size = len(self.computation.matrices)
         is_input, is_output = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         allocations, frees = [_NOTHING], [_NOTHING]

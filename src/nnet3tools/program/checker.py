@@ -91,10 +91,7 @@ class Checker(OrderChecker):
     """Checks the lifetimes and accesses of one program; methods raise ProgramError at a fault."""
 
     def check_loop(self) -> None:
-        """ProgramError unless a loop begins and ends with the same matrices, except outputs.
-
-        Outputs stay until the next round allocates them again.
-        """
+        """ProgramError unless a loop begins and ends with the same matrices, except outputs."""
         commands = self.computation.commands
         goto = commands[-1]
         assert isinstance(goto, GotoLabel)
@@ -151,10 +148,7 @@ class Checker(OrderChecker):
                 self.fail(f"m{m} {message}", command if 0 <= command < num_commands else None)
 
     def check_undefined(self, check_unused: bool) -> None:
-        """ProgramError if a variable (block of a matrix) is read before it is written.
-
-        With `check_unused`, also if a variable is never used.
-        """
+        """ProgramError if a matrix block is read before a write or, if asked for, never used."""
         accesses, variables = self.analysis.variable_accesses, self.analysis.variables
         offsets = accesses.offsets
         used = offsets[1:] > offsets[:-1]

@@ -107,10 +107,7 @@ class Command:
         return [getattr(self, name) for name in operand_names(type(self), "Submatrix")]
 
     def problem(self, tables: Tables) -> str:
-        """A text about a fault in the sizes or aliasing of the operands; "" if there is none.
-
-        All operands must be in range.
-        """
+        """A text about a fault in sizes or aliasing of the operands (all in range); "" if none."""
         return ""
 
     # -- making another of it

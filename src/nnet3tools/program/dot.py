@@ -15,10 +15,7 @@ _HEAD = '  graph [rankdir=TB, ranksep=0.25, nodesep=0.2];\n  node [fontname="Hel
 
 
 def program_dot(computation: Computation, nnet: Nnet) -> str:
-    """A Graphviz text: matrices (boxes) and the commands (ellipses) that read and write them.
-
-    Commands that only give or take memory are left out.
-    """
+    """A Graphviz text: matrices (boxes) and commands (ellipses), except those for memory only."""
     lines, used = [], set()
     components = ComponentTable(nnet)
     texts = command_texts(computation, nnet)

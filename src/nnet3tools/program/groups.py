@@ -68,10 +68,7 @@ def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGr
 def made_of_columns(
     cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
 ) -> Iterable[Command]:
-    """Copies of `commands`, all of class `cls`, with some integer operands changed.
-
-    `changes` maps operand names to columns (commands,) of new values.
-    """
+    """Copies of commands of class `cls` with new columns for integer operands, by name."""
     if any(command.stale for command in commands):
         rows = zip(*(column.tolist() for column in changes.values()), strict=True)
         return [

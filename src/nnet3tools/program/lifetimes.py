@@ -127,7 +127,7 @@ class Life(NamedTuple):
 
 
 def matrix_lives(computation: Computation) -> list[Life]:
-    """The lives of all matrices, by first command; a compressed matrix has a separate one."""
+    """The lives of all matrices in memory, by first command; compressing begins a new life."""
     lives = follow_matrices(computation).lives(len(computation.commands))
     return sorted(lives, key=lambda life: (life.first, life.matrix))
 

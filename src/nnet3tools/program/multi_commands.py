@@ -121,10 +121,7 @@ class AddRowsMulti(MultiCommand):
 
 @command(14)
 class AddToRowsMulti(MultiCommand):
-    """The command that adds alpha * src[i] to row i of a list of (submatrix, row) pairs.
-
-    No row may be listed twice.
-    """
+    """The command that adds alpha * src[i] to row i of a list of (submatrix, row), none twice."""
 
     src: Submatrix
     indexes_multi: IndexesMulti

@@ -94,10 +94,7 @@ def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
 
 
 def _make(create: Any, shape: Shape, dtype: Any) -> Array:
-    """A new array made by `create(shape, dtype)`.
-
-    Raises MemoryError also if the number of bytes exceeds the address space.
-    """
+    """The array `create(shape, dtype)`; MemoryError also if its bytes exceed the address space."""
     sizes = (shape,) if isinstance(shape, int) else shape
     if math.prod(map(int, sizes)) * dtype.itemsize >= 1 << 63:
         raise MemoryError(f"(an array of {' x '.join(map(str, sizes))})")
@@ -146,10 +143,7 @@ def to_host(array: Array) -> np.ndarray:
 
 
 class _Pool:
-    """Unused memory buffers of a device, by size; sizes are rounded up to powers of two.
-
-    The pool keeps at most `max_kept` bytes of unused memory.
-    """
+    """Unused memory buffers of a device by size (powers of two), at most `max_kept` bytes."""
 
     def __init__(self, max_kept: float) -> None:
         self._free: dict[int, list[Array]] = {}

@@ -83,10 +83,7 @@ class Element(Formula):
         return self._assignments
 
     def bind(self, *operands: Any) -> Callable[[], None]:
-        """A callable that computes the formula's assignments for these operands.
-
-        It keeps arrays by reference and numbers by value.
-        """
+        """A callable that computes the formula; it keeps arrays by reference, numbers by value."""
         found = self._binders.get(type(operands[0]).__module__)
         if found is None:
             needed = len(self.operands) or self.assignments.num_operands()

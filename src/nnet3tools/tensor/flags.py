@@ -38,10 +38,7 @@ class Flag:
 
 
 class Flags:
-    """The flags of one recorded step, numbered in the order of its pieces of optional work.
-
-    Different recordings of the step use the same flags.
-    """
+    """The flags of one recorded step, by number of its optional work, for all its recordings."""
 
     def __init__(self) -> None:
         self._flags: list[Flag] = []

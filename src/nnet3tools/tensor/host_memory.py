@@ -83,10 +83,7 @@ class Region:
     """
 
     def __init__(self, num_bytes: int) -> None:
-        """Reserve addresses for 4 * `num_bytes` bytes, or for `num_bytes` if the system refuses.
-
-        Raises MemoryError if the system refuses both.
-        """
+        """Reserve addresses for 4 * `num_bytes` or, if refused, `num_bytes`; else MemoryError."""
         try:
             self._memory = _mapped(max(_ROOM, 4 * num_bytes), _NO_RESERVE)
         except MemoryError:  # with a limit on addresses

@@ -28,10 +28,7 @@ class HostPool:
         self._lock = threading.Lock()
 
     def take(self, num_bytes: int) -> np.ndarray:
-        """A buffer of at least `num_bytes` bytes, free or new.
-
-        If the largest free buffer is too small, it is freed and a new buffer is allocated.
-        """
+        """A buffer of at least `num_bytes`: a free one, or a new one for the largest free one."""
         if num_bytes <= _SMALL:
             size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
             buffers = self._small.get(size)

@@ -85,10 +85,7 @@ class Number:
         return self._with(operator.truediv, other)
 
     def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
-        """function(self, other), for a sum, product or the like.
-
-        It is a Number while work is recorded or if this Number is on a GPU, else a float.
-        """
+        """function(self, other): a Number while work is recorded or if on a GPU, else a float."""
         in_memory = recording.state.call_recorder is not None or not self.is_host_number
         if in_memory and isinstance(other, (Number, *_PLAIN)):
             return self.mapped(_FORMULAS[function], other)

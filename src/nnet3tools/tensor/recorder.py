@@ -186,10 +186,7 @@ class Recorder:
         self.calls.append(Call(name, bound=work))
 
     def _run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Call:
-        """Run an operator on operands now; return the Call that repeats this in a replay.
-
-        Known kernels run it where possible, otherwise NumPy.
-        """
+        """Run an operator by known kernels, else NumPy; return the Call that a replay repeats."""
         call, known_kernels = Call(operator.name, operands, options, operator), self._known_kernels
         if known_kernels is not None and known_kernels.serves(operator):
             if operator.gives_number:

@@ -70,10 +70,7 @@ def set_recorders(
 def dispatch(
     operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call an operator: through the call recorder, else by a known kernel, else by `run_now`.
-
-    `run_now` takes the operands and, as keyword arguments, the options.
-    """
+    """Call an operator by the call recorder, a known kernel or run_now(*operands, **options)."""
     if state.call_recorder is not None:
         return state.call_recorder.call(operator, operands, options)
     if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
@@ -93,10 +90,7 @@ def unrecorded() -> Iterator[None]:
 
 @contextmanager
 def without_actions() -> Iterator[None]:
-    """In the `with` block, `act` does nothing.
-
-    A device captures a finished recording in it, whose actions have been called already.
-    """
+    """In the `with` block `act` does nothing, because a finished recording is captured."""
     state.skips_actions = True
     try:
         yield

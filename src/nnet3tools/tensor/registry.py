@@ -110,10 +110,7 @@ class Operator(Generic[P, R]):
         return self.binder(args[0])(*args, **kwargs)()
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
-        """A callable that runs the operator on these operands.
-
-        It keeps arrays by reference, numbers and index arrays by value.
-        """
+        """A callable that runs the operator; keeps arrays by reference, numbers by value."""
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:

@@ -40,10 +40,7 @@ _version = [0]
 
 
 def note_setting(before: object, value: object) -> None:
-    """Invalidate recordings if the new value of a setting differs from the one before.
-
-    Numbers, flags and text are compared by value, arrays and all other objects by identity.
-    """
+    """Invalidate recordings if a setting's number or text changed, or its (other) object."""
     if before is value:
         return
     if type(before) not in _PLAIN or type(value) not in _PLAIN or before != value:

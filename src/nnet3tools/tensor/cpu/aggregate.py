@@ -151,10 +151,7 @@ _kernel = functools.lru_cache(maxsize=512)(row_kernel)
 def _differs(
     expr: Expr, operands: Sequence[Any], strides: Sequence[Sequence[int]], axis: int
 ) -> bool:
-    """Whether the value of `expr` may differ along an axis, given the operands' strides.
-
-    Placeholder _n of `expr` stands for operands[n]; operands[0] is the output.
-    """
+    """Whether `expr`, whose _n is operands[n], may differ along an axis of these strides."""
     walked = iter(strides)
     steps = [next(walked)[axis] if isinstance(o, np.ndarray) else 0 for o in operands]
     return any(steps[n] for n in expr.placeholders())

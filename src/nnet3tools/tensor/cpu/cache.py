@@ -91,10 +91,7 @@ def is_whole(path: Path) -> bool:
 
 
 def publish(made: Path, folder: Path, name: str) -> Path | None:
-    """Copy the library `made` to `folder`/`name` atomically; the copy's path, or None on failure.
-
-    A digest for `is_whole` is appended; loaders of libraries ignore it.
-    """
+    """Copy a library to `folder`/`name` atomically, with its digest; None on failure."""
     target, temporary = folder / name, folder / f"{name}.{os.getpid()}.new"
     try:
         data = made.read_bytes()

@@ -69,10 +69,7 @@ class Compiler:
         return _GCC_FLAGS if is_gcc else _CLANG_FLAGS
 
     def build(self, source: Path, library: Path) -> bool:
-        """Compile the C file `source` to a shared library; returns whether that succeeded.
-
-        If compiling fails or takes too long, a warning is logged.
-        """
+        """Compile the C file `source` to a shared library; False, with a warning, on failure."""
         name = " ".join(self.command)
         command = [*self.command, *self.flags, "-o", str(library), str(source), "-lm"]
         try:
@@ -96,10 +93,7 @@ class Compiler:
 
 
 def _environment() -> dict[str, str]:
-    """The environment variables that the compiler gets: this process's, but English messages.
-
-    Variables with folders for headers, libraries or compiler parts are left out.
-    """
+    """This process's environment for the compiler: English messages, no added search paths."""
     unwanted = ("GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH")
     kept = {name: value for name, value in os.environ.items() if name not in unwanted}
     return {**kept, "LC_ALL": "C"}

@@ -65,10 +65,7 @@ _plans: dict[tuple[Any, ...], Plan | bool] = {}
 
 
 def plan_of(key: tuple[Any, ...], make: Callable[[], Plan | bool]) -> Plan | bool:
-    """The Plan kept for `key`, or else the result of `make()`, which is then kept.
-
-    True stands for nothing to do, False for work that NumPy has to do.
-    """
+    """The cached result of `make()` for `key`: a Plan, True (nothing to do), False (for NumPy)."""
     if (plan := _plans.get(key)) is None:
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()

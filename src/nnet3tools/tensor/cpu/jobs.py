@@ -66,10 +66,7 @@ def run_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> None:
 
 
 def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
-    """A callable that runs jobs in order and keeps their arrays alive.
-
-    `addresses` maps kernel names to addresses of compiled functions.
-    """
+    """A callable that runs jobs in order; `addresses` has compiled functions by kernel name."""
     if not jobs:
         return do_nothing
     table = np.empty((len(jobs), 4), np.int64)

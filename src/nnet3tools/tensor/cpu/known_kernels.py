@@ -44,17 +44,11 @@ class KnownKernels:
 
     @staticmethod
     def serves(operator: Any) -> bool:
-        """Whether known kernels may make live calls of an operator.
-
-        They may if NumPy would need many calls for one call of the operator.
-        """
+        """Whether live calls of an operator may use kernels: where NumPy needs many calls."""
         return operator.is_formulas or operator.name in _MANY_CALLS
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Call an operator by known compiled kernels; returns whether that was possible.
-
-        False, without a call, if its kernels are not known or the operator returns a number.
-        """
+        """Call an operator by known kernels; False, without a call, if that is impossible."""
         if operator.gives_number or not self.serves(operator):
             return False
         return self.run_call(Call(operator.name, operands, options, operator))

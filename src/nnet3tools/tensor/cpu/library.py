@@ -141,10 +141,7 @@ def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]
 
 
 def load_library(source: str, what: str) -> ctypes.CDLL | None:
-    """The library of a C source, from the cache or compiled now; None if that fails.
-
-    Log lines (`--verbose=2`) use the text `what` for the library's contents.
-    """
+    """The library of a C source, cached or compiled now (`what` for logs); None if that fails."""
     compiler = find_compiler()
     return None if compiler is None else _load(compiler, source, what)
 

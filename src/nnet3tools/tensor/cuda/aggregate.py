@@ -74,10 +74,7 @@ class _Plan:
         self._kernel = device.kernel(*self._found)
 
     def _choose_grid(self) -> None:
-        """Set the block and the grid of the kernel.
-
-        The elements of an output are reduced in so many chunks that the device is busy.
-        """
+        """Set block and grid; each output is reduced in chunks that keep the device busy."""
         if self._by_columns:
             self.block, outputs, least = (32, 8, 1), 32, _COLUMN_CHUNK
         elif self.reduced > _LONG_ROW:

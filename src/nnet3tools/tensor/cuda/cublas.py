@@ -32,10 +32,7 @@ _math_mode = "fp32"
 
 
 def set_math_mode(name: str) -> None:
-    """Set the arithmetic of later float32 products: fp32, tf32, fp16 or bf16.
-
-    OptionError if the device does not have it.
-    """
+    """Set the arithmetic of float32 products: fp32, tf32, fp16, bf16; OptionError if lacking."""
     global _math_mode
     if name not in _COMPUTE_TYPES:
         raise OptionError(f"--gpu-math={name}: expected {'|'.join(_COMPUTE_TYPES)}")

@@ -249,10 +249,7 @@ class CudaDevice:
                 self.stream.wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
 
     def _malloc(self, kept: list[Any], num_bytes: int) -> Any:
-        """Allocate memory from the pool of CUDA graphs and append it to the list `kept`.
-
-        If the pool cannot grow, unused memory of the default pool is freed first.
-        """
+        """Memory from the pool of CUDA graphs, also in `kept`; frees unused memory if necessary."""
         try:
             found = self._capture_memory.malloc(num_bytes)
         except MemoryError:

@@ -12,10 +12,7 @@ from nnet3tools.tensor.cuda.operands import span
 
 
 def dependencies(nodes: Sequence[Launch | LibraryCall]) -> list[set[int]]:
-    """For each node, the numbers of the earlier nodes that it must wait for.
-
-    A node waits for an earlier one if they share memory that one of them writes.
-    """
+    """For each node, the earlier nodes with which it shares memory that one of them writes."""
     owners, arrays, writes = list[int](), list[Array](), list[bool]()
     for i, node in enumerate(nodes):
         written = {id(a) for a in node.writes}

@@ -148,10 +148,7 @@ class FusedLevel:
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Append launch `i` to the part with the launches `needed`, if its threads can continue.
-
-        `needed` are the launches on which it depends. Returns whether it was appended.
-        """
+        """Try to append launch `i` to the part of all launches `needed` by it; returns whether."""
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
         if len(parts) > 1 or part is None or not part.can_add(launch):

@@ -115,10 +115,7 @@ class Body:
         return v.kind is Kind.OPERAND and self.walk.is_array(v.number)
 
     def line(self, v: Instruction, index: str = "i") -> list[str]:
-        """The source line that computes a value, or loads it as element `index` of its row.
-
-        Plain numbers and constants need no line.
-        """
+        """The line that computes value `v` at element `index` of a row; none for plain numbers."""
         if self.is_loaded(v):
             return [self.load(v.number, self.place(v.number, index))]
         if v.kind in (Kind.OPERAND, Kind.CONSTANT):

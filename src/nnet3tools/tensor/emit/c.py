@@ -27,10 +27,7 @@ _CALLS = CALLS | {
 
 
 def _rewrite(name: str, compute: Type) -> Callable[..., Expr] | None:
-    """A definition by other functions that is faster than C's function `name`; else None.
-
-    `compute` is the type in which the function is computed.
-    """
+    """A definition by which C computes function `name` faster in the type `compute`, or None."""
     single = compute is Type.FLOAT32 and name in ("erf", "logaddexp")
     return rewrite(name, compute) if single else None
 
@@ -54,10 +51,7 @@ C = Dialect(
 
 
 def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> str:
-    """The C text of a kernel: its parameters, then the lines.
-
-    The parameters are the further integers `sizes`, the sizes of the axes, and the operands.
-    """
+    """The C text of a kernel: parameters (`sizes`, sizes of axes, operands), then the lines."""
     names = [*sizes, *[f"n{axis}" for axis in range(body.walk.axes)]]
     return "".join(f"  {line}\n" for line in [*body.declare(names), "(void)n0;", *lines])
 

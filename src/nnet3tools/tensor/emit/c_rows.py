@@ -96,10 +96,7 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Set `_kept` to the values that are costly to compute and used by several loops.
-
-        `last` is the number of the last stage.
-        """
+        """Set `_kept` to costly values that several loops use; `last` is the last stage."""
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]
@@ -224,10 +221,7 @@ class _Rows:
     # -- loops in vectors
 
     def _vectors(self, stage: int, roots: Sequence[Instruction]) -> list[str] | None:
-        """C lines that compute `roots` for NN_WIDE elements at a time.
-
-        None if there is no vector form.
-        """
+        """C lines that compute `roots` for NN_WIDE elements at a time; None if impossible."""
         lines = []
         for v in self._needed(roots, stage):
             name = self.body.name(v)

@@ -108,10 +108,7 @@ def _share(axis: str) -> list[str]:
 
 
 def _carried(axes: range, step: str) -> list[str]:
-    """CUDA lines that advance the coordinates of the reduced axes by `step` elements.
-
-    They divide only where a step is longer than an axis, because dividing is slow.
-    """
+    """CUDA lines that advance the reduced axes' coordinates by `step`, mostly without division."""
     lines = [f"r{axes[-1]} += {step};"]
     for axis in reversed(axes[1:]):
         r, n, outer = f"r{axis}", f"n{axis}", f"r{axis - 1}"

@@ -53,10 +53,7 @@ def row_kernel(assignments: Assignments, walk: Walk) -> Source:
 def _reduce(
     body: Body, stages: RowStages, reductions: Sequence[Instruction], width: str
 ) -> list[str]:
-    """CUDA lines of the loop over a row that makes `reductions`, the row reductions of a stage.
-
-    `width` is the text of the row's number of elements.
-    """
+    """CUDA lines of the loop over a row of `width` elements that makes these row reductions."""
     before, adds, after = list[str](), list[str](), list[str]()
     for v in reductions:
         name, held = body.name(v), body.held(v)
@@ -73,10 +70,7 @@ def _reduce(
 def _loop(
     body: Body, stages: RowStages, roots: Sequence[Instruction], last: Sequence[str], width: str
 ) -> list[str]:
-    """CUDA lines of a loop over a row that computes the values `roots`, then does lines `last`.
-
-    `width` is the text of the row's number of elements.
-    """
+    """CUDA lines of a loop over a row (`width`): compute values `roots`, then do lines `last`."""
     if not last:
         return []
     known = [v for v in body.instructions if v not in stages.varying]

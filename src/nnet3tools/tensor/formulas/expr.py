@@ -70,10 +70,7 @@ class Expr:
         raise NotImplementedError
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Yield each distinct node once, after its arguments.
-
-        Nodes in `known`, and nodes that occur only below these, are left out.
-        """
+        """Yield each distinct node once, after its arguments; none in, or only below, `known`."""
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:

@@ -78,10 +78,7 @@ class Target:
 
 @dataclass
 class Lowering:
-    """Lowers expressions to instructions, for operands of given types (weak: plain numbers).
-
-    Instructions are shared between all expressions lowered.
-    """
+    """Lowers expressions to shared instructions; `types` are the operands' (weak: numbers)."""
 
     types: Sequence[Type]
     target: Target

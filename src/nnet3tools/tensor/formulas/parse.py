@@ -41,10 +41,7 @@ class FormulaError(ProgramError):
 
 
 def parse(text: str, names: Names | None = None) -> Expr:
-    """The expression of formula text; `names` maps names such as `x` to expressions.
-
-    FormulaError if the text is no expression.
-    """
+    """The expression of formula text; `names` maps names to expressions. Or FormulaError."""
     body = _body(text)
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
         raise FormulaError(f"expected an expression, found: {text}")

@@ -160,10 +160,7 @@ class _Aggregate:
 
 
 class _LogSumExp:
-    """Binds operands to log(sum(exp(x))) when it is called.
-
-    The maximum is found first; exp is taken relative to it.
-    """
+    """Binds operands to log(sum(exp(x))), with exp relative to the maximum, when called."""
 
     def __init__(self, expr: Expr, axis: int | None) -> None:
         self._axis = axis

@@ -81,10 +81,7 @@ class _Pass(NamedTuple):
 
 
 class BlockPlan:
-    """Makes calls of NumPy functions that compute expressions, block of rows by block of rows.
-
-    The operands have given types and shapes.
-    """
+    """Makes calls of NumPy functions that compute expressions, block of rows by block of rows."""
 
     def __init__(
         self,
@@ -306,10 +303,7 @@ class BlockPlan:
 def _lowered(
     exprs: tuple[Expr, ...], types: tuple[Type, ...]
 ) -> tuple[Sequence[Instruction], Sequence[Instruction]]:
-    """(lowered expressions, all instructions that they need).
-
-    Plans of all shapes share the instructions: lowering takes longer than the rest of a plan.
-    """
+    """(lowered expressions, all instructions that they need), for plans of all shapes."""
     lowering = Lowering(types, TARGET)
     roots = [lowering.lower(expr) for expr in exprs]
     return roots, used(lowering.instructions, roots)

@@ -47,10 +47,7 @@ def bind_prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], Any]:
-    """A callable that computes the product out = alpha op(a) op(b) + beta out.
-
-    Two threads do one half each of a large product.
-    """
+    """A callable for out = alpha op(a) op(b) + beta out; two threads do a large product."""
     if min(out.ndim, a.ndim, b.ndim) < 2:
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
     left = a.swapaxes(-1, -2) if trans_a else a
@@ -65,10 +62,7 @@ def bind_prod(
 
 
 def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two threads divide a product: if it is large and not symmetric.
-
-    BLAS computes only half of a symmetric product.
-    """
+    """Whether two threads do a product: if it is large and not symmetric (BLAS does half)."""
     if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
         return False
     return out.size * left.shape[1] >= SHARED

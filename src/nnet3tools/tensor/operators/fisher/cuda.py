@@ -133,10 +133,7 @@ class _Products:
         self._arrays += [a, b]
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
-        """Launch the kernel for all products.
-
-        `writes` are the arrays of results, `reads` other arrays that it reads besides the factors.
-        """
+        """Launch the kernel for all products; `writes` are results, `reads` arrays of `wanted`."""
         key = "products", *(tuple(row.values()) for row in self._rows)
         partial = _kept(key, lambda: get_device().empty((sum(self._sums),), np.float32))
         tickets = _kept(("tickets", *key), lambda: zero_tickets(sum(self._tickets)))

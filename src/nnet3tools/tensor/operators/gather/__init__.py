@@ -44,10 +44,7 @@ def add_gathered(out: Array, src: Array, indexes: Array, axis: int) -> None:
 
 @operator(types=_ALL)
 def scatter(out: Array, src: Array, indexes: Array, axis: int) -> None:
-    """Set out[.., indexes[.., i, ..], ..] to src[.., i, ..]; no index repeats on a line of out.
-
-    Elements of out that no index names keep their values.
-    """
+    """Set only out[.., indexes[.., i, ..], ..], to src[.., i, ..]; no index repeats on a line."""
     out[_places(indexes, axis)] = src
 
 

@@ -31,10 +31,7 @@ def bind_group_norm(out: Array, x: Array) -> Step:
 def bind_group_norm_backprop(
     in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
 ) -> Step:
-    """Bind the backward pass of `group_norm` on CUDA.
-
-    It is a formula over (rows, groups, columns of a group).
-    """
+    """Bind the backward pass of `group_norm` on CUDA: one formula with an axis for groups."""
     shape = (*out_value.shape, -1)
     return _norm_backprop.bind(
         _split(in_deriv, shape), _split(in_value, shape),

@@ -16,10 +16,7 @@ KERNELS = tuple(_kernels.values())
 
 
 def _columns(frames: list[FrameArcs]) -> dict[str, np.ndarray] | None:
-    """Arrays of sources, destinations, cells and costs of the arcs of all frames, by name.
-
-    None if int32 is too small for one of them.
-    """
+    """The attributes of the arcs of all frames, by name; None if int32 is too small for one."""
     found = {
         name: np.concatenate([getattr(frame, name) for frame in frames])
         for name in ("sources", "destinations", "cells")

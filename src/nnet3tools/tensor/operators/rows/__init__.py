@@ -56,10 +56,7 @@ def add_rows_multi(
 def copy_to_rows_multi(
     src: Array, dests: Sequence[Array], dest_index: Array, row_index: Array
 ) -> None:
-    """Set dests[dest_index[i]][row_index[i]] to src[i], unless dest_index is -1.
-
-    No row of a destination may be set twice.
-    """
+    """Set dests[dest_index[i]][row_index[i]] to src[i], unless dest_index is -1; no row twice."""
     for i, (dest, row) in enumerate(zip(dest_index, row_index, strict=True)):
         if dest >= 0:
             dests[dest][row] = src[i]

@@ -19,20 +19,14 @@ _functions = cuda_functions(__file__)
 
 
 def _on_grid(name: str, shape: tuple[int, ...], alpha: float, **operands: Any) -> Step:
-    """The bound function `name` of kernel.cuh, with a thread for each point of a shape.
-
-    Functions that copy do not get `alpha`.
-    """
+    """The bound function `name` for each point of a shape; functions that copy get no alpha."""
     if "alpha" in _functions[name].numbers:
         operands["alpha"] = alpha
     return _functions[name].on_grid(shape, **operands)
 
 
 def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """The bound operator `name` (copy_rows, copy_cols or add_rows).
-
-    A thread for each element of out finds its source row or column.
-    """
+    """The bound operator `name`: a thread for each element of out finds its row or column."""
     axis = 1 if name == "copy_cols" else 0
     check_rows(indexes, src.shape[axis], out.shape[axis])
     return _on_grid(name, out.shape, alpha, out=out, src=src, at=uploaded(indexes))

@@ -142,10 +142,7 @@ def _reduce(
     blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
     alpha: float,
 ) -> None:
-    """Add alpha * sums of ranges of src's rows to rows of out.
-
-    Each of `blocks` is (rows of out, begins of ranges, ends of ranges).
-    """
+    """Add alpha * sums of src's rows to out; `blocks` are (rows of out, begins, ends)."""
     last = len(src) - 1
     for rows, begin, end in blocks:
         # reduceat takes indexes below len(src) only: a range to the end is stopped one row short,

@@ -12,10 +12,7 @@ from nnet3tools.tensor.registry import operator
 
 @operator(types=("bool", "int32", "uint32", "float16", "float32", "float64"))
 def transpose(out: Array, src: Array, axes: Sequence[int]) -> None:
-    """Set out to src with its axes in the given order: axis i of out is axis axes[i] of src.
-
-    Both have one type, and do not overlap.
-    """
+    """Set out to src with axis axes[i] as axis i; both have one type, and do not overlap."""
     out[...] = np.transpose(src, axes)
 
 

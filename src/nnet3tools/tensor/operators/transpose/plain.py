@@ -79,10 +79,7 @@ def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
 def _bind(
     put: Callable[..., None], out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
-    """A step that copies or adds src by tiles that fit into the cache.
-
-    `put(tile of src, tile of out)` does one tile.
-    """
+    """A step that copies or adds src in tiles, by calls of `put(tile of src, tile of out)`."""
     moved = src.transpose(axes)
     faces = _faces(out, moved)
     if faces is None:
