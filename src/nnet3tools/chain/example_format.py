@@ -113,7 +113,7 @@ class _Acceptors(Field):
     """The field of one acceptor or, in end-to-end supervision, of one acceptor per sequence."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
-        """The acceptor; a tuple of acceptors for end-to-end supervision."""
+        """The acceptor or, if `values` has is_e2e = True, a tuple of one acceptor per sequence."""
         read = _read_compact if reader.binary else _read_text
         if not values["is_e2e"]:
             return read(reader)

@@ -62,13 +62,13 @@ def compute_chain_objective(
     deriv: Array | None = None,
     xent_deriv: Array | None = None,
 ) -> ChainObjective:
-    """The LF-MMI objective of `output` (frames * sequences, pdfs), which runs frame by frame.
+    """The LF-MMI objective of `output` (frames * sequences, pdfs), rows ordered by frame.
 
     `deriv`, if given, is set to the derivative; `xent_deriv` to the numerator's derivative: its
-    posteriors times the supervision's weight. The penalty on outputs beyond +-30 is applied in half
-    of the calls, at random, and twice as large. If the sums overflow, derivatives are zero, the
-    objective is -10 per frame, and a warning is logged. DataError for a supervision or graph that
-    does not fit the output.
+    posteriors times the supervision's weight. The penalty on outputs beyond +-30 is applied in
+    half of the calls, at random, and twice as large. If the sums overflow, derivatives are
+    zero, the objective is -10 per frame, and a warning is logged. DataError for a supervision
+    or graph that does not fit the output.
     """
     if len(output) != supervision.num_frames:
         raise DataError(

@@ -74,7 +74,7 @@ def _count_ngrams(
 
 
 def _collapsed(parts: list[_Counted]) -> _Counted:
-    """The distinct rows of all parts in order of first occurrence, with their summed counts."""
+    """The distinct rows of all (rows, counts), by first occurrence, with their summed counts."""
     rows = np.concatenate([part for part, _ in parts])
     numbers = np.concatenate([counts for _, counts in parts])
     order = np.lexsort(rows.T[::-1])

@@ -122,7 +122,7 @@ def create_step_infos(
 
 
 def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepInfo]) -> None:
-    """Fill in the terms and constants of descriptor steps in `infos`, node by node."""
+    """Set `terms` and `constants` of the descriptor steps in `infos`, node by node."""
     of_node: dict[tuple[int, int], list[StepInfo]] = {}
     for info in infos:
         if info.facts.parts and len(info.step.ids):

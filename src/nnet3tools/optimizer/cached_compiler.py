@@ -145,7 +145,7 @@ class CachingOptimizingCompiler:
             self.cache.popitem(last=False)
 
     def time_report(self) -> str:
-        """The text about compiling time that Kaldi logs at a program's end, or ""."""
+        """The text about compiling time that Kaldi logs at a program's end."""
         total, io = self.seconds["total"], self.seconds["I/O"]
         parts = [f"{self.seconds[kind]:.3g} {kind}" for kind in _KINDS_OF_WORK]
         misc = max(0.0, total - sum(self.seconds[kind] for kind in _KINDS_OF_WORK))

@@ -38,7 +38,7 @@ def merge_variables(computation: Computation, context: PassContext) -> Computati
 
 
 class Merges(NamedTuple):
-    """Possible merges, as columns: command `positions[i]` computes submatrix s2[i] from s1[i]."""
+    """Possible merges of matrices: command positions[i] computes submatrix s2[i] from s1[i]."""
 
     positions: Ints
     s1: Ints

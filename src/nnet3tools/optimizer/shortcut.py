@@ -97,7 +97,7 @@ def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> 
 
 
 def mini_request(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
-    """The request for n = 0, 1 only, and the number of sequences; None if it is not regular."""
+    """The request for n = 0, 1 and the number of sequences; None if they differ or are only 2."""
     minis: list[list[IoSpecification]] = []
     numbers = set()
     for specifications in (request.inputs, request.outputs):

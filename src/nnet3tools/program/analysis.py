@@ -150,7 +150,7 @@ class Analysis:
 
     @cached_property
     def variable_accesses(self) -> AccessTable:
-        """The accesses of all commands to variables."""
+        """The accesses of all commands to variables (blocks of matrices)."""
         commands, submatrices, kinds = self._touches
         owner, variable = self.variables.of_submatrices(submatrices)
         return _access_table(

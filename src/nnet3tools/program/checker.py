@@ -50,8 +50,9 @@ def check_computation(
     """Raise ProgramError, naming a command, if the program has a fault.
 
     With a request, its inputs and outputs are compared, too. `check_rewrite` forbids writing a
-    variable after it was read, which holds before optimization only. `check_unused` forbids
-    variables that no command uses. `analyst` shares the analysis with passes.
+    variable (block of a matrix) after it was read, which holds before optimization only.
+    `check_unused` forbids variables that no command uses. `analyst` shares the analysis with
+    passes.
     """
     looped = bool(computation.commands) and isinstance(computation.commands[-1], GotoLabel)
     analyst = analyst or Analyst(nnet)
@@ -188,7 +189,7 @@ class Checker(OrderChecker):
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
     def check_rewrite(self) -> None:
-        """Raise ProgramError if a variable is written after a command has only read it."""
+        """ProgramError if a variable (block of a matrix) is written after it was only read."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)

@@ -108,7 +108,7 @@ def _dtype(like: Array | None, dtype: Any) -> Any:
 
 
 def persistent_array(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
-    """A new undefined array; a recorded step gets the same array in each of its runs.
+    """A new array with undefined contents; a recorded step gets the same array in each run.
 
     It is for memos, to which a later step refers by address. Arguments are those of `empty`.
     """

@@ -37,7 +37,7 @@ class Call:
         return cls(operator.name, operands, options, operator)
 
     def bind(self) -> Callable[[], Any]:
-        """A callable that makes this call by the operator itself, without compiled CPU kernels."""
+        """A callable that does the work of this call, without compiled CPU kernels."""
         if self.bound is not None:
             return self.bound
         work = bind(self.operator, self.operands, self.options)

@@ -88,10 +88,10 @@ def layer_norm_backprop(
 ) -> Iterator[Call]:
     """Add the derivatives of `layer_norm` by x, scale and offset to the given arrays.
 
-    With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
-    for x (without the mean of g if not `centred`), the column sums of e n for scale, the column
-    sums of e for offset. Without `add`, in_deriv is set. The outputs must not overlap the other
-    operands.
+    With e = out_deriv, g = e * scale, n the normalized x: (g - mean of g - n * mean of g n) /
+    sqrt(variance + eps) for x (without the mean of g if not `centred`), the column sums of e n
+    for scale, those of e for offset. Without `add`, in_deriv is set. The outputs must not
+    overlap the other operands.
     """
     product = None if scale_deriv is None else empty(x.shape, like=x)
     results = [out for out in (in_deriv, product) if out is not None]

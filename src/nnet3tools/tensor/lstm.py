@@ -86,7 +86,8 @@ def _parts(x: Array, dim: int) -> list[Array]:
 def lstm_nonlinearity(out: Array, x: Array, params: Array) -> Iterator[Call]:
     """Set out (rows, 2 C) to [c, m], cell and output of LSTM cells with input rows x.
 
-    x (rows, 5 C or 5 C + 3) is [x_i, x_f, x_g, x_o, c'(, scales)]; params (3, C) are w_i, w_f, w_o.
+    x (rows, 5 C or 5 C + 3) has the inputs of i, f, g and o, the cell before and, if any,
+    scales of i, f and o; params (3, C) are the peephole weights of i, f and o.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)

@@ -167,7 +167,7 @@ class Tally(Number):
     __slots__ = ("_host_value",)
 
     def __init__(self, value: float, like: Any = None) -> None:
-        """`like` is any array of the device."""
+        """`like` is any array of the device; None: the host."""
         super().__init__(asarray(np.array([value], np.float64), like=like))
         self._host_value: float | None = float(value)
 
@@ -184,7 +184,7 @@ class Tally(Number):
         recording.act(update)
 
     def _sign(self) -> float:
-        """The host's copy of the value; without it, a number with the sign that it counts as."""
+        """A number with the sign of the value: the host's copy; without it 1.0 on a GPU."""
         if self._host_value is None:
             return self.value() if self.is_host_number else 1.0
         return self._host_value

@@ -163,7 +163,7 @@ class Recorder:
         return self._persistent[key]
 
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
-        """Run and record an operator call; returns its result, as a Number if that is a number."""
+        """Run and record an operator call; returns its result (if it is a number, a Number)."""
         before = recording.set_recorders(self, None)  # calls within the operator are part of it
         try:
             call = self._run(operator, operands, options)

@@ -132,7 +132,7 @@ def makes_jobs(name: str) -> Callable[[JobMaker], JobMaker]:
 
 
 def job_maker(operator: Operator) -> JobMaker | None:
-    """The function that `makes_jobs` registered for an operator; None if there is none."""
+    """The registered function that makes jobs for calls of an operator; None if there is none."""
     load_module(f"{operator.reference.__module__}.cpu")
     return _job_makers.get(operator.name)
 
@@ -179,7 +179,7 @@ class Words:
                 self._words[i] = argument
 
     def filled(self, arguments: Sequence[Any]) -> np.ndarray:
-        """The words with other arrays and floats; all integers must be those of the template."""
+        """A copy with the addresses and floats of `arguments`, whose integers must be the same."""
         words = self._words.copy()
         for i in self._arrays:
             words[i] = address(arguments[i])

@@ -109,9 +109,11 @@ class Cublas:
         b: int, ldb: int, trans_b: bool, stride_b: int,
         c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
-        """A callable that computes C = alpha op(A) op(B) + beta C, for arguments as in Device.gemm.
+        """A callable that computes C = alpha op(A) op(B) + beta C for a batch of matrices.
 
-        Matrices are row-major. cuBLAS computes the column-major product C' = op(B)' op(A)'.
+        op(A) is rows x inner, op(B) inner x cols, row-major. a, b, c are addresses; lda,
+        ldb, ldc row strides, stride_* the distances of matrices, in elements. cuBLAS
+        computes the column-major product C' = op(B)' op(A)'.
         """
         on_device = not isinstance(alpha, float)
         factors = self._factors(dtype, alpha, beta)

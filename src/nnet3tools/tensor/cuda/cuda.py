@@ -36,7 +36,7 @@ _OUT_OF_MEMORY = 2
 
 
 class CudaDevice:
-    """The current CUDA device, with a main stream for all work: the real Device (device.py)."""
+    """The current CUDA device, with a main stream for all work; implements Device (device.py)."""
 
     def __init__(self) -> None:
         device = cupy.cuda.Device()
@@ -83,7 +83,7 @@ class CudaDevice:
         return launch
 
     def load(self, sources: Sequence[tuple[str, str]]) -> None:
-        """Compile kernels in threads: 8 take 0.5 s, in one thread 2.2 s (NVRTC of CUDA 13.0)."""
+        """Compile kernels (source, name) in threads: 8 take 0.5 s, not 2.2 (NVRTC, CUDA 13.0)."""
 
         def compiled(source: tuple[str, str]) -> None:
             self._enter_thread()
@@ -228,7 +228,7 @@ class CudaDevice:
             self._cublas.use(self.stream.ptr)
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """Do independent steps; in a capture, all except the first go to branch streams."""
+        """Do independent steps; in a capture they become concurrent branches of the graph."""
         if not self._capturing or len(steps) == 1:
             for step in steps:
                 step()

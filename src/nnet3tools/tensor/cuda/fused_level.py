@@ -158,7 +158,7 @@ class FusedLevel:
         return True
 
     def _closes(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Add launch `i` as a closing step, if one block can do it; returns whether it was added.
+        """Add launch `i` to those that a group's last block does, if it is small; returns whether.
 
         The groups of the launches `needed`, on which it depends, are joined.
         """

@@ -151,7 +151,7 @@ _tickets: weakref.WeakKeyDictionary[Any, _Tickets] = weakref.WeakKeyDictionary()
 
 
 def zero_tickets(count: int) -> Array:
-    """`count` zeros (uint32) on the device: counters by which a group's last block is found.
+    """`count` zeros (uint32) on the device: counters by which kernels find a group's last block.
 
     Kernels leave zeros behind (nn_is_last in prelude.cuh), so that the next kernel finds zeros.
     """

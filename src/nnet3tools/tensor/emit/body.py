@@ -179,7 +179,7 @@ class Body:
         return f"{place} = {value};"
 
     def row(self, i: int, indexes: Sequence[str]) -> str:
-        """The line that sets q{i}, operand i's current row, from the indexes of the outer axes."""
+        """The line that points the variable q{i} to operand i's row with these outer indexes."""
         steps = zip(indexes, self.walk.accesses[i], strict=False)
         terms = [
             f"{index} * s{i}_{axis}"

@@ -76,7 +76,7 @@ class _Columns:
         return kernel_text(body, lines, ["tile"])
 
     def _arrays(self, prefix: str, values: Sequence[Instruction]) -> list[str]:
-        """C declarations of stack arrays, one per value, with an element per column of a tile."""
+        """C declarations of stack arrays `prefix`_value, with an element per column of a tile."""
         names = [f"{prefix}_{self._body.name(v)}[{self._tile}];" for v in values]
         return [f"{self._body.held(v)} {name}" for v, name in zip(values, names, strict=True)]
 

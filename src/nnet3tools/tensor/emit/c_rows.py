@@ -122,7 +122,7 @@ class _Rows:
         return [v for v in self._needed_values if v in needed]
 
     def _once(self, stage: int) -> list[str]:
-        """C lines that compute the values of a stage that are the same for the whole row."""
+        """C lines for values, the same for the whole row, that are known before loop `stage`."""
         lines = []
         for v in self._stages.once(stage):
             is_wide = v.kind is Kind.CAST and v.type is Type.FLOAT64
@@ -138,7 +138,7 @@ class _Rows:
         return f"all_{name} / (f64)width" if v.name == "row_mean" else f"all_{name}"
 
     def _reduce(self, stage: int) -> list[str]:
-        """C lines of the loop at the end of a stage, which makes the stage's row reductions."""
+        """C lines of loop number `stage` over a row, which makes row reductions."""
         found = self._stages.reductions(stage)
         lines, adds, after = list[str](), list[str](), list[str]()
         clauses: list[str] = []
@@ -172,10 +172,11 @@ class _Rows:
         return [*lines, *inner, *after]
 
     def _fetch(self, stage: int, roots: Sequence[Instruction]) -> list[str]:
-        """C lines that prefetch memory while costly functions of a row are computed.
+        """C lines that prefetch memory while loop `stage` computes costly functions for `roots`.
 
-        They fetch the next row. Before the last loop they also fetch this row's targets into the
-        second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1 without.
+        They fetch the next row. Before the last loop they also fetch this row's targets
+        into the second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1
+        without.
         """
         costly = any(v.name in _COSTLY for v in self._needed(roots, stage))
         if stage == 0 or not costly or self._walk.axes < 2:
@@ -301,7 +302,8 @@ class _Rows:
 def _extreme(function: str, name: str, value: str, held: str) -> tuple[list[str], ...]:
     """C lines (before, within, after) a loop for a maximum or minimum; NaN if any element is NaN.
 
-    NaN is looked for separately, so that a compiler uses the machine's maximum: four times as fast.
+    `name` is for the result's variables, `value` an element, `held` its type. NaN is looked for
+    separately, so that a compiler uses the machine's maximum: four times as fast.
     """
     compare, sign = _EXTREMES[function]
     return (

@@ -143,7 +143,7 @@ def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> l
 
 
 def _together(plan: Reduction) -> str:
-    """The CUDA line that merges the `acc` of all threads that work on one output."""
+    """The CUDA line that merges the variables `acc` of all threads that work on one output."""
     if plan.by_columns:
         return "acc = nn_columns(acc, part, threadIdx.x, threadIdx.y);"
     return "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);"

@@ -217,7 +217,7 @@ class Constant(Expr):
 
 
 class Apply(Expr):
-    """A function of FUNCTIONS, or a row or column reduction, applied to arguments."""
+    """An elementwise function, or a reduction of rows or columns, applied to arguments."""
 
     __slots__ = ("function",)
     function: Function

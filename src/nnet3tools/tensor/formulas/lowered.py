@@ -31,7 +31,7 @@ Definition = Callable[..., Expr]
 
 
 class Kind(enum.Enum):
-    """The kinds of instructions."""
+    """The kinds of instructions: operands, constants, casts, functions and reductions."""
 
     OPERAND = "an operand: an array, or a plain number if its type is weak"
     CONSTANT = "a number of the formula"

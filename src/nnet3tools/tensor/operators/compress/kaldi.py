@@ -28,9 +28,9 @@ def decompress(
 ) -> NDArray[np.float32] | None:
     """Decompress Kaldi's compressed matrices of one shape into an array (N, rows, columns).
 
-    `token` is the format: CM, CM2 or CM3. Matrix i begins in `data` at starts[i], with its minimum,
-    and is multiplied by weights[i]. None if there are no compiled kernels. The caller has checked
-    that `data` is complete (`io.matrix_forms`).
+    `token` is the format: CM, CM2 or CM3. The header of matrix i, from its minimum on, begins
+    in `data` at starts[i]; the matrix is multiplied by weights[i]. None if there are no
+    compiled kernels. The caller has checked that `data` is complete (`io.matrix_forms`).
     """
     if not are_native() or sys.byteorder != "little":
         return None

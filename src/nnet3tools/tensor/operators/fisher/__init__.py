@@ -77,9 +77,10 @@ def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> flo
 
 
 def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
-    """The diagonal of natural gradient's matrix E, (R,), from D, rho and alpha.
+    """The diagonal of natural gradient's matrix E, (R,), from D (R,), rho and alpha.
 
-    It is 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / dim * sum of d.
+    It is 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / dim * sum of d; rows have
+    `dim` numbers.
     """
     beta = rho * (1.0 + alpha) + alpha * d.sum() / dim
     return 1.0 / (beta / d + 1.0)
@@ -87,7 +88,7 @@ def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
 
 @operator(writes=("products",))
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """For each estimate, set products[0] to J J^T and products[1] to W J^T, with J, W (R, D)."""
+    """For each natural-gradient estimate, set products to (J J^T, W J^T), with J, W (R, D)."""
     for (k, l), one, other in zip(products, j, w, strict=True):  # noqa: E741
         prod(k, one, one, trans_b=True)
         prod(l, other, one, trans_b=True)
@@ -98,7 +99,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """Set W of each estimate to A (J + diag(coefficients) W), with A = transform.
+    """Set W of each natural-gradient estimate to A (J + diag(coefficients) W), with A = transform.
 
     J is overwritten. On a GPU W stays if the coefficients are 0, as they are if products are
     not finite.
@@ -222,7 +223,7 @@ def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
 
 @operator(writes=(), types=("float64",))
 def check_finite(numbers: Array) -> None:
-    """Raise DivergedError if an estimate met infinity or NaN; on a GPU nothing is checked here."""
+    """Raise DivergedError if natural gradient met infinity or NaN; not checked here on a GPU."""
     if numbers[DIVERGED]:
         raise DivergedError(
             "natural gradient met infinity or NaN in the derivatives or activations: the "

@@ -167,7 +167,7 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 @implements("fisher_products", "cupy")
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """CUDA version: float32 for every --gpu-math, terms are added in a fixed order."""
+    """CUDA version of this operator: float32 for every --gpu-math, a fixed order of addition."""
     all_of_them = _Products()
     for out, one, other in zip(products, j, w, strict=True):
         all_of_them.add(_address(out), one, one)
@@ -180,7 +180,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """CUDA version, in float32; the kernel computes W's columns independently."""
+    """CUDA version of this operator, in float32; W's columns are computed independently."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
@@ -205,7 +205,7 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """CUDA version, one kernel for all estimates; eigenvectors in shared memory if they fit."""
+    """CUDA version of this operator: one kernel; eigenvectors in shared memory if they fit."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
     columns, lanes = -(-rank // 4) * 4, 16 if rank <= _MOST_OF_HALF_A_WARP else 32
@@ -252,7 +252,7 @@ def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """CUDA version: products of the rows of W, then the correction of W, if it is needed."""
+    """CUDA version of this operator: products of the rows of W, then the correction of W."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
         ("grams", *counts, *map(pointer, w)),

@@ -75,7 +75,7 @@ def leaky_hmm(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """CUDA version of the operator; sums over states are in float64, others in output's type."""
+    """CUDA version of this operator; sums over states in float64, others in output's type."""
     plan: _Plan = hmm.plan("cupy", _Plan)
     num_frames, states = len(output) // num_sequences, hmm.num_states
     given: dict[str, Any] = {

@@ -15,7 +15,11 @@ from nnet3tools.tensor.registry import operator
 
 @operator()
 def gather_patches(out: Array, frames: Array, pieces: Array) -> None:
-    """Set out (R, H, K, F) to the patches of R frames (R, height_in, F) at H output heights."""
+    """Set out (R, H, K, F) to the patches of R frames (R, height_in, F) at H output heights.
+
+    `pieces` (K, 4) are (begin, end, first, step): place k of the patch of height h, for begin
+    <= h < end, is input height first + (h - begin) * step; for other h it is zero.
+    """
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         out[:, :begin, k] = 0.0
         out[:, end:, k] = 0.0
@@ -24,7 +28,7 @@ def gather_patches(out: Array, frames: Array, pieces: Array) -> None:
 
 @operator(writes=("frames",))
 def add_patches(frames: Array, patches: Array, pieces: Array) -> None:
-    """Add each element of patches (R, H, K, F) to the element of frames it was gathered from."""
+    """Add patches, made by `gather_patches` with these `pieces`, to the elements they are from."""
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         target = frames[:, first : first + (end - begin - 1) * step + 1 : step]
         np.add(target, patches[:, begin:end, k], out=target)

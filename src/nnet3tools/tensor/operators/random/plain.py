@@ -97,7 +97,7 @@ def _uniform(count: int) -> np.ndarray:
 
 @implements("uniform", "numpy")
 def uniform(out: np.ndarray) -> None:
-    """Draw row after row, as Kaldi's MatrixBase::SetRandUniform."""
+    """Fill out with uniform numbers, row after row, as Kaldi's MatrixBase::SetRandUniform."""
     if out.dtype == np.float32 and out.flags.c_contiguous:
         _draw(out.reshape(-1))
     else:
@@ -106,7 +106,7 @@ def uniform(out: np.ndarray) -> None:
 
 @implements("normal", "numpy")
 def normal(out: np.ndarray) -> None:
-    """Draw pairs along each row and one number at an odd end, as Kaldi's MatrixBase::SetRandn."""
+    """Fill out with normal numbers, drawn in pairs along rows, as Kaldi's MatrixBase::SetRandn."""
     columns = out.shape[-1] if out.ndim else 1
     rows = out.size // max(1, columns)
     width = columns + columns % 2

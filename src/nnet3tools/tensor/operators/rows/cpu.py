@@ -52,9 +52,9 @@ def _jobs(
     kernel: str, matrix: np.ndarray, others: Sequence[np.ndarray], which: Any, rows: Any,
     alpha: Any = 1.0,
 ) -> list[Job] | None:  # fmt: skip
-    """The job of `kernel`, which combines row i of `matrix` with row rows[i] of others[which[i]].
+    """The job that copies or adds between row i of `matrix` and row rows[i] of others[which[i]].
 
-    None if NumPy has to do it.
+    `kernel` is the name, such as "copy_to_rows". None if NumPy has to do it.
     """
     if not isinstance(alpha, (int, float)) or not _can_move(matrix, others):
         return None
@@ -72,9 +72,9 @@ def _jobs(
 def _jobs_of_one(
     kernel: str, out: Any, src: Any, indexes: Any, alpha: Any = 1.0
 ) -> list[Job] | None:
-    """The job that combines row i of `out` with row indexes[i] of `src`; an index < 0 is no row.
+    """The job that copies or adds row indexes[i] of `src` to row i of `out`; -1: no row.
 
-    None if NumPy has to do it.
+    `kernel` is copy_rows or add_rows. None if NumPy has to do it.
     """
     return _jobs(kernel, out, [src], np.where(np.asarray(indexes) >= 0, 0, -1), indexes, alpha)
 

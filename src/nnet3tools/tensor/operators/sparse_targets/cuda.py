@@ -45,7 +45,7 @@ def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndar
 
 @implements("dot_elements", "cupy")
 def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> Any:
-    """CUDA version: the sum in float64 by one block of threads, as a Number on the device."""
+    """CUDA version of this operator: a Number on the device, added up by one block."""
     result = get_device().empty((1,), np.float64)
     elements = _elements(rows, cols, values, a.dtype)
     _functions["dot_elements"].by_blocks(

@@ -23,7 +23,7 @@ def _windows(b: Array, num_rows: int, width: int, shift: int) -> Array:
 
 @implements("window_dots", "cupy", binder=True)
 def bind_window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) -> Step:
-    """Bind the operator `window_dots` as one reduction over a view of the windows."""
+    """Bind the operator `window_dots`: one reduction over a view with the K rows of each window."""
     windows = _windows(b, len(a), out.shape[2], shift)
     return _window_dots.bind(out, a[:, :, None, :], windows, alpha=alpha)
 
@@ -32,7 +32,7 @@ def bind_window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 
 def bind_add_weighted_windows(
     out: Array, b: Array, weights: Array, shift: int, alpha: float = 1.0
 ) -> Step:
-    """Bind the operator `add_weighted_windows` as one reduction over a view of the windows."""
+    """Bind `add_weighted_windows`: one reduction over a view with the K rows of each window."""
     windows = _windows(b, len(out), weights.shape[2], shift)
     step = _weighted_windows.bind(out, weights[..., None], windows, alpha=alpha, beta=1.0)
     return step
