@@ -237,7 +237,7 @@ class Assembler:
     def _of_template(
         self, template: EncodedChainExample, group: Sequence[Planned]
     ) -> Iterator[EncodedChainExample]:
-        """Encoded examples of a group of one shape: the template, with their own numbers."""
+        """Encoded examples with the sizes of `template`, whose bytes are copied if they agree."""
         plans = [planned.plan for planned in group]
         columns = [self._matrices(_rows(plans))]
         if plans[0].ivector is not None:

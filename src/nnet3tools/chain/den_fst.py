@@ -77,7 +77,7 @@ def _merged(fst: Fst) -> Fst:
 
 
 def _by_transition_count(fst: Fst) -> Fst:
-    """The FST with states of most arcs first, so that a GPU begins the longest work first."""
+    """The FST with the states of most arcs first, as a GPU should begin the longest work first."""
     counts = np.bincount(fst.sources, minlength=fst.num_states)
     counts += np.bincount(fst.nextstates, minlength=fst.num_states)
     numbers = np.empty(fst.num_states, np.int32)

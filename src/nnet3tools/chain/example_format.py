@@ -134,7 +134,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The tokens and fields of one sequence's acceptor in order, to read without objects."""
+        """The tokens and fields of one sequence's acceptor, to walk over its bytes undecoded."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self

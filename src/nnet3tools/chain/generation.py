@@ -104,7 +104,7 @@ class ChainExampleMaker:
         return chunk.first_frame // self._factor, chunk.num_frames // self._factor
 
     def _plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
-        """The plan of a chunk's example, with its random draws; the utterance has `num_frames`."""
+        """The plan of a chunk's example, with random draws; `num_frames` are the utterance's."""
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         start = chunk.first_frame - chunk.left_context
         num_rows = chunk.left_context + chunk.num_frames + chunk.right_context

@@ -144,7 +144,7 @@ def reversible_columns(column: Column) -> list[Column]:
 
 
 def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
-    """The columns that have the rows of `column` with number 0, 1, ...; no split if it is None."""
+    """A column for each value 0, 1, ... of `number`, with the rows that have it; None: no split."""
     if number is None:
         return [column]
     return [
@@ -169,7 +169,7 @@ def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.int
 
 
 def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
-    """For each row number, how many earlier runs it has (-1 for -1); None if it never has any."""
+    """For each element, the number of earlier runs of its value, -1 for -1; None if all are 0."""
     values, begins, ends = row_runs(rows)
     occurrence = _occurrence(values)
     if occurrence is None:

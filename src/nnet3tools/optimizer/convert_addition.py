@@ -45,7 +45,7 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
 
 
 def _writes_first(times: AccessTimes, group: CommandGroup) -> BoolArray:
-    """(commands,) whether commands of `group` are the first access but zeroing to their output."""
+    """(commands,) whether a command of `group` is first, zeroing aside, to access its target."""
     is_first = np.ones(len(group), np.bool_)
     computation, components = times.analysis.computation, times.analysis.components
     for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):

@@ -88,7 +88,7 @@ def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
 
 
 def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> None:
-    """Make allocations, frees and zeroings of the `old_rows` of matrices cover all rows."""
+    """Let commands that sized or zeroed all old_rows[m] rows of matrix m do so for all its rows."""
     whole = computation.whole_submatrices()
 
     def followed(command: Command) -> Command:

@@ -182,7 +182,7 @@ def _used_alike(
 
 
 def _rows_named(computation: Computation, command: Command, submatrix: int) -> bytes:
-    """The rows that a row command reads or writes in a submatrix, as bytes; else no bytes."""
+    """The rows of a submatrix that a row command names, as bytes; empty for other commands."""
     if not isinstance(command, RowsCommand):
         return b""
     rows = command.entries(computation)

@@ -15,7 +15,7 @@ from nnet3tools.nnet.indexes import IndexArray, IntArray, all_true
 
 
 def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
-    """The number of rows from one sequence to the next; 0 if sequences are not regular in n.
+    """The number of rows from one sequence to the next; 0 if rows do not repeat by sequence.
 
     `nodes`, if given, are the nodes of the rows, and must repeat in the same way.
     """
@@ -97,7 +97,7 @@ def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> 
 
 
 def mini_request(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
-    """The request for n = 0, 1 and the number of sequences; None if they differ or are only 2."""
+    """(request for n = 0, 1, number of sequences); None if sequences differ, or are 2 or fewer."""
     minis: list[list[IoSpecification]] = []
     numbers = set()
     for specifications in (request.inputs, request.outputs):

@@ -190,7 +190,7 @@ class ProvideOutput(Command):
 
 @command(20)
 class NoOperation(Command):
-    """A command without work, in place of a command that a pass removes; deleted at its end."""
+    """A placeholder without work for a command that a pass removes; the pass then deletes it."""
 
     HAS_WORK = False
     TEXT = "[no-op]"

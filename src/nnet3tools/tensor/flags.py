@@ -38,7 +38,7 @@ class Flag:
 
 
 class Flags:
-    """The flags of one recorded step, by number of its optional work, for all its recordings."""
+    """The flags of a recorded step, one for each optional work; all its recordings share them."""
 
     def __init__(self) -> None:
         self._flags: list[Flag] = []

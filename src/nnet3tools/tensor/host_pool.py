@@ -28,7 +28,7 @@ class HostPool:
         self._lock = threading.Lock()
 
     def take(self, num_bytes: int) -> np.ndarray:
-        """A buffer of at least `num_bytes`: a free one, or a new one for the largest free one."""
+        """A free buffer of at least `num_bytes` bytes, or a new one that replaces the largest."""
         if num_bytes <= _SMALL:
             size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
             buffers = self._small.get(size)

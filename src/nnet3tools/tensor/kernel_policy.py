@@ -129,7 +129,7 @@ class KernelPolicy:
         return Platform.NEW_ARENA if self.known_kernels is None else Platform.USED_ARENA
 
     def rule(self, occasion: Occasion, on_gpu: bool = False) -> Rule:
-        """How a step runs now in this arena, and by which code, if this is the given run of it."""
+        """How, and by which code, a step runs in this arena when it is this run of the step."""
         return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
 
     def kernels_for(self, rule: Rule) -> KnownKernels | None:

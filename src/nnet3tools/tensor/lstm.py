@@ -64,7 +64,7 @@ def _forward(dropout: bool) -> Element:
 
 @functools.cache
 def _backward(dropout: bool, results: tuple[str, ...]) -> Element:
-    """The formula of an LSTM cell's backward pass that computes the operands `results`."""
+    """The formula of an LSTM cell's backward pass that assigns the operands named `results`."""
     parts = {name: value for result in results for name, value in _RESULTS[result].items()}
     assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
     read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"

@@ -31,12 +31,12 @@ _JOBS_AT_A_TIME = 8
 class JobKind(enum.IntEnum):
     """The kinds of jobs of NativeSupervisor.make, by what the FST of a job is.
 
-        WHOLE       acceptor of a plain supervision, whose weights are to be added
+        WHOLE       acceptor of a plain supervision, to which weights are added
         PIECES      acceptor of a plain supervision, from which a range of frames is cut
-        END_TO_END  acceptor of an end-to-end supervision, whose weights are to be added
+        END_TO_END  acceptor of an end-to-end supervision, to which weights are added
         GRAPHS      training graph of transition ids, in OpenFst's vector format
 
-    The FSTs of the other kinds are compact acceptors.
+    Weights are those of the normalization FST. FSTs of the other kinds are compact acceptors.
     """
 
     WHOLE = 0

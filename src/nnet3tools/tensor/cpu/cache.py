@@ -91,7 +91,7 @@ def is_whole(path: Path) -> bool:
 
 
 def publish(made: Path, folder: Path, name: str) -> Path | None:
-    """Copy a library to `folder`/`name` atomically, with its digest; None on failure."""
+    """Copy library `made` to `folder`/`name` atomically; returns the path, or None on failure."""
     target, temporary = folder / name, folder / f"{name}.{os.getpid()}.new"
     try:
         data = made.read_bytes()

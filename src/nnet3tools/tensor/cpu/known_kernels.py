@@ -44,7 +44,7 @@ class KnownKernels:
 
     @staticmethod
     def serves(operator: Any) -> bool:
-        """Whether live calls of an operator may use kernels: where NumPy needs many calls."""
+        """Whether live calls of an operator may use kernels: if NumPy needs many calls for one."""
         return operator.is_formulas or operator.name in _MANY_CALLS
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:

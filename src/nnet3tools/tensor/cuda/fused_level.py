@@ -148,7 +148,7 @@ class FusedLevel:
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Try to append launch `i` to the part of all launches `needed` by it; returns whether."""
+        """Append launch `i` to the part of the launches it needs, if possible; returns success."""
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
         if len(parts) > 1 or part is None or not part.can_add(launch):
@@ -158,7 +158,7 @@ class FusedLevel:
         return True
 
     def _closes(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Add launch `i` to those that a group's last block does, if it is small; returns whether.
+        """Add launch `i` to those that a group's last block does, if small; returns success.
 
         The groups of the launches `needed`, on which it depends, are joined.
         """

@@ -28,7 +28,9 @@ CALLS: dict[str, str] = {
 class Dialect:
     """How C or CUDA C++ spells types, values, functions and parameters of kernels.
 
-    Texts have places in braces, which are described beside each field.
+    `types` are those of computed values, `stored_types` of array elements. `calls` has
+    functions as format texts, such as "{0} + {1}". `size` is the type of sizes; `integer`,
+    `parameters` and the *_half are format texts, too.
     """
 
     types: Mapping[Type, str]
@@ -65,13 +67,13 @@ class Dialect:
         return f"({value!r}{'f' if held == single else ''})"
 
     def converted(self, value: str, held: str, to: str) -> str:
-        """Source text that converts the text `value` from type `held` to `to`, as spelled."""
+        """Source text that converts text `value` from the type spelled `held` to that of `to`."""
         if held == to:
             return value
         return f"({value} != 0)" if to == self.types[Type.BOOL] else f"({to})({value})"
 
     def stored(self, value: str, held: str, to: Type) -> str:
-        """Source text that converts the text `value` of type `held` to an array's type `to`."""
+        """Source text that converts text `value`, of the type spelled `held`, to an array type."""
         if to is Type.FLOAT16:
             return self.stored_half.format(self.converted(value, held, self.types[Type.FLOAT32]))
         return self.converted(value, held, self.types[to])

@@ -70,7 +70,7 @@ class Expr:
         raise NotImplementedError
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Yield each distinct node once, after its arguments; none in, or only below, `known`."""
+        """Yield each distinct node once, after its arguments; omit `known` nodes and their own."""
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:

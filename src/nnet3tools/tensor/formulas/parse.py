@@ -41,7 +41,7 @@ class FormulaError(ProgramError):
 
 
 def parse(text: str, names: Names | None = None) -> Expr:
-    """The expression of formula text; `names` maps names to expressions. Or FormulaError."""
+    """The expression of formula text (else FormulaError); `names` maps names to expressions."""
     body = _body(text)
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
         raise FormulaError(f"expected an expression, found: {text}")

@@ -45,7 +45,7 @@ def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
 
 
 def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None:
-    """The operands, arrays as vectors; None unless all are full and contiguous, or one element."""
+    """The operands, arrays as vectors; None unless each is contiguous and full, or one element."""
     for operand in operands:
         if isinstance(operand, np.ndarray):
             whole = operand.shape == full and operand.flags.c_contiguous

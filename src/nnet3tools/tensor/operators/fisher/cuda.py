@@ -133,7 +133,7 @@ class _Products:
         self._arrays += [a, b]
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
-        """Launch the kernel for all products; `writes` are results, `reads` arrays of `wanted`."""
+        """Launch the kernel for all products; it also reads `reads`, and writes `writes`."""
         key = "products", *(tuple(row.values()) for row in self._rows)
         partial = _kept(key, lambda: get_device().empty((sum(self._sums),), np.float32))
         tickets = _kept(("tickets", *key), lambda: zero_tickets(sum(self._tickets)))
@@ -239,7 +239,7 @@ _SMALL_ARRAYS = 8
 
 @implements("check_finite", "cupy")
 def check_finite(numbers: Array) -> None:
-    """Do nothing: on a GPU the host does not wait, and checks numbers when it logs progress."""
+    """Do nothing: on a GPU the host does not wait here, and checks `numbers` when it logs."""
 
 
 @implements("residual_norm", "cupy")

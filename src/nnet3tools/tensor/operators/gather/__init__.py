@@ -44,7 +44,7 @@ def add_gathered(out: Array, src: Array, indexes: Array, axis: int) -> None:
 
 @operator(types=_ALL)
 def scatter(out: Array, src: Array, indexes: Array, axis: int) -> None:
-    """Set only out[.., indexes[.., i, ..], ..], to src[.., i, ..]; no index repeats on a line."""
+    """Set out[.., indexes[.., i, ..], ..] to src[.., i, ..]; indexes on a line must differ."""
     out[_places(indexes, axis)] = src
 
 

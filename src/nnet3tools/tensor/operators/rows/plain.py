@@ -142,7 +142,7 @@ def _reduce(
     blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
     alpha: float,
 ) -> None:
-    """Add alpha * sums of src's rows to out; `blocks` are (rows of out, begins, ends)."""
+    """Add alpha * sums of src[begin:end] to rows of out; each block is (rows, begins, ends)."""
     last = len(src) - 1
     for rows, begin, end in blocks:
         # reduceat takes indexes below len(src) only: a range to the end is stopped one row short,
