@@ -97,7 +97,7 @@ class LevelledLattice:
         return np.array(levels)
 
     def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
-        """The costs in `lattice` of `arcs`, and of leaving each part at its end states.
+        """Costs in `lattice` of the arcs inside of parts, and of the final states of all parts.
 
         `lattice` has the same arcs as the lattice that was split.
         """

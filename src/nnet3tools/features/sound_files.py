@@ -91,7 +91,7 @@ def read_sound(
 def read_instead(path: str, error: DataError) -> Sound:
     """Read the first channel of a file with libsndfile, after reading it as wave raised `error`.
 
-    DataError if libsndfile fails too; `error` is raised for pipes and other names of no file.
+    DataError if libsndfile fails too. If `path` is a pipe or no file, `error` is raised.
     """
     if not os.path.isfile(path):
         raise error

@@ -22,16 +22,17 @@ class Targets:
     """The training targets of utterances: script files, which `steps` make, and how to read them.
 
     `reading(script)` is the pipeline that turns a script's objects into targets, () for none.
+    `program` is the program that makes examples of targets of frames, with its option for their
+    number. `copies` are the names of files in egs/ that `steps` make, and that are removed at the
+    end.
     """
 
     lists: tuple[Path, ...]
     """Script files (scp), which have a line for each utterance."""
     reading: Callable[[Path], Pipeline] = lambda script: ()
     program: tuple[str, ...] = ()
-    """For targets of frames: the example-making program and its option for their number."""
     steps: tuple[Step, ...] = ()
     copies: tuple[str, ...] = ()
-    """The names of the files in the examples' directory that the steps make."""
 
 
 def _copied(e: Experiment, name: str, program: str, objects: str, log: str) -> Targets:

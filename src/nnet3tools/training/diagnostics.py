@@ -86,7 +86,7 @@ class NnetComputeProb:
         compiler: CachingOptimizingCompiler | None = None,
         objective: Objective | None = None,
     ) -> None:
-        """The network is computed on the device of the array `like` (default: the host).
+        """Prepare to compute the network on the device of the array `like` (default: the host).
 
         `compiler` may contain programs of a network of the same structure. The default of
         `objective` is FrameObjective.

@@ -56,7 +56,7 @@ class MaxChange:
     def __init__(
         self, num_components: int, like: Array | None = None, limit_components: bool = True
     ) -> None:
-        """The model has `num_components` updatable components on the device of the array `like`.
+        """Prepare for a model with `num_components` updatable components, on the device of `like`.
 
         Without `limit_components` only the whole change is limited.
         """
@@ -243,7 +243,7 @@ class L2Regularization:
     """
 
     def __init__(self, num_components: int, like: Array | None = None) -> None:
-        """The model has `num_components` updatable components on the device of the array `like`."""
+        """Prepare for `num_components` updatable components on the device of the array `like`."""
         self._on_device = tensor.zeros((num_components,), like, np.float64)
         self._alphas: list[float] = []
 

@@ -59,7 +59,7 @@ def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str
 def examples_of_utterance(
     utterance: str, features: np.ndarray, chunks: list[ChunkInfo], num_labels: int
 ) -> Iterator[tuple[ChunkInfo, NnetExample]]:
-    """The example of each chunk.
+    """Yield each of an utterance's chunks with its example.
 
     A chunk that ends beyond the utterance is shifted back. A chunk longer than the utterance is
     skipped with a warning. NotFiniteError if the features have NaN or infinity.
