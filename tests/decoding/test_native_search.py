@@ -71,7 +71,7 @@ def assert_same(one, other) -> None:
     (arcs, relative), (expected_arcs, expected_relative) = one.trace(), other.trace()
     assert arcs.tolist() == expected_arcs.tolist()
     assert relative == expected_relative
-    ours, theirs = one.ways(), other.ways()
+    ours, theirs = one.token_lattice(), other.token_lattice()
     assert ours.num_tokens.tolist() == theirs.num_tokens.tolist()
     assert ours.last_states.tolist() == theirs.last_states.tolist()
     for links, expected in ((ours.emitting, theirs.emitting), (ours.epsilon, theirs.epsilon)):
@@ -130,7 +130,7 @@ def test_pruning_goes_along_chains_of_epsilon_arcs_either_way(order):
         search.advance(loglikes(1, 8, True))
         search.finish()
     assert_same(*searches)
-    assert searches[0].ways().epsilon.arcs.size
+    assert searches[0].token_lattice().epsilon.arcs.size
 
 
 def test_a_signal_ends_a_search_soon():
@@ -199,7 +199,7 @@ def test_tokens_keep_the_order_of_a_table_that_grows_and_in_which_they_collide()
         search.start()
         search.advance(loglikes(1, 14, True))
         search.finish()
-    assert searches[0].ways().num_tokens.max() > 1000
+    assert searches[0].token_lattice().num_tokens.max() > 1000
     assert_same(*searches)
 
 
@@ -239,7 +239,7 @@ def test_a_search_that_has_not_begun_or_has_ended_never_gets_to_c():
     graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
     search = NativeDecoder(LIBRARY, graph, search_options(9.0))
     row = np.zeros((1, NUM_PDFS), np.float32)
-    for use in (lambda: search.advance(row), search.finish, search.ways):
+    for use in (lambda: search.advance(row), search.finish, search.token_lattice):
         with pytest.raises(ProgramError, match="before it was started"):
             use()
     search.start()

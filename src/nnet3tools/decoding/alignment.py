@@ -44,18 +44,19 @@ def transition_log_probs(
 
 @dataclass
 class Aligner:
-    """Finds, for one acoustic model, the best path of an utterance's frames through its graph."""
+    """Finds, for one acoustic model, the best path of an utterance's frames through its graph.
+
+    `log_probs`: log-probabilities by transition id, which are added to graphs. `num_retried`:
+    number of utterances that were aligned with the retry beam.
+    """
 
     model: TransitionModel
     options: AlignOptions
     log_probs: NDArray[np.float32]
-    """Log-probabilities by transition id, added to graphs."""
     num_retried: int = 0
 
     def align(self, key: str, graph: Fst, loglikes: NDArray[np.float32]) -> BestPath | None:
-        """The best path of `loglikes` (frames, pdfs) to a final state; None, with a warning, if
-        none.
-        """
+        """Best path of `loglikes` (frames, pdfs) to a final state; if none, warns, returns None."""
         if not graph.num_states:
             log.warning(f"Empty decoding graph for {key}")
             return None

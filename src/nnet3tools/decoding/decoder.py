@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.frames import NO_LINKS, Frame, Links, Ways
+from nnet3tools.decoding.frames import NO_LINKS, Frame, Links, TokenLattice
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.decoding.pruning import prune
@@ -90,9 +90,9 @@ class Decoder:
         """Whether a token of the last frame is in a final state of the graph."""
         return bool((self.graph.finals[self.frames[-1].states] != _INFINITY).any())
 
-    def ways(self) -> Ways:
+    def token_lattice(self) -> TokenLattice:
         """All tokens of the utterance that have not been pruned, and the links between them."""
-        return Ways.of(self.frames)
+        return TokenLattice.of(self.frames)
 
     def trace(self) -> tuple[NDArray[np.int64], float]:
         """(graph arcs on the best path so far, relative cost of final states).
@@ -127,7 +127,10 @@ class Decoder:
     def _cheapest(
         self, links: Links, before: Frame, token: int, limit: np.float32
     ) -> tuple[int, np.float32]:
-        """(number of the cheapest link to a token, its cost); number -1 if not below `limit`."""
+        """(number of the cheapest link to a token, its cost); number -1 if not below `limit`.
+
+        `before` is the frame of the links' source tokens.
+        """
         leading = np.flatnonzero(links.targets == token)
         costs = before.costs[links.sources[leading]] + links.acoustic[leading]
         costs = costs + self.graph.fst.weights[links.arcs[leading]]
@@ -186,7 +189,10 @@ class Decoder:
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
-        """A Frame of tokens in `states`, reached by `emitting`, and of tokens added by epsilons."""
+        """A Frame of tokens in `states`, reached by `emitting`, and of tokens added by epsilons.
+
+        Only tokens with costs below `limit` are added. `offset` is contained in acoustic costs.
+        """
         closed, costs, epsilon = self._closed(states, costs, np.float32(limit))
         return Frame(closed, costs, emitting, epsilon, np.float32(offset))
 
@@ -227,7 +233,7 @@ class Decoder:
         return within, beam
 
     def _new_states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The distinct states in order of first occurrence; sets `_place` to their positions."""
+        """The distinct states in order of first occurrence; stores their positions in `_place`."""
         numbers = np.arange(len(states))
         self._place[states[::-1]] = numbers[::-1]  # the first occurrence of a state wins
         new = states[self._place[states] == numbers]
@@ -262,8 +268,8 @@ class Decoder:
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """(states, costs) of all tokens after following epsilon arcs; the latest tokens go first.
 
-        `waiting` has token numbers. A Python loop, as the order matters and a frame has few such
-        arcs.
+        `waiting` has the numbers of the tokens whose epsilon arcs are not followed yet. A Python
+        loop, as the order matters and a frame has few such arcs.
         """
         fst, has_epsilon, place = self.graph.fst, self.graph.has_epsilon, self._place
         reached, best = states.tolist(), list(costs)

@@ -42,7 +42,11 @@ _ONE: _Element = (_Single(0.0), _Single(0.0), ())
 
 @dataclass
 class _OutputState:
-    """An output state: its subset of input states in minimal form, and arcs created so far."""
+    """An output state: its subset of input states in minimal form, and arcs created so far.
+
+    `forward_cost` is the cost of the best path to the state, `final` its final weight if it is
+    final.
+    """
 
     subset: _Subset
     forward_cost: float
@@ -53,8 +57,8 @@ class _OutputState:
 class _Task(NamedTuple):
     """An output arc to create: its source state, its label, and the subset of its next state.
 
-    Tasks are compared by cost only. heapq pops equal tasks in the same order as C++'s
-    priority_queue, so states get Kaldi's numbers.
+    Tasks are compared by `cost`, that of the best path through the arc. heapq pops equal tasks in
+    the same order as C++'s priority_queue, so states get Kaldi's numbers.
     """
 
     cost: float
@@ -90,9 +94,7 @@ class Determinizer:
     """Determinizes one lattice on its labels, in Python: call `run`, then `result`."""
 
     def __init__(self, lattice: CompactLattice, beam: float, delta: float, max_memory: int) -> None:
-        """`delta`: tolerance between weights of equal subsets; `max_memory`: bytes (0: no
-        limit).
-        """
+        """`delta`: tolerance between equal subsets' weights; `max_memory`: bytes (0: no limit)."""
         self._delta, self._max_memory = _Single(delta), max_memory
         arc_lists = [[_single(arc) for arc in arcs] for arcs in lattice.arc_lists()]
         self._finals = [
@@ -156,7 +158,7 @@ class Determinizer:
 
     @staticmethod
     def _followed(element: _Element, arc: _Arc, other: _Element | None) -> _Element | None:
-        """The element after `arc` from `element`; None unless it is better than `other`."""
+        """(graph cost, acoustic cost, ids) of `element`, then `arc`; None if `other` is better."""
         graph, acoustic = element[0] + arc[1], element[1] + arc[2]
         if other is None:
             return graph, acoustic, element[2] + arc[3]
@@ -179,7 +181,7 @@ class Determinizer:
 
     @staticmethod
     def _normalized(subset: _Subset) -> tuple[_Subset, _Element]:
-        """(subset without its common weight and prefix, (best weight, common prefix of ids))."""
+        """(subset without its best costs and common ids, (graph and acoustic cost, common ids))."""
         elements = list(subset.values())
         graph, acoustic, prefix = elements[0]
         for other in elements[1:]:

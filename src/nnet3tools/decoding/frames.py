@@ -44,11 +44,12 @@ NO_LINKS = Links(
 
 
 @dataclass(frozen=True)
-class Ways:
+class TokenLattice:
     """All tokens and links of an utterance; tokens are numbered through all frames.
 
-    `num_tokens` (F + 1,) has the number of tokens after each frame, `last_states` the graph states
-    of the last frame's tokens. Acoustic costs in `emitting` contain no offset.
+    `num_tokens` (F + 1,) has the number of tokens after each frame, from frame 0 (none read) to F;
+    `last_states` the graph states of the last frame's tokens. Acoustic costs in `emitting` contain
+    no offset.
     """
 
     num_tokens: NDArray[np.int64]
@@ -57,7 +58,7 @@ class Ways:
     epsilon: Links
 
     @classmethod
-    def of(cls, frames: list[Frame]) -> Ways:
+    def of(cls, frames: list[Frame]) -> TokenLattice:
         """Join consecutive frames; their tokens are renumbered through all frames."""
         sizes = np.array([len(frame.states) for frame in frames])
         firsts = np.cumsum(sizes) - sizes

@@ -244,9 +244,9 @@ class _Arcs:
 
 
 def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
-    """Counts (arcs, Q + 1) after each run of deletions has passed its counts on to its start.
+    """Counts (arcs, Q + 1) to which the counts after them, up to the end of deletions, are added.
 
-    These are sums over runs, as differences of sums from the right.
+    A sum over a run of deletions is a difference of sums from the right.
     """
     size = counts.shape[1]
     sums = np.zeros((len(counts), size + 1))
@@ -263,7 +263,10 @@ def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
 def _binned(
     size: int, places: _Ints, words: _Ints, counts: _Floats, begins: _Ints, ends: _Ints
 ) -> list[Bin]:
-    """The `size` bins: entry i says that the word `words[i]` has `counts[i]` in bin `places[i]`."""
+    """The `size` bins: entry i says that the word `words[i]` has `counts[i]` in bin `places[i]`.
+
+    It is spoken from frame `begins[i]` to `ends[i]`.
+    """
     keys, inverse = np.unique(places * (words.max() + 1) + words, return_inverse=True)
     total = np.bincount(inverse, counts)
     begin, end = (np.bincount(inverse, counts * time) for time in (begins, ends))

@@ -62,22 +62,21 @@ def _shifts(arcs: _Arcs, finals: _Finals) -> list[int]:
     """For each state, the number of ids that all of its paths begin with; 0 for the start."""
     shifts = [0] * len(arcs)
     for state in range(len(arcs) - 1, 0, -1):
-        ways = [(arc[3], arc[4], len(arc[3]) + shifts[arc[4]]) for arc in arcs[state]]
+        parts = [(arc[3], arc[4], len(arc[3]) + shifts[arc[4]]) for arc in arcs[state]]
         if (final := finals[state]) is not None:
-            ways.insert(0, (final[2], -1, len(final[2])))
-        if not ways:
+            parts.insert(0, (final[2], -1, len(final[2])))
+        if not parts:
             continue
-        shift = min(length for _, _, length in ways)
-        first = _way_ids(arcs, finals, ways[0], shift)
-        for way in ways[1:]:
-            first = first[: _num_common(first, _way_ids(arcs, finals, way, len(first)))]
+        shift = min(length for _, _, length in parts)
+        first = _first_ids(arcs, finals, *parts[0][:2], shift)
+        for part in parts[1:]:
+            first = first[: _num_common(first, _first_ids(arcs, finals, *part[:2], len(first)))]
         shifts[state] = len(first)
     return shifts
 
 
-def _way_ids(arcs: _Arcs, finals: _Finals, way: tuple[_Ids, int, int], length: int) -> _Ids:
-    """The first `length` ids of a path that begins with `way`: (ids, next state or -1, count)."""
-    ids, state, _ = way
+def _first_ids(arcs: _Arcs, finals: _Finals, ids: _Ids, state: int, length: int) -> _Ids:
+    """The first `length` ids of a path that reads `ids` and goes on from `state` (-1: it ends)."""
     if len(ids) < length:
         ids += _beginning(arcs, finals, state, length - len(ids))
     return ids[:length]
@@ -108,17 +107,17 @@ def _num_common(one: _Ids, other: _Ids) -> int:
 
 def _with_early_weights(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
     """(arcs, finals) after the weight of each state's best path moved to its incoming arcs."""
-    ways = _weights_to_end(arcs, finals)
-    ways[0] = (0.0, 0.0)  # the start state has no incoming arcs: its weight stays
+    weights = _weights_to_end(arcs, finals)
+    weights[0] = (0.0, 0.0)  # the start state has no incoming arcs: its weight stays
     moved: _Arcs = []
     rest: _Finals = []
-    for of_state, final, way in zip(arcs, finals, ways, strict=True):
-        if way == _ZERO:
+    for of_state, final, weight in zip(arcs, finals, weights, strict=True):
+        if weight == _ZERO:
             moved.append(of_state)
             rest.append(final)
             continue
-        moved.append([_moved(arc, ways[arc[4]], way) for arc in of_state])
-        rest.append(None if final is None else (*_minus(final, way), final[2]))
+        moved.append([_moved(arc, weights[arc[4]], weight) for arc in of_state])
+        rest.append(None if final is None else (*_minus(final, weight), final[2]))
     return moved, rest
 
 
@@ -127,17 +126,17 @@ _ZERO = (_INFINITY, _INFINITY)
 
 def _weights_to_end(arcs: _Arcs, finals: _Finals) -> list[_Weight]:
     """The weight of the best path from each state to the end, infinite if there is none."""
-    ways = [_ZERO] * len(arcs)
+    weights = [_ZERO] * len(arcs)
     for state in range(len(arcs) - 1, -1, -1):
         final = finals[state]
         best = _ZERO if final is None else (final[0], final[1])
         for _, graph, acoustic, _, target in arcs[state]:
-            after = ways[target]
+            after = weights[target]
             weight = single(graph + after[0]), single(acoustic + after[1])
             if _order(weight) < _order(best):
                 best = weight
-        ways[state] = best
-    return ways
+        weights[state] = best
+    return weights
 
 
 def _order(weight: _Weight) -> _Weight:
@@ -168,8 +167,8 @@ def _equal_states(arcs: _Arcs, finals: _Finals) -> list[int]:
     for state in range(len(arcs) - 1, -1, -1):
         final = finals[state]
         # Only states with equal hashes of the words and ids on their paths are compared.
-        ways = sorted((arc[0], arc[3], kinds[arc[4]]) for arc in arcs[state])
-        kind = numbers.setdefault((final and final[2], *ways), len(numbers))
+        arcs_out = sorted((arc[0], arc[3], kinds[arc[4]]) for arc in arcs[state])
+        kind = numbers.setdefault((final and final[2], *arcs_out), len(numbers))
         kinds[state] = kind
         alike = of_kind.setdefault(kind, [])
         for other in reversed(alike):  # the lowest number first

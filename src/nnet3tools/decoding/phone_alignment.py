@@ -26,14 +26,16 @@ class PhoneAligned:
 
 @dataclass(frozen=True)
 class PhoneAligner:
-    """Aligns lattices to phone boundaries; the fields are options of lattice-align-phones."""
+    """Aligns lattices to phone boundaries; the fields are options of lattice-align-phones.
+
+    `is_reordered`: self-loops come last in a phone. `removes_epsilons`: arcs without word are
+    joined with others. `has_phone_labels`: arcs have their phone as label instead of a word.
+    """
 
     model: TransitionModel
     is_reordered: bool = True
-    """Whether self-loops come last."""
     removes_epsilons: bool = True
     has_phone_labels: bool = False
-    """Whether arcs have their phone as label instead of a word."""
 
     def align(self, lattice: CompactLattice) -> PhoneAligned:
         """The lattice with one phone on each arc.
@@ -98,7 +100,10 @@ class _Alignment:
         return number
 
     def _process(self, pending: _Pending) -> None:
-        """Write an arc for a complete phone or a surplus word, else follow the input arcs."""
+        """Write an arc for a complete phone or a surplus word, else follow the input arcs.
+
+        `pending`: input state, and transition ids and words that were read but not written.
+        """
         state, ids, words = pending
         number = self._numbers[pending]
         if length := self._phone_length(ids):
@@ -120,10 +125,9 @@ class _Alignment:
         ids: tuple[tuple[int, ...], tuple[int, ...]],
         words: tuple[int, ...],
     ) -> None:
-        """Add an arc from output state `number` with ids[0]; its label is a phone or the first
-        word.
+        """Add an arc from output state `number` for ids[0]; its label is a phone or words[0].
 
-        The input state `state`, ids[1] and the other words remain pending.
+        The input state `state`, ids[1] and the other words remain to be written.
         """
         written, rest = ids
         if self._options.has_phone_labels:
@@ -134,7 +138,10 @@ class _Alignment:
         self._arcs[number].append((label, 0.0, 0.0, written, self._number(after)))
 
     def _finish(self, number: int, pending: _Pending) -> None:
-        """At a final input state, write all pending ids and words as the last phone."""
+        """At a final input state, write all pending ids and words as the last phone.
+
+        `pending`: input state, and transition ids and words that were read but not written.
+        """
         state, ids, words = pending
         if not ids and not words:
             self._finals[number] = better_weight(self._finals[number], _ONE)

@@ -60,9 +60,7 @@ class PhoneDeterminizer:
         return lattice.connected(), complete
 
     def _run(self, lattice: CompactLattice) -> tuple[CompactLattice, bool]:
-        """(determinized lattice, whether it is complete within the beam); retries if memory
-        ends.
-        """
+        """(determinized lattice, whether complete within the beam); a smaller beam saves memory."""
         beam = self._beam
         for attempt in range(_MOST_TRIES):
             made, reached = determinized(lattice, beam, self._options.delta, self._options.max_mem)
@@ -79,8 +77,8 @@ class PhoneDeterminizer:
     def _with_phones(self, lattice: CompactLattice, first_phone: int) -> CompactLattice:
         """The lattice with phone labels where phones begin, except on the start state's arcs.
 
-        As in Kaldi, an arc that has a word keeps it; the phone label is on an additional arc after
-        it.
+        Phone p is label `first_phone` + p. As in Kaldi, an arc that has a word keeps it; the phone
+        label is on an additional arc after it.
         """
         fst, strings = lattice.fst, lattice.strings
         begins, ends = strings.ends[: fst.num_arcs], strings.ends[1 : fst.num_arcs + 1]
@@ -107,7 +105,7 @@ class PhoneDeterminizer:
 
 
 class _Arcs(NamedTuple):
-    """Arcs to add to a lattice, as arrays."""
+    """Arcs to add to a lattice, as arrays; `strings` has their transition ids."""
 
     sources: NDArray[np.integer]
     labels: NDArray[np.integer]
@@ -118,7 +116,7 @@ class _Arcs(NamedTuple):
 
 
 class _Finals(NamedTuple):
-    """New final weights for all states of a lattice, as arrays."""
+    """New final weights for all states of a lattice, as arrays; `strings` has transition ids."""
 
     graph: NDArray[np.float32]
     acoustic: NDArray[np.float32]
@@ -161,9 +159,10 @@ def _labelled(raw: Lattice) -> CompactLattice:
 
 
 def _without_phones(lattice: CompactLattice, first_phone: int) -> CompactLattice:
-    """The lattice without phone labels; final weights with transition ids become arcs, as in Kaldi.
+    """The lattice without phone labels, which are `first_phone` and higher labels.
 
-    The second pass can then move these weights towards the start, like those of other arcs.
+    Final weights with transition ids become arcs, as in Kaldi. The second pass can then move these
+    weights towards the start, like those of other arcs.
     """
     fst, strings = lattice.fst, lattice.strings
     labels = np.where(fst.ilabels < first_phone, fst.ilabels, 0)

@@ -46,35 +46,39 @@ def _follow_epsilon(
         return extra, np.zeros(0, bool)
     detour = _detours(links, frame.costs, frame.costs, weights)
     while True:
-        ways = _extra_of_links(extra[links.targets], detour, beam)
+        extras = _extra_of_links(extra[links.targets], detour, beam)
         better = extra.copy()
-        np.minimum.at(better, links.sources, ways)
+        np.minimum.at(better, links.sources, extras)
         if np.array_equal(better, extra, equal_nan=True):
-            return extra, ways <= beam
+            return extra, extras <= beam
         extra = better
 
 
 def _follow_emitting(
     frame: Frame, extra: _Floats, costs_before: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """(extra costs of the previous frame's tokens, mask of the emitting links to keep)."""
+    """(extra costs of the previous frame's tokens, mask of the emitting links to keep).
+
+    `extra` are the extra costs of this frame's tokens, `costs_before` the previous frame's costs.
+    """
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
-    ways = _extra_of_links(extra[links.targets], detour, beam)
+    extras = _extra_of_links(extra[links.targets], detour, beam)
     before = np.full(len(costs_before), _INFINITY)
-    np.minimum.at(before, links.sources, ways)
-    return before, ways <= beam
+    np.minimum.at(before, links.sources, extras)
+    return before, extras <= beam
 
 
 def _extra_of_links(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
     """The extra cost of each link: cost of the best path through the link minus the best path's.
 
-    It is the target's extra cost (`after`) plus the link's `detour` (see `_detours`), infinite
-    outside the beam, and at least 0 in spite of rounding.
+    It is the target's extra cost (`after`) plus `detour`: the cost of reaching the target by the
+    link minus the target's least cost. It is infinite outside the beam, and at least 0 despite
+    rounding.
     """
     extra = np.maximum(after + detour, np.float32(0))
-    ways: _Floats = np.where((after <= beam) & (extra <= beam), extra, _INFINITY)
-    return ways
+    extras: _Floats = np.where((after <= beam) & (extra <= beam), extra, _INFINITY)
+    return extras
 
 
 def _detours(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.frames import Ways
+from nnet3tools.decoding.frames import TokenLattice
 from nnet3tools.decoding.search import Search
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
@@ -21,16 +21,16 @@ def raw_lattice(decoder: Search, may_loop: bool = False) -> Lattice:
     lattice has no states if costs were too large to be finite. A loop of epsilon arcs is a
     DataError; with `may_loop` it is accepted, and then the states are not in order.
     """
-    ways, graph = decoder.ways(), decoder.graph
-    if not ways.num_tokens.all():
+    tokens, graph = decoder.token_lattice(), decoder.graph
+    if not tokens.num_tokens.all():
         return Lattice(Fst.empty(), np.zeros(0, np.float32), np.zeros(0, np.float32))
-    numbers = np.arange(int(ways.num_tokens.sum())) if may_loop else _topological_numbers(ways)
+    numbers = np.arange(int(tokens.num_tokens.sum())) if may_loop else _topological_numbers(tokens)
     finals = np.full(len(numbers), NOT_FINAL, np.float32)
-    last_finals = graph.finals[ways.last_states]
+    last_finals = graph.finals[tokens.last_states]
     if (last_finals == NOT_FINAL).all():  # no final state has been reached
         last_finals = np.zeros(len(last_finals), np.float32)
     finals[numbers[len(numbers) - len(last_finals) :]] = last_finals
-    both, arcs = (ways.emitting, ways.epsilon), graph.fst
+    both, arcs = (tokens.emitting, tokens.epsilon), graph.fst
     places = np.concatenate([links.arcs[::-1] for links in both])
     sources = numbers[np.concatenate([links.sources[::-1] for links in both])]
     fst = Fst.from_arcs(
@@ -47,17 +47,17 @@ def raw_lattice(decoder: Search, may_loop: bool = False) -> Lattice:
     return Lattice(fst, acoustic[order], np.zeros(len(finals), np.float32))
 
 
-def _topological_numbers(ways: Ways) -> _Ints:
+def _topological_numbers(tokens: TokenLattice) -> _Ints:
     """The lattice state of each token, (tokens,), in topological order: frame after frame.
 
     Within a frame, epsilon links must lead to higher numbers. If a link leads back to a token, the
     token is moved after the frame's other tokens (as TopSortTokens does).
     """
-    numbers = np.arange(int(ways.num_tokens.sum()))
-    sources, targets = ways.epsilon.sources, ways.epsilon.targets
+    numbers = np.arange(int(tokens.num_tokens.sum()))
+    sources, targets = tokens.epsilon.sources, tokens.epsilon.targets
     if (targets > sources).all():
         return numbers
-    ends = np.cumsum(ways.num_tokens)
+    ends = np.cumsum(tokens.num_tokens)
     frames = np.searchsorted(ends, sources, side="right")
     for frame in np.unique(frames[targets <= sources]).tolist():
         begin = int(ends[frame - 1]) if frame else 0

@@ -63,7 +63,8 @@ class BestPath:
 def path_so_far(search: Search) -> tuple[BestPath, float]:
     """(best path so far, relative cost of final states) of a search that goes on.
 
-    Final costs do not decide the path, and it has no acoustic costs (0). See Decoder.trace.
+    Final costs do not decide the path, and it has no acoustic costs (0). The relative cost is that
+    of the best path to a final state minus that of the best path to any state.
     """
     arcs, relative_cost = search.trace()
     fst = search.graph.fst

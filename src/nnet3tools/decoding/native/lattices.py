@@ -34,7 +34,12 @@ class _Lattice(ctypes.Structure):
 def determinized_by(
     library: ctypes.CDLL, lattice: CompactLattice, beam: float, delta: float, max_memory: int
 ) -> tuple[CompactLattice, float]:
-    """`determinization.determinized`, computed in C; MemoryError if memory runs out."""
+    """(lattice that is deterministic on its labels, beam that was reached), computed in C.
+
+    `delta` is the tolerance between weights of equal subsets. The beam reached is smaller than
+    `beam` if `max_memory` bytes were used up (0: no limit). MemoryError if the system's memory runs
+    out.
+    """
     if not lattice.is_top_sorted:
         raise ProgramError("a lattice to be determinized has states out of order")
     arrays = _arrays(lattice)
@@ -102,7 +107,7 @@ def _copy(place: int, kind: type, size: int) -> NDArray:
 
 
 def top_order_by(library: ctypes.CDLL, lattice: CompactLattice) -> NDArray[np.int32] | None:
-    """The states in topological order, as fst.depth_first.top_order, in C; None for a cycle."""
+    """The states in topological order, computed in C; None for a cycle."""
     fst, size = lattice.fst, lattice.fst.num_states
     order, way = np.empty(size, np.int32), np.empty(size, np.int32)
     after = np.empty(size, np.int64)
@@ -115,7 +120,10 @@ def top_order_by(library: ctypes.CDLL, lattice: CompactLattice) -> NDArray[np.in
 
 
 def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int64], int]:
-    """`traceback._best_arcs`, computed in C: (last arc to each state, best final state)."""
+    """(last arc of the best path to each state, -1 for none; the best final state), computed in C.
+
+    The final state is -1 if a loop makes paths cheaper.
+    """
     fst, size = lattice.fst, lattice.fst.num_states
     costs, entered = np.empty((size, 2), np.float32), np.empty(size, np.int64)
     wanted: tuple[tuple[NDArray, type], ...] = (

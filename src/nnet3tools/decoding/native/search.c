@@ -14,13 +14,13 @@ typedef struct {
 /* The struct `search_options` is declared by library.py, from the fields of SearchOptions. */
 
 typedef struct { int32_t state; float cost; } token;
-typedef struct { int64_t arc; int32_t source, target; float acoustic; } way;
+typedef struct { int64_t arc; int32_t source, target; float acoustic; } token_link;
 
 /* The tokens after a frame, in order of creation, the links to them from the previous frame, the links
    between them, and the number that was added to acoustic costs. */
 typedef struct {
   token *tokens;
-  way *emitting, *epsilon;
+  token_link *emitting, *epsilon;
   int64_t num_tokens, num_emitting, num_epsilon;
   float offset;
 } frame;
@@ -30,7 +30,7 @@ typedef struct {
   search_options options;
   int64_t hash_size; /* as in Kaldi, it never shrinks */
   growing frames;    /* frame */
-  growing tokens, emitting, epsilon; /* token, way: of the frame under construction */
+  growing tokens, emitting, epsilon; /* token, link: of the frame under construction */
   growing chain;     /* int32_t: the next token in the order of the hash table, -1 at its end */
   int32_t first_of_chain, last_of_chain;
   int32_t *place;    /* (N) number of a state's token; valid only if that token has this state */
@@ -78,10 +78,10 @@ static int32_t add_token(search *s, int32_t state, float cost) {
   return chain_token(s, number, state) < 0 ? FAILED : number;
 }
 
-static int add_way(growing *ways, int32_t source, int32_t target, int64_t arc, float acoustic) {
-  way *made = added(ways, 1);
+static int add_link(growing *links, int32_t source, int32_t target, int64_t arc, float acoustic) {
+  token_link *made = added(links, 1);
   if (!made) return FAILED;
-  *made = (way){arc, source, target, acoustic};
+  *made = (token_link){arc, source, target, acoustic};
   return YES;
 }
 
@@ -151,7 +151,7 @@ static int link_epsilon(search *s, float limit) {
     if (!graph->has_epsilon[from.state] || !(from.cost < limit)) continue;
     for (int64_t arc = graph->offsets[from.state]; arc < graph->offsets[from.state + 1]; arc++)
       if (!graph->ilabels[arc] && from.cost + graph->weights[arc] < limit &&
-          add_way(&s->epsilon, (int32_t)i, find_token(s, graph->nextstates[arc]), arc, 0.0f) < 0)
+          add_link(&s->epsilon, (int32_t)i, find_token(s, graph->nextstates[arc]), arc, 0.0f) < 0)
         return FAILED;
   }
   return YES;
@@ -251,7 +251,7 @@ static int follow_emitting(search *s, token from, int32_t number, float best, fl
     int32_t state = graph->nextstates[arc], target = find_token(s, state);
     if (target < 0 && (target = add_token(s, state, total)) < 0) return FAILED;
     if (total < new_tokens(s)[target].cost) new_tokens(s)[target].cost = total;
-    if (add_way(&s->emitting, number, target, arc, acoustic) < 0) return FAILED;
+    if (add_link(&s->emitting, number, target, arc, acoustic) < 0) return FAILED;
   }
   return YES;
 }
@@ -281,13 +281,13 @@ static int next_frame(search *s, const float *loglikes) {
 
 /* -- pruning of tokens and links that are on no path within a beam of the best path */
 
-static float detour(const way *w, const token *sources, const token *targets, const float *weights) {
+static float detour(const token_link *w, const token *sources, const token *targets, const float *weights) {
   return sources[w->source].cost + w->acoustic + weights[w->arc] - targets[w->target].cost;
 }
 
 /* The extra cost of a link, given the extra cost of its target: the cost of the best path through it
    minus that of the best path. It is infinite outside the beam. */
-static float way_extra(const way *w, float after, float beam, const token *sources, const token *targets, const float *weights) {
+static float link_extra(const token_link *w, float after, float beam, const token *sources, const token *targets, const float *weights) {
   if (!(after <= beam)) return INFINITY;
   float extra = after + detour(w, sources, targets, weights);
   return extra < 0.0f ? 0.0f : extra <= beam ? extra : INFINITY;
@@ -301,8 +301,8 @@ static void lower_by_epsilon(const search *s, const frame *f, float *extra) {
   for (int64_t pass = 0; changed && (!pass || leads_back); pass++) {
     changed = NO;
     for (int64_t i = 0; i < f->num_epsilon; i++) {
-      const way *w = f->epsilon + (pass % 2 ? i : f->num_epsilon - 1 - i);
-      float found = way_extra(w, extra[w->target], s->options.lattice_beam, f->tokens, f->tokens, s->graph->weights);
+      const token_link *w = f->epsilon + (pass % 2 ? i : f->num_epsilon - 1 - i);
+      float found = link_extra(w, extra[w->target], s->options.lattice_beam, f->tokens, f->tokens, s->graph->weights);
       leads_back |= w->target <= w->source;
       if (found < extra[w->source]) {
         extra[w->source] = found;
@@ -313,12 +313,12 @@ static void lower_by_epsilon(const search *s, const frame *f, float *extra) {
 }
 
 /* Keep the links within the beam, and lower the extra costs of the previous frame by them. */
-static int keep_ways(const search *s, frame *f, const frame *before, const float *extra, float *extra_before) {
+static int keep_links(const search *s, frame *f, const frame *before, const float *extra, float *extra_before) {
   const float *weights = s->graph->weights, beam = s->options.lattice_beam;
   int64_t kept = 0;
   for (int64_t i = 0; i < f->num_emitting; i++) {
-    way *w = f->emitting + i;
-    float found = way_extra(w, extra[w->target], beam, before->tokens, f->tokens, weights);
+    token_link *w = f->emitting + i;
+    float found = link_extra(w, extra[w->target], beam, before->tokens, f->tokens, weights);
     if (found == INFINITY) continue;
     if (found < extra_before[w->source]) extra_before[w->source] = found;
     f->emitting[kept++] = *w;
@@ -327,8 +327,8 @@ static int keep_ways(const search *s, frame *f, const frame *before, const float
   f->num_emitting = kept;
   kept = 0;
   for (int64_t i = 0; i < f->num_epsilon; i++) {
-    way *w = f->epsilon + i;
-    if (way_extra(w, extra[w->target], beam, f->tokens, f->tokens, weights) < INFINITY) f->epsilon[kept++] = *w;
+    token_link *w = f->epsilon + i;
+    if (link_extra(w, extra[w->target], beam, f->tokens, f->tokens, weights) < INFINITY) f->epsilon[kept++] = *w;
   }
   changed |= kept < f->num_epsilon;
   f->num_epsilon = kept;
@@ -372,12 +372,12 @@ static int prune_frames(search *s, int64_t first_new) {
     if (!extra_before || !numbers) return FAILED;
     for (int64_t i = 0; i < num_before; i++) extra_before[i] = INFINITY;
     lower_by_epsilon(s, f, extra);
-    int changed = keep_ways(s, f, before, extra, extra_before);
+    int changed = keep_links(s, f, before, extra, extra_before);
     changed |= keep_tokens(s, f, number + 1 < s->frames.size ? f + 1 : NULL, extra, numbers);
     if (!changed && number < first_new) return YES;
     shrink((void **)&f->tokens, f->num_tokens, sizeof(token));
-    shrink((void **)&f->emitting, f->num_emitting, sizeof(way));
-    shrink((void **)&f->epsilon, f->num_epsilon, sizeof(way));
+    shrink((void **)&f->emitting, f->num_emitting, sizeof(token_link));
+    shrink((void **)&f->epsilon, f->num_epsilon, sizeof(token_link));
     growing swapped = s->extra;
     s->extra = s->extra_before;
     s->extra_before = swapped;
@@ -421,7 +421,7 @@ search *nn_search_new(const search_graph *graph, const search_options *options) 
   s->hash_size = LEAST_HASH_SIZE;
   s->frames.each = sizeof(frame);
   s->tokens.each = sizeof(token);
-  s->emitting.each = s->epsilon.each = sizeof(way);
+  s->emitting.each = s->epsilon.each = sizeof(token_link);
   s->chain.each = s->buckets.each = s->waiting.each = s->numbers.each = sizeof(int32_t);
   s->costs.each = s->extra.each = s->extra_before.each = sizeof(float);
   s->place = calloc((size_t)graph->num_states + 1, sizeof *s->place);
@@ -485,25 +485,25 @@ void nn_search_sizes(const search *s, int64_t *sizes) {
   sizes[5] = s->frames.size && has_final(s);
 }
 
-typedef struct { int64_t *sources, *targets, *arcs; float *acoustic; } way_arrays;
+typedef struct { int64_t *sources, *targets, *arcs; float *acoustic; } link_arrays;
 
-static void export_ways(const way *ways, int64_t count, int64_t sources, int64_t targets, float offset, way_arrays *to) {
+static void export_links(const token_link *links, int64_t count, int64_t sources, int64_t targets, float offset, link_arrays *to) {
   for (int64_t i = 0; i < count; i++) {
-    *to->sources++ = ways[i].source + sources;
-    *to->targets++ = ways[i].target + targets;
-    *to->arcs++ = ways[i].arc;
-    *to->acoustic++ = ways[i].acoustic - offset;
+    *to->sources++ = links[i].source + sources;
+    *to->targets++ = links[i].target + targets;
+    *to->arcs++ = links[i].arc;
+    *to->acoustic++ = links[i].acoustic - offset;
   }
 }
 
 /* Fill arrays of these sizes; tokens are numbered over all frames. */
-void nn_search_export(const search *s, int64_t *num_tokens, int32_t *last_states, way_arrays *emitting, way_arrays *epsilon) {
+void nn_search_export(const search *s, int64_t *num_tokens, int32_t *last_states, link_arrays *emitting, link_arrays *epsilon) {
   int64_t first = 0, before = 0;
   for (int64_t i = 0; i < s->frames.size; i++) {
     const frame *f = frame_of(s, i);
     num_tokens[i] = f->num_tokens;
-    export_ways(f->emitting, f->num_emitting, before, first, f->offset, emitting);
-    export_ways(f->epsilon, f->num_epsilon, first, first, 0.0f, epsilon);
+    export_links(f->emitting, f->num_emitting, before, first, f->offset, emitting);
+    export_links(f->epsilon, f->num_epsilon, first, first, 0.0f, epsilon);
     before = first;
     first += f->num_tokens;
   }
@@ -513,14 +513,15 @@ void nn_search_export(const search *s, int64_t *num_tokens, int32_t *last_states
 /* -- the best path so far */
 
 /* The cheapest link among `count` that lead to a token, with its cost in *cost; NULL if none is cheaper. */
-static const way *cheapest(const way *ways, int64_t count, int32_t target, const token *sources, const float *weights, float *cost) {
-  const way *found = NULL;
+static const token_link *cheapest(const token_link *links, int64_t count, int32_t target, const token *sources,
+                                  const float *weights, float *cost) {
+  const token_link *found = NULL;
   for (int64_t i = 0; i < count; i++) {
-    if (ways[i].target != target) continue;
-    float total = sources[ways[i].source].cost + ways[i].acoustic + weights[ways[i].arc];
+    if (links[i].target != target) continue;
+    float total = sources[links[i].source].cost + links[i].acoustic + weights[links[i].arc];
     if (total >= *cost) continue;
     *cost = total;
-    found = ways + i;
+    found = links + i;
   }
   return found;
 }
@@ -542,8 +543,8 @@ int64_t nn_search_trace(const search *s, int64_t *arcs, int64_t room, float *rel
   for (int64_t number = s->frames.size - 1, steps = 0; at >= 0;) {
     f = frame_of(s, number);
     float cost = INFINITY;
-    const way *step = number ? cheapest(f->emitting, f->num_emitting, at, f[-1].tokens, s->graph->weights, &cost) : NULL;
-    const way *epsilon = number || at ? cheapest(f->epsilon, f->num_epsilon, at, f->tokens, s->graph->weights, &cost) : NULL;
+    const token_link *step = number ? cheapest(f->emitting, f->num_emitting, at, f[-1].tokens, s->graph->weights, &cost) : NULL;
+    const token_link *epsilon = number || at ? cheapest(f->epsilon, f->num_epsilon, at, f->tokens, s->graph->weights, &cost) : NULL;
     if (epsilon) step = epsilon;
     if (!step) break;
     if (epsilon && ++steps > f->num_tokens) return EPSILON_LOOP;

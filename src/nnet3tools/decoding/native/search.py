@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.frames import Links, Ways
+from nnet3tools.decoding.frames import Links, TokenLattice
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.native.library import OptionStruct
 from nnet3tools.decoding.options import SearchOptions
@@ -38,8 +38,8 @@ class _Graph(ctypes.Structure):
     )  # fmt: skip
 
 
-class _Ways(ctypes.Structure):
-    """The C struct `way_arrays` of search.c: pointers to arrays for tokens and links."""
+class _LinkArrays(ctypes.Structure):
+    """The C struct `link_arrays` of search.c: pointers to the arrays of `Links`."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("sources", "targets", "arcs", "acoustic"))
 
@@ -48,9 +48,7 @@ class NativeDecoder:
     """Beam search in C, with the same tokens and links as `decoder.Decoder`."""
 
     def __init__(self, library: ctypes.CDLL, graph: DecodingGraph, options: SearchOptions) -> None:
-        """Prepare searches over `graph`, which decoders may share; MemoryError if memory runs
-        out.
-        """
+        """Prepare searches over `graph`, which decoders may share; MemoryError if memory ends."""
         self.graph = graph
         self._library: Any = library
         arrays = _arrays(graph)
@@ -122,7 +120,7 @@ class NativeDecoder:
         """Whether a token of the last frame is in a final state of the graph."""
         return bool(self._sizes()[5])
 
-    def ways(self) -> Ways:
+    def token_lattice(self) -> TokenLattice:
         """All tokens and links of the utterance that have not been pruned."""
         self._require_begun()
         num_frames, _, num_emitting, num_epsilon, num_last, _ = self._sizes()
@@ -132,15 +130,16 @@ class NativeDecoder:
             self._handle,
             ctypes.c_void_p(num_tokens.ctypes.data),
             ctypes.c_void_p(last_states.ctypes.data),
-            ctypes.byref(_way_pointers(emitting)),
-            ctypes.byref(_way_pointers(epsilon)),
+            ctypes.byref(_link_pointers(emitting)),
+            ctypes.byref(_link_pointers(epsilon)),
         )
-        return Ways(num_tokens, last_states, emitting, epsilon)
+        return TokenLattice(num_tokens, last_states, emitting, epsilon)
 
     def trace(self) -> tuple[NDArray[np.int64], float]:
         """(graph arcs on the best path so far, relative cost of final states).
 
-        See decoder.Decoder.trace.
+        Final costs do not decide the path. The relative cost is that of the best path to a final
+        state minus that of the best path to any state: infinite if no final state is reached.
         """
         self._require_begun()
         relative, room = ctypes.c_float(), _ROOM_FOR_ARCS
@@ -160,9 +159,7 @@ class NativeDecoder:
             room = count
 
     def _sizes(self) -> list[int]:
-        """Numbers of frames, tokens, emitting links, epsilon links, last tokens; 1 if one is
-        final.
-        """
+        """Numbers of frames, tokens, emitting and epsilon links, last tokens; 1 if one is final."""
         sizes = np.zeros(6, np.int64)
         self._library.nn_search_sizes(self._handle, ctypes.c_void_p(sizes.ctypes.data))
         found: list[int] = sizes.tolist()
@@ -196,6 +193,6 @@ def _links(count: int) -> Links:
     return Links(sources, targets, arcs, np.empty(count, np.float32))
 
 
-def _way_pointers(links: Links) -> _Ways:
+def _link_pointers(links: Links) -> _LinkArrays:
     arrays = links.sources, links.targets, links.arcs, links.acoustic
-    return _Ways(*(array.ctypes.data for array in arrays))
+    return _LinkArrays(*(array.ctypes.data for array in arrays))
