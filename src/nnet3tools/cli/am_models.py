@@ -198,7 +198,10 @@ def _count(model: AmNnet, alignments: str) -> NDArray[np.float64]:
 
 
 def _set_priors(model: AmNnet, counts: NDArray[np.float64], floor: float) -> None:
-    """Set the priors of `model` to the relative counts of pdfs, floored at about `floor`."""
+    """Set the priors of `model` to the relative counts of pdfs, raised to `floor`, then normalized.
+
+    `counts` has the count of each transition id, 0 for id 0.
+    """
     transition_model = model.transition_model
     num_pdfs, dim = transition_model.num_pdfs, model.nnet.output_dim("output")
     if num_pdfs != dim:

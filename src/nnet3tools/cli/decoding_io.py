@@ -72,7 +72,10 @@ class DecodingOutputs:
     def __init__(
         self, compact: bool, tables: list[str], symbol_table: str, stack: ExitStack
     ) -> None:
-        """Open `tables`: one to three wspecifiers, for lattices, words and alignments."""
+        """Open `tables`: one to three wspecifiers, for lattices, words and alignments.
+
+        `compact`: lattices are CompactLattices. `stack` closes the tables.
+        """
         from nnet3tools.cli.tables import OptionalTable
         from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
         from nnet3tools.io.holders import INT32_VECTOR

@@ -214,10 +214,10 @@ def merge_table(
     prepare: Callable[[str, E], E] | None = None,
     suffix: Callable[[E], str] | None = None,
 ) -> None:
-    """Merge the examples of a table into minibatches.
+    """Merge the examples of a table into minibatches; `args` are rspecifier and wspecifier.
 
-    `prepare(key, example)`, if given, returns the example to merge; `suffix(minibatch)` is appended
-    to the minibatch's key.
+    `kind` has the functions that merge examples. `prepare(key, example)`, if given, returns the
+    example to merge; `suffix(minibatch)` is appended to the key.
     """
     from nnet3tools.io.table import TableWriter
     from nnet3tools.training.example import for_each_of_kind

@@ -34,9 +34,10 @@ class Lock:
 
 
 def claims(keys: Sequence[str]) -> Iterator[tuple[int, Lock]]:
-    """Yield (index of a key, lock held on it) for each key, GPUs with the fewest jobs first.
+    """Yield (index of a GPU, lock held on it) for each GPU, those with the fewest jobs first.
 
-    Ties keep the order of `keys`. The caller releases the lock if the GPU is not usable.
+    `keys` names the GPUs (UUIDs); ties keep its order. The caller releases the lock if the GPU is
+    not usable.
     """
     left = list(range(len(keys)))
     folder = _folder()

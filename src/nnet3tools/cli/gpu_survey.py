@@ -15,17 +15,16 @@ _GOOD_ENOUGH = 0.5
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that CUDA shows this process, with its memory."""
+    """A GPU that CUDA shows this process, with its memory in bytes (`total` 0: unknown).
+
+    `number` is CUDA's device number; `key` names the device in all processes: UUID or PCI bus id.
+    """
 
     number: int
-    """CUDA's device number."""
     key: str
-    """Name of the device in all processes: its UUID or PCI bus id."""
     name: str = ""
     free: int = 0
-    """Free memory in bytes."""
     total: int = 0
-    """Memory in bytes; 0 if unknown."""
 
     @property
     def free_part(self) -> float:
@@ -89,7 +88,7 @@ def _text(name: str | bytes) -> str:
 
 @contextlib.contextmanager
 def _nvml(missed: bool) -> Iterator[Any]:
-    """Yield NVML's functions; None if NVML is missing, after a warning if `missed`."""
+    """Yield NVML's functions, or None if NVML is missing; then `missed` asks for a warning."""
     try:
         import pynvml
     except ImportError:

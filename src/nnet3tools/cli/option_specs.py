@@ -17,7 +17,10 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple: "strin
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """A command-line option: full name, path of dataclass fields to its value, and help text."""
+    """A command-line option: full name, path of dataclass fields to its value, and help text.
+
+    `kind` is "bool", "int", "float", "double", "any float" (also infinite), "string" or "strings".
+    """
 
     name: str
     path: tuple[str, ...]
@@ -42,7 +45,10 @@ class OptionSpec:
 
 
 def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:
-    """Yield the options of a dataclass and of its option groups, except "hidden" fields."""
+    """Yield the options of a dataclass and of its option groups, except "hidden" fields.
+
+    `prefix` precedes the names, and `path` the fields, if the dataclass is itself a group.
+    """
     for item in option_fields(options):
         if item.metadata.get("hidden") or not item.init:
             continue
@@ -61,7 +67,10 @@ def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Ite
 
 
 def build(options: type[T], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> T:
-    """An instance of the dataclass `options`, with `values` by path of fields, else defaults."""
+    """An instance of the dataclass `options`, with `values` by path of fields, else defaults.
+
+    `path` is the path of `options` itself, () for the outermost dataclass.
+    """
     arguments: dict[str, Any] = {}
     for item in option_fields(options):
         here = (*path, item.name)

@@ -15,7 +15,7 @@ class Output:
         """Whether partial results are written."""
 
     def write_result(self, key: str, result: Result, real_time_factor: float | None = None) -> None:
-        """Write the result of utterance `key`."""
+        """Write the result of utterance `key`; JSON has `real_time_factor` unless it is None."""
         self._write(result_text(key, result, self._form, real_time_factor))
 
     def write_partial(self, key: str, partial: Partial) -> None:

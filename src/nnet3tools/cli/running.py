@@ -129,7 +129,7 @@ def _termination_raises() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def drop(unraisable: sys.UnraisableHookArgs) -> None:
-        """Raise SystemExit again: Python drops exceptions raised while it deletes an object."""
+        """Hook for exceptions in destructors, which Python drops: raise a SystemExit again."""
         nonlocal dropped
         if not isinstance(unraisable.exc_value, SystemExit):
             sys.__unraisablehook__(unraisable)
@@ -138,7 +138,10 @@ def _termination_raises() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_RAISE_AGAIN, _SECONDS_TO_END)
 
     def insist(number: int) -> None:
-        """Signal handler: kill commands that still run, or raise a dropped SystemExit again."""
+        """Signal handler: kill commands that still run, or raise a dropped SystemExit again.
+
+        `number` is the signal that ended the program.
+        """
         nonlocal dropped
         if dropped:
             dropped = False

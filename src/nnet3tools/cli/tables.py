@@ -101,8 +101,9 @@ def lookup_by_speaker(
 ) -> Callable[[str], T | None]:
     """A function from an utterance's key to its object, or None.
 
-    `name` is a table, indexed by utterance or through `utt2spk`, which `stack` closes; or a file
-    with one object for all utterances. Then `utt2spk` raises OptionError with the text `refusal`.
+    `name` is a table, indexed by utterance or, with a table `utt2spk`, by speaker; `stack` closes
+    it. Or `name` is a file with one object for all utterances; then a given `utt2spk` is an
+    OptionError with the text `refusal`.
     """
     from nnet3tools.io.table import MappedTableReader
 

@@ -50,7 +50,11 @@ def _combine(
     graph_of: Callable[[Nnet], DenominatorGraph | LanguageGraphs],
     adapt: Callable[[str, NnetExample], NnetExample] | None = None,
 ) -> None:
-    """Combine the models in `args`; `graph_of` reads the graphs, `adapt` changes each example."""
+    """Combine the models in `args` (graphs, models, examples, output); evaluate on the examples.
+
+    `graph_of` reads the denominator graphs for a model; `adapt`, given a key and an example,
+    returns the example to evaluate.
+    """
     from nnet3tools.chain.diagnostics import ChainDiagnostics
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 

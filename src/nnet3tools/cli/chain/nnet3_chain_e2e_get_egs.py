@@ -90,7 +90,10 @@ class _Inputs:
         self._ivectors = open_ivectors(options, stack)
 
     def find(self, utterance: str) -> tuple[np.ndarray, Callable[[int], NnetIo] | None] | None:
-        """The features, and a function that draws an i-vector; None, after a warning, if absent."""
+        """(features, function from a chunk's first frame to an i-vector); None if one is absent.
+
+        The function is None if no i-vectors are used. A warning tells what is absent.
+        """
         from nnet3tools.io.general_matrix import check_finite
         from nnet3tools.training.generation import ivector_drawer
 

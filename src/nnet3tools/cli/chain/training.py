@@ -39,7 +39,8 @@ def _train(
     """Train a model on all examples and write it; returns the exit status.
 
     `args` are the model, the location of denominator graphs, the rspecifier of examples, and the
-    output model. `graph_of` reads the graphs. `adapt` is as in train_model.
+    output model. `graph_of` reads the graphs for a model. `adapt`, given a key and an example,
+    returns the example to train on.
     """
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 

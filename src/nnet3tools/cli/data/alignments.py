@@ -108,7 +108,11 @@ def _phones_by(model_in: str) -> Callable[[np.ndarray], np.ndarray]:
 def _write_ctm(
     phones_of: Callable[[np.ndarray], np.ndarray], alignments: str, target: str, shift: float
 ) -> int:
-    """Write lines `key 1 start length phone`, in seconds; return the number of utterances."""
+    """Write lines `key 1 start length phone`, in seconds; return the number of utterances.
+
+    `phones_of` turns an alignment into rows (phone, number of frames); a frame lasts `shift`
+    seconds.
+    """
     from nnet3tools.errors import naming
     from nnet3tools.io.files import open_output
     from nnet3tools.io.holders import INT32_VECTOR

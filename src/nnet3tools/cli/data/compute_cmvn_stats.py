@@ -85,7 +85,10 @@ class _Totals:
         self.num_done = self.num_failed = 0
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
-        """The statistics with an utterance added; None, after a warning, if weights are missing."""
+        """The statistics `stats` (None: zero) with an utterance added.
+
+        None, after a warning, if the utterance's weights are missing or have another length.
+        """
         from nnet3tools.features.cmvn import accumulate_cmvn
 
         weights = None

@@ -127,7 +127,10 @@ def paste_feats(options: PasteFeatsOptions, args: list[str]) -> int:
 
 
 def _paste_tables(sources: list[str], target: str, tolerance: int) -> int:
-    """Paste the utterances that all tables contain; status 1 if there are none."""
+    """Paste the utterances that all tables contain; returns the exit status.
+
+    Lengths may differ by `tolerance` frames.
+    """
     from nnet3tools.features.frames import paste
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter

@@ -56,7 +56,8 @@ def compute_features(
 ) -> int:
     """Compute and write the features of a table of sound; returns the exit status.
 
-    `htk_base` is HTK's code of features without energy or C0, for --output-format=htk.
+    `of` are the options of the kind of features. `htk_base` is HTK's code of this kind without
+    energy or C0, for --output-format=htk.
     """
     from nnet3tools.cli.tables import OptionalTable
     from nnet3tools.features.sound_features import SoundFeatures

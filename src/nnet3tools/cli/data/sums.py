@@ -100,8 +100,8 @@ class Summing:
     def files(self, sources: list[str], target: str, binary: bool, average: bool = False) -> int:
         """Write the sum of the objects in several files; returns the exit status.
 
-        Smaller objects count as zero beyond their size; DataError if an object is smaller than one
-        before.
+        Each object must be at least as large as those before it, which are padded with zeros;
+        DataError if one is smaller.
         """
         from nnet3tools.cli.tables import is_table, read_object, write_object
 

@@ -68,9 +68,11 @@ class _Latgen:
         utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]],
         pauses: InputPauses,
     ) -> None:
-        """Decode utterances (key, features, i-vectors, graph); writes the results to `tables`.
+        """Decode utterances (key, features, i-vectors, graph) and write the results to `tables`.
 
-        NothingDoneError if no utterance could be decoded.
+        `tables`: wspecifiers of lattices and perhaps words and alignments. When `pauses()` says
+        that the input waits, all results so far are written. NothingDoneError if no utterance could
+        be decoded.
         """
         from nnet3tools.cli.decoding_io import DecodingOutputs
         from nnet3tools.recognizer.outputs import outputs_in_order
@@ -168,7 +170,10 @@ def _utterances(
 
 
 def _report(latgen: _Latgen, factor: int) -> int:
-    """Log times and counts as Kaldi does, and return the exit status."""
+    """Log times and counts as Kaldi does, and return the exit status.
+
+    `factor` is the number of input frames per output frame.
+    """
     counts, totals = latgen.counts, latgen.totals
     seconds, frames = counts.seconds, totals.num_frames
     real_time = seconds * 100.0 / (frames * factor) if frames else float("nan")
@@ -229,7 +234,10 @@ def nnet3_latgen_faster_batch(options: LatgenFasterBatchOptions, args: list[str]
 
 
 def _report_batch(latgen: _Latgen, factor: int) -> int:
-    """Log times and counts as Kaldi does, and return the exit status."""
+    """Log times and counts as Kaldi's batch program does, and return the exit status.
+
+    `factor` is the number of input frames per output frame.
+    """
     counts, totals = latgen.counts, latgen.totals
     frames = totals.num_frames
     average = totals.loglike / max(frames, 1)
