@@ -31,20 +31,6 @@ def test_operators_of_the_table(name):
     check(build, formula, *arrays, tolerance=1e-5)
 
 
-def test_the_network_of_the_documentation(tmp_path, monkeypatch):
-    pytest.importorskip("onnx")
-    code = re.search(r"```python\n(.*?)```", TEXT, re.S)
-    assert code is not None
-    assert len(code.group(1).splitlines()) <= 30
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(code.group(1), names)
-    assert names["accuracy"] > 0.95
-    assert (tmp_path / "xor.npz").stat().st_size > 0
-    assert (tmp_path / "xor.onnx").stat().st_size > 0
-    assert np.isfinite(names["loss"].value).all()
-
-
 def gradients(build, *arrays):
     value, grads = run(build, [np.array(a, float) for a in arrays])
     value, grads = run(build, [np.array(a, float) for a in arrays], np.ones(value.shape))

@@ -434,12 +434,3 @@ def test_the_page_has_the_table_of_files() -> None:
         option = f"`{part.option}`" if part.option else ""
         cells = [f"`{part.name}`", other, part.purpose, option]
         assert "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|\n" in PAGE
-
-
-def test_the_commands_of_the_page_work(folder: Path, capfd) -> None:
-    Path("exp").mkdir()
-    folder.rename("exp/chain")
-    block = re.search(r"```sh\n(.*?)```", PAGE, re.S)
-    assert block is not None
-    for command in block.group(1).strip().splitlines():
-        assert run(*command.split()) == 0
