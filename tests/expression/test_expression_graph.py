@@ -250,7 +250,7 @@ ERRORS = {
     "name": (lambda g, x, w: g.input("x", (1,)), "named 'x' already"),
     "csr": (
         lambda g, x, w: ex.csr_dot(
-            (2, 4), g.constant([1.0]), g.constant([9]), g.constant([0, 1, 1]), x
+            (2, 4), g.constant([1.0, 2.0], x.type), g.constant([9]), g.constant([0, 1, 1]), x
         ),
         "csr_dot: a sparse matrix",
     ),

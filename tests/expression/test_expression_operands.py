@@ -40,7 +40,7 @@ MATRIX = {
     ),
     "highway": (lambda x: ex.highway(x, x * 2, x), lambda x: x * sig(x) + 2 * x * (1 - sig(x))),
     "weighted_average": (
-        lambda x: ex.weighted_average(x, ex.exp(x), 1),
+        lambda x: ex.weighted_average(ex.cast(x, ex.exp(x).type), ex.exp(x), 1),
         lambda x: (x * np.exp(x)).sum(1, keepdims=True) / np.exp(x).sum(1, keepdims=True),
     ),
     "shift": (lambda x: ex.shift(x, (0, 1)), lambda x: np.pad(x, ((0, 0), (1, 0)))[:, :-1]),
@@ -133,27 +133,73 @@ def test_strided_parameters(name):
             assert w.value is view
 
 
-@pytest.mark.parametrize("name", BINARY)
-@pytest.mark.parametrize(
-    ("first", "second", "result"),
-    [
-        ("float16", "float32", "float32"), ("float32", "float64", "float64"),
-        ("int32", "float32", "float32"), ("int32", "uint32", "float64"),
-        ("bool", "int32", "int32"), ("uint32", "float16", "float16"),
-    ],
-)  # fmt: skip
-def test_promotion(name, first, second, result):
-    build, formula = BINARY[name]
-    a, b = (ROWS + 1).astype(first), (ROWS[::-1] + 1).astype(second)
+MIXED = {
+    **{name: build for name, (build, _) in BINARY.items()},
+    "lt": ex.lt, "eq": ex.eq, "and_": ex.and_, "clip": lambda a, b: ex.clip(a, -1.0, b),
+    "where": lambda a, b: ex.where(a, a, b),
+    "highway": lambda a, b: ex.highway(a, a, b),
+    "concatenate": lambda a, b: ex.concatenate([a, b], 1),
+    "stack": lambda a, b: ex.stack([a, b]),
+    "choose": lambda a, b: ex.choose([a, b], 0),
+    "dot": lambda a, b: ex.dot(a, b, False, True),
+    "bdot": lambda a, b: ex.bdot(a, b, False, True),
+    "affine": lambda a, b: ex.affine(a, ex.transpose(a), b),
+    "scalar_product": ex.scalar_product,
+    "weighted_average": ex.weighted_average,
+    "scatter": lambda a, b: ex.scatter(a, 0, [[0, 1, 2]], ex.narrow(b, 0, 0, 1)),
+    "layer_norm": ex.layer_norm,
+    "batch_norm": lambda a, b: ex.batch_norm(a, None, b),
+    "attention": ex.attention,
+}  # fmt: skip
+
+
+def nodes_of(*dtypes, values=ROWS + 1):
     graph = ex.Graph(inference=True)
-    nodes = [graph.input(n, x.shape, type_of_dtype(x.dtype)) for n, x in (("a", a), ("b", b))]
+    arrays = {n: x.astype(d) for n, x, d in zip("ab", (values, values[::-1]), dtypes, strict=True)}
+    nodes = [graph.input(n, x.shape, type_of_dtype(x.dtype)) for n, x in arrays.items()]
+    return graph, arrays, nodes
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("pair", [("float16", "float32"), ("float32", "float64")])
+def test_floats_of_different_precision_do_not_mix(name, pair):
+    _, _, nodes = nodes_of(*pair)
+    with pytest.raises(ex.ExpressionError, match=f"{name.rstrip('_')}.*{pair[0]}.*{pair[1]}"):
+        MIXED[name](*nodes)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("pair", [("int32", "float32"), ("int32", "uint32"), ("uint32", "float16")])
+def test_integers_mix_with_nothing_else(name, pair):
+    _, _, nodes = nodes_of(*pair)
+    with pytest.raises(
+        ex.ExpressionError, match=f"of {pair[0]} and {pair[1]}: cast one of the operands"
+    ):
+        BINARY[name][0](*nodes)
+
+
+@pytest.mark.parametrize("name", BINARY.keys() - {"pow"})  # of abs, which makes int32 of bool
+@pytest.mark.parametrize("other", ["int32", "float16", "float32", "float64"])
+def test_truth_values_take_the_type_of_the_other_operand(name, other):
+    build, formula = BINARY[name]
+    graph, arrays, nodes = nodes_of("bool", other)
     root = build(*nodes)
-    if result in ("int32",) and name in ("div", "logaddexp", "pow", "prelu"):
-        result = "float32"  # never an integer division
-    assert root.type.value == result
-    graph.forward(root, a=a, b=b)
-    expected = formula(a.astype(np.float64), b.astype(np.float64))
+    if other == "int32" and name in ("div", "logaddexp", "pow", "prelu"):
+        other = "float32"  # never an integer division
+    assert root.type.value == other
+    graph.forward(root, **arrays)
+    expected = formula(*(x.astype(np.float64) for x in arrays.values()))
     np.testing.assert_allclose(np.array(root.value).astype(float), expected, 4e-3, 4e-3)
+
+
+def test_numpy_arrays_take_the_type_of_the_node_beside_them():
+    graph, _, (a, _) = nodes_of("float32", "float32")
+    assert (a * np.array([1.0, 2.0, 3.0])).type is ex.Type.FLOAT32
+    assert ex.where(a > 0, np.array([1, 2, 3]), a).type is ex.Type.FLOAT32
+    assert ex.where(np.array([True, False, True]), a, 0).children[0].type is ex.Type.BOOL
+    assert ((a > 0) * np.array([0.5])).type is ex.Type.FLOAT64
+    with pytest.raises(ex.ExpressionError, match=r"0\.5 is no int32"):
+        graph.constant([1, 2]) * np.array([0.5])
 
 
 @pytest.mark.parametrize("name", MOVES)

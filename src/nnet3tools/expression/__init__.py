@@ -11,6 +11,9 @@ existing node if there is an equal one. `Graph.forward` plans memory and binds o
 nnet3tools.tensor, which do all the mathematics. Elementwise kinds are the rows of the table
 tensor.formulas.functions: value, derivatives, ONNX name. Any other kind is a subclass of Node with
 its forward and backward operations. `Formula` builds the same from text.
+
+The help text of an operator says its derivative by x: what is added to the gradient of x. In it,
+`adj` is the gradient by the operator's value, and A' the transpose of A.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from nnet3tools.expression.elementwise_operators import KIND_OF, elementwise_operator
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.node import Node
@@ -36,12 +40,16 @@ _LATER = {
     "ssru": "cells",
 }  # fmt: skip
 """Operators whose modules are imported at their first use, because no program uses them."""
-__all__ += _LATER.keys()
+__all__ += _LATER.keys() | KIND_OF.keys()
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name in KIND_OF:
+        found = elementwise_operator(name)
+    elif name in _LATER:
+        module = importlib.import_module(f"{__name__}.{_LATER[name]}")
+        found = nodes_checked(getattr(module, name))
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_LATER[name]}")
-    globals()[name] = found = nodes_checked(getattr(module, name))
+    globals()[name] = found
     return found

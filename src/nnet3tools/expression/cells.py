@@ -36,6 +36,8 @@ def gru(
     x is the input times its weights, s the state times its weights, b the bias; their column blocks
     are reset gate, update gate, candidate. Where `mask` is 0, the state is kept. With `final` the
     reset gate also scales the candidate's bias.
+
+    Shapes: state (.., d), x, s and b (.., 3 d), value (.., d). Derivative: that of the formula.
     """
     (xr, xz, xh), (sr, sz, sh), (br, bz, bh) = _gates("gru", state, 3, x, s, b)
     reset, update = apply("sigmoid", xr + sr + br), apply("sigmoid", xz + sz + bz)
@@ -49,6 +51,8 @@ def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -
 
     x is the input times its weights, s the output of the last step times its weights, b the bias;
     their column blocks are forget gate, input gate, candidate, output gate.
+
+    Shapes: cell (.., d), x, s and b (.., 4 d), value (.., d). Derivative: that of the formula.
     """
     (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
     forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
@@ -56,7 +60,10 @@ def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -
 
 
 def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:
-    """The output of Marian's LSTM from the next cell and the x, s and b given to `lstm_cell`."""
+    """The output of Marian's LSTM from the next cell and the x, s and b given to `lstm_cell`.
+
+    Shapes: cell (.., d), x, s and b (.., 4 d), value (.., d). Derivative: that of the formula.
+    """
     gates = [part[3] for part in _gates("lstm_output", cell, 4, x, s, b)]
     return apply("sigmoid", gates[0] + gates[1] + gates[2]) * apply("tanh", cell)
 
@@ -66,6 +73,8 @@ def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, 
 
     x and f are the input times the weights of the candidate and of the forget gate. Rows where
     `mask` is 0 become 0, as in Marian.
+
+    Shapes: cell, x, f and both values (.., d). Derivative: that of the formula.
     """
     made = apply("highway", cell, x, f)
     output = apply("relu", made)
@@ -77,6 +86,10 @@ def attention(va: Node, context: Node, state: Node) -> Node:
 
     context (.., D) is the projected encoder output, `state` the projected decoder state, va a
     vector.
+
+    Shapes: va (.., d), context and state broadcast to (.., d), value (.., 1).
+    Derivative: with t = tanh(context + state): adj * t by va, adj * va * (1 - t * t) by context
+      and state.
     """
     energy = apply("tanh", context + state)
     if va.shape == energy.shape:

@@ -170,27 +170,42 @@ class Select(Node):
 
 
 def stop_gradient(x: Node) -> Node:
-    """Return x as a node that passes no gradient to x."""
+    """Return x as a node that passes no gradient to x.
+
+    Shapes: as x. Derivative: none.
+    """
     return x.graph.add(StopGradient(x)) if x.trainable else x
 
 
 def clip_gradient(x: Node, limit: float) -> Node:
-    """x as a node that clips the gradient of x to [-limit, limit]; limit 0: no clipping."""
+    """x as a node that clips the gradient of x to [-limit, limit]; limit 0: no clipping.
+
+    Shapes: as x. Derivative: clip(adj, -limit, limit).
+    """
     return x.graph.add(ClipGradient(x, float(limit))) if limit and x.trainable else x
 
 
 def checkpoint(x: Node) -> Node:
-    """Mark x as stored; the backward pass recomputes values between two such checkpoints."""
+    """Mark x as stored; the backward pass recomputes values between two such checkpoints.
+
+    Shapes: as x. Derivative: adj.
+    """
     return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
 
 
 def callback(x: Node, function: Callable[[Array], object]) -> Node:
-    """Return x as a node that calls `function` with the value after each computation of it."""
+    """Return x as a node that calls `function` with the value after each computation of it.
+
+    Shapes: as x. Derivative: adj.
+    """
     return x.graph.add(Callback(x, function))
 
 
 def debug(x: Node, message: str = "") -> Node:
-    """Return x as a node that logs `message` and statistics of the value at each run."""
+    """Return x as a node that logs `message` and statistics of the value at each run.
+
+    Shapes: as x. Derivative: adj.
+    """
     return x.graph.add(Debug(x, message))
 
 
@@ -207,6 +222,8 @@ def lambda_(
     backward(grads, adj, value, values of the operands) adds to each gradient in `grads` that is not
     None; adj is the gradient of the node. Without it no gradient flows. Nodes with equal operands
     and equal `key` (not None) are merged.
+
+    Shapes: operands of any shapes, value `shape`. Derivative: what `backward` adds.
     """
     if not operands:
         raise ExpressionError("lambda needs at least one operand")
@@ -219,6 +236,9 @@ def choose(nodes: Sequence[Node], index: Any) -> Node:
 
     `index` is a number (other nodes are not computed), a function called at each run, or an int32
     node that chooses for each element.
+
+    Shapes: as each node; an index node broadcasts to it.
+    Derivative: adj for the chosen node, 0 for the others.
     """
     if not nodes or any(n.shape != nodes[0].shape or n.type is not nodes[0].type for n in nodes):
         shown = ", ".join(n.describe() for n in nodes) or "nothing"

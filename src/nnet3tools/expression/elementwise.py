@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.gradients import add_reduced, named_term, parse_term
-from nnet3tools.expression.node import Node, NodeGraph, NodeOp, Operand, common_shape
+from nnet3tools.expression.node import Node, NodeGraph, NodeOp, Operand, common_shape, common_type
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import formulas
 from nnet3tools.tensor.formulas import Apply, Constant, Function, Placeholder, Rule, Type
@@ -44,6 +44,7 @@ class Elementwise(Node):
         super().__init__(children, common_shape(self.type_name, children), self._type())
 
     def _type(self) -> Type:
+        common_type(self.type_name, _typed(self.function, self.operands))
         types = {
             i + 2: o.type if isinstance(o, Node) else Constant(o).type({})
             for i, o in enumerate(self.operands)
@@ -174,7 +175,9 @@ def apply(name: str, *operands: Operand) -> Node:
     if graph is None:
         kinds = ", ".join(type(o).__name__ for o in operands)
         raise ExpressionError(f"{name} of {kinds}: not an expression")
-    operands = tuple(o if isinstance(o, Node) else _plain(name, graph, o) for o in operands)
+    numbers = [o.type for o in _typed(function, operands) if o.type is not Type.BOOL]
+    like = numbers[0] if numbers else None
+    operands = tuple(o if isinstance(o, Node) else _plain(name, graph, like, o) for o in operands)
     if name in _COMMUTATIVE and not isinstance(operands[0], Node):
         operands = operands[::-1]
     if name in _TRIVIAL and (trivial := _TRIVIAL[name](*operands)) is not None:
@@ -182,21 +185,33 @@ def apply(name: str, *operands: Operand) -> Node:
     return graph.add(Elementwise(function, operands))
 
 
-def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
-    """A number as a Python number, an array as a constant of `graph`; errors name the function."""
+def _typed(function: Function, operands: Sequence[Operand]) -> list[Node]:
+    """The nodes among a function's operands whose types must agree: all but a condition."""
+    first = 1 if function.rule is Rule.CHOOSE else 0
+    return [o for o in operands[first:] if isinstance(o, Node)]
+
+
+def _plain(name: str, graph: NodeGraph, like: Type | None, operand: Any) -> Operand:
+    """Convert a number to a Python number, and an array to a constant.
+
+    The constant has the type `like` if that is not None, unless the array has truth values.
+    """
     if type(operand) in (float, int, bool):
         return operand
     if isinstance(operand, (np.generic, np.ndarray)) and operand.ndim == 0:
         operand = operand.item()
     if isinstance(operand, np.ndarray):
-        return graph.constant(operand)
+        return graph.constant(operand, None if operand.dtype == bool else like)
     if not isinstance(operand, (bool, int, float)):
         raise ExpressionError(f"{name} of {type(operand).__name__}: not an expression")
     return operand
 
 
 def cast(x: Node, to: Type) -> Node:
-    """A node with the elements of x converted to the type `to`."""
+    """A node with the elements of x converted to the type `to`.
+
+    Shapes: as x. Derivative: adj, converted to the type of x; 0 if x or the value is no float.
+    """
     return x if x.type is to else x.graph.add(Cast(x, to))
 
 

@@ -25,7 +25,7 @@ class Concatenate(Node):
         self.axis = axis
         shape = list(parts[0].shape)
         shape[axis] = sum(p.shape[axis] for p in parts)
-        super().__init__(parts, tuple(shape), common_type(parts))
+        super().__init__(parts, tuple(shape), common_type(self.type_name, parts))
 
     def forward_ops(self) -> list[NodeOp]:
         return [tensor.concatenate.bind(self.value, [c.value for c in self.children], self.axis)]
@@ -45,7 +45,11 @@ class Concatenate(Node):
 
 
 def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:
-    """Concatenate nodes along an axis; sizes along other axes must be equal."""
+    """Concatenate nodes along an axis; sizes along other axes must be equal.
+
+    Shapes: parts (.., n_i, ..), value (.., sum of n_i, ..).
+    Derivative: for each part, its section of adj.
+    """
     if not parts:
         raise ExpressionError("concatenate of nothing")
     if len(parts) == 1:
@@ -63,7 +67,10 @@ def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:
 
 
 def stack(parts: Sequence[Node], axis: int = 0) -> Node:
-    """Stack nodes of equal shape along a new axis."""
+    """Stack nodes of equal shape along a new axis.
+
+    Shapes: k parts (..), value (.., k, ..). Derivative: for each part, its slice of adj.
+    """
     if not parts:
         raise ExpressionError("stack of nothing")
     axis = normal_axis(axis, (1, *parts[0].shape), "stack")
@@ -74,7 +81,11 @@ def stack(parts: Sequence[Node], axis: int = 0) -> Node:
 
 
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
-    """Concatenate a node with itself `repeats` times along an axis."""
+    """Concatenate a node with itself `repeats` times along an axis.
+
+    Shapes: x (.., n, ..), value (.., repeats * n, ..).
+    Derivative: the sum of the sections of adj.
+    """
     repeats = whole_number(repeats, "repeat")
     if not 1 <= repeats <= _MAX_REPEATS:
         raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")

@@ -45,7 +45,10 @@ class Constant(Leaf):
 
 
 def constant_like(x: Node, values: Any) -> Node:
-    """A constant with the shape and type of x: the given values, or one number everywhere."""
+    """A constant with the shape and type of x: the given values, or one number everywhere.
+
+    Shapes: as x. Derivative: none.
+    """
     array = as_array(values, x.type)
     if array.size not in (1, math.prod(x.shape)):
         raise ExpressionError(f"{array.size} values for {x.describe()}")

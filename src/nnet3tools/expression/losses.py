@@ -33,7 +33,10 @@ _threshold = tensor.element("_1 = (_1 > _2) * _3")
 
 
 def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLOAT32) -> Node:
-    """A node with a random mask of mean 1 that is 0 with probability p, drawn at each run."""
+    """A node with a random mask of mean 1 that is 0 with probability p, drawn at each run.
+
+    Shapes: value `shape`. Derivative: none.
+    """
     if not 0.0 <= p < 1.0:
         raise ExpressionError(f"dropout: the probability must be in [0, 1), found {p}")
     return graph.add(DropoutMask(graph, tuple(shape), type, float(p)))
@@ -43,6 +46,8 @@ def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> No
     """x times a dropout mask: the node p, or if p is a number, a random mask of this rate.
 
     A random mask varies along `axes` only (None: along all axes).
+
+    Shapes: as x. Derivative: adj * mask.
     """
     if isinstance(p, Node):
         return x * p
@@ -71,6 +76,9 @@ def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
     """Cross-entropy -log softmax(x)[label], (.., 1); x is (.., D), labels are (..) or (.., 1).
 
     The target is 1 - label_smoothing for the label, plus label_smoothing / D for each class.
+
+    Derivative: adj * (softmax(x) - target) by x; target is (1 - s) onehot(label) + s / D for
+      label smoothing s.
     """
     total = logsumexp(x, -1)
     loss = total - gather(x, -1, _labels(x, labels))
@@ -80,6 +88,9 @@ def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
 
 
 def unlikelihood(x: Node, labels: Node) -> Node:
-    """The loss -log(1 - softmax(x)[label]), (.., 1), for x (.., D) (Welleck et al. 2020)."""
+    """The loss -log(1 - softmax(x)[label]), (.., 1), for x (.., D) (Welleck et al. 2020).
+
+    Derivative: adj * q / (1 - q) * (onehot(label) - softmax(x)) by x; q is softmax(x)[label].
+    """
     chosen = gather(x, -1, _labels(x, labels))
     return -apply("log", 1.0 - apply("exp", chosen - logsumexp(x, -1)))

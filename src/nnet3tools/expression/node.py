@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 from nnet3tools.expression.shapes import ExpressionError, Shape, broadcast, shape_text
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.formulas import Type, promote
+from nnet3tools.tensor.formulas import Type
 
 NodeOp = Callable[[], object]
 """An operation bound to its operands."""
@@ -199,9 +199,16 @@ def common_shape(what: str, operands: Sequence[Node]) -> Shape:
     return found
 
 
-def common_type(operands: Sequence[Node]) -> Type:
-    """The element type to which an operation converts all of its operands."""
-    found = operands[0].type
-    for other in operands[1:]:
-        found = promote(found, other.type)
-    return found
+def common_type(what: str, operands: Sequence[Node]) -> Type:
+    """The element type that all operands have, apart from bool, which takes the type of the others.
+
+    ExpressionError, which names the operator `what` and the types, if two types differ.
+    """
+    types = dict.fromkeys(o.type for o in operands)
+    numbers = [t for t in types if t is not Type.BOOL]
+    if len(numbers) > 1:
+        shown = ", ".join(o.describe() for o in operands)
+        raise ExpressionError(
+            f"{what} of {' and '.join(t.value for t in numbers)}: cast one of the operands: {shown}"
+        )
+    return numbers[0] if numbers else Type.BOOL

@@ -145,21 +145,35 @@ def _through_float32(
 def layer_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Normalize each row of x to mean 0 and variance 1; then multiply by gamma and add beta."""
+    """Normalize each row of x to mean 0 and variance 1; then multiply by gamma and add beta.
+
+    Shapes: x (.., d), gamma and beta (d) or what broadcasts, value as x.
+    Derivative: with y = (x - mean) / sd and g = adj * gamma: (g - mean(g) - y * mean(g * y)) / sd
+      by x, adj * y by gamma, adj by beta.
+    """
     return _norm(LayerNorm, x, gamma, beta, eps)
 
 
 def rms_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Normalize each row of x to mean square 1; then multiply by gamma and add beta."""
+    """Normalize each row of x to mean square 1; then multiply by gamma and add beta.
+
+    Shapes: x (.., d), gamma and beta (d) or what broadcasts, value as x.
+    Derivative: with y = x / rms and g = adj * gamma: (g - y * mean(g * y)) / rms by x, adj * y by
+      gamma, adj by beta.
+    """
     return _norm(RmsNorm, x, gamma, beta, eps)
 
 
 def batch_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-3
 ) -> Node:
-    """Normalize each column of x to mean 0 and variance 1; then multiply by gamma, add beta."""
+    """Normalize each column of x to mean 0 and variance 1; then multiply by gamma, add beta.
+
+    Shapes: x (n, d), gamma and beta (d) or what broadcasts, value as x.
+    Derivative: as that of layer_norm, with means over the rows.
+    """
     if not x.type.is_float or len(x.shape) != 2:
         raise ExpressionError(f"batch_norm of {x.describe()}: expected a matrix of floats")
     if x.type is Type.FLOAT16:

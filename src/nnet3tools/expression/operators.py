@@ -1,14 +1,13 @@
-"""The public functions: all operators that formulas or networks may use.
+"""The public functions: all operators that formulas or networks may use, except elementwise ones.
 
-Every function that is imported or defined here is public, except `apply` and `nodes_checked`.
+Every function that is imported or defined here is public, except `apply`, `common_type` and
+`nodes_checked`.
 """
 # ruff: noqa: F401
 
 from __future__ import annotations
 
-import builtins
 import functools
-import keyword
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
@@ -22,7 +21,7 @@ from nnet3tools.expression.control import (
     lambda_,
     stop_gradient,
 )
-from nnet3tools.expression.elementwise import KINDS, apply, cast
+from nnet3tools.expression.elementwise import apply, cast
 from nnet3tools.expression.joins import concatenate, repeat, stack
 from nnet3tools.expression.leaves import constant_like
 from nnet3tools.expression.losses import cross_entropy, dropout, dropout_mask, unlikelihood
@@ -38,7 +37,7 @@ from nnet3tools.expression.moves import (
     swap_axes,
     transpose,
 )
-from nnet3tools.expression.node import Node, Operand
+from nnet3tools.expression.node import Node, Operand, common_type
 from nnet3tools.expression.norm import batch_norm, layer_norm, rms_norm
 from nnet3tools.expression.order import argmax, argmin, cumsum, logcumsumexp, sort, sparsemax, topk
 from nnet3tools.expression.products import affine, affine_relu_dropout, bdot, dot
@@ -64,13 +63,17 @@ _EXPECTED = ("Node", "Node | None", "Sequence[Node]")
 
 
 def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to raise ExpressionError if an argument should be a node and is not."""
+    """Wrap a function to raise ExpressionError for an argument that should be a node and is not.
+
+    The wrapped function also refuses nodes of different float types.
+    """
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     hints = function.__annotations__
     expected = [(i, n, hints[n]) for i, n in enumerate(names) if hints.get(n) in _EXPECTED]
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
+        floats: list[Node] = []
         for i, name, hint in expected:
             value = args[i] if i < len(args) else kwargs.get(name)
             for part in value if hint == _EXPECTED[2] and isinstance(value, Iterable) else [value]:
@@ -78,27 +81,19 @@ def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
                     raise ExpressionError(
                         f"{function.__name__}: {name} must be an expression, found {value!r}"
                     )
+                if part is not None and part.type.is_float:
+                    floats.append(part)
+        common_type(function.__name__, floats)
         return function(*args, **kwargs)
 
     return checked
 
 
-def _public_name(kind: str) -> str:
-    """The public name of an elementwise `kind`: maximum for max, sign_ if Python has sign."""
-    if kind in ("max", "min"):
-        return f"{kind}imum"
-    return f"{kind}_" if hasattr(builtins, kind) or keyword.iskeyword(kind) else kind
-
-
-_WITHOUT_NAME = {"add", "sub", "mul", "div", "leaky_relu_back", "prelu_back", "relu_back"}
-"""Elementwise functions that are Python's infix operators, or only parts of derivatives."""
-
-for _kind in KINDS.keys() - _WITHOUT_NAME:
-    globals()[_public_name(_kind)] = functools.partial(apply, _kind)
-
-
 def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
-    """Clip x to [low, high]; a single number c means [-c, c], and 0 leaves x unchanged."""
+    """Clip x to [low, high]; a single number c means [-c, c], and 0 leaves x unchanged.
+
+    Shapes: the operands broadcast. Derivative: adj where low <= x <= high, else 0, by x.
+    """
     if high is not None:
         return apply("clip", x, low, high)
     if not isinstance(low, Node) and low == 0:
@@ -107,28 +102,37 @@ def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
 
 
 def prelu(x: Node, slope: Operand = 0.01) -> Node:
-    """x where x is positive, elsewhere slope times x."""
+    """x where x is positive, elsewhere slope times x.
+
+    Shapes: the operands broadcast.
+    Derivative: adj * where(x > 0, 1, slope) by x, adj * min(x, 0) by the slope.
+    """
     return apply("prelu", x, slope)
 
 
 def sqrt(x: Node, eps: float = 0.0) -> Node:
-    """The square root of x + eps."""
+    """The square root of x + eps.
+
+    Shapes: as x. Derivative: 0.5 * adj / value.
+    """
     return apply("sqrt", x + eps)
 
 
 def tanh(x: Node, *more: Operand) -> Node:
-    """The hyperbolic tangent of the sum of all operands."""
+    """The hyperbolic tangent of the sum of all operands.
+
+    Shapes: the operands broadcast. Derivative: adj * (1 - value * value) by each operand.
+    """
     return apply("tanh", functools.reduce(lambda a, b: a + b, more, x))
 
 
 __all__ = sorted(
     name
     for name, value in globals().items()
-    if isinstance(value, FunctionType | functools.partial)
+    if isinstance(value, FunctionType)
     and not name.startswith("_")
-    and name not in ("apply", "nodes_checked")
+    and name not in ("apply", "common_type", "nodes_checked")
 )
 
 for _name in __all__:
-    if isinstance(_function := globals()[_name], FunctionType):
-        globals()[_name] = nodes_checked(_function)
+    globals()[_name] = nodes_checked(globals()[_name])

@@ -54,7 +54,11 @@ class CumSum(Node):
 
 
 def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """(the k largest or, if not `descending`, smallest elements along an axis, their indexes)."""
+    """(the k largest or, if not `descending`, smallest elements along an axis, their indexes).
+
+    Shapes: x (.., n, ..), both values (.., k, ..).
+    Derivative: adj at the chosen elements, 0 elsewhere; none by the indexes.
+    """
     axis, k = normal_axis(axis, x.shape, "topk"), whole_number(k, "topk")
     if not 1 <= k <= x.shape[axis]:
         raise ExpressionError(f"topk: no {k} elements along axis {axis} of {x.describe()}")
@@ -63,22 +67,36 @@ def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node
 
 
 def sort(x: Node, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """(the elements of x sorted along an axis, the index of each in x)."""
+    """(the elements of x sorted along an axis, the index of each in x).
+
+    Shapes: both values as x. Derivative: adj in the order of x; none by the indexes.
+    """
     return topk(x, x.shape[normal_axis(axis, x.shape, "sort")], axis, descending)
 
 
 def argmax(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """(the largest element along an axis, its index); the axis keeps size 1."""
+    """(the largest element along an axis, its index); the axis keeps size 1.
+
+    Shapes: x (.., n, ..), both values (.., 1, ..).
+    Derivative: adj at the first largest element; none by the index.
+    """
     return topk(x, 1, axis, True)
 
 
 def argmin(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """(the smallest element along an axis, its index); the axis keeps size 1."""
+    """(the smallest element along an axis, its index); the axis keeps size 1.
+
+    Shapes: x (.., n, ..), both values (.., 1, ..).
+    Derivative: adj at the first smallest element; none by the index.
+    """
     return topk(x, 1, axis, False)
 
 
 def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
-    """Cumulative sums along an axis, from the end if `reverse`; `exclusive` omits x itself."""
+    """Cumulative sums along an axis, from the end if `reverse`; `exclusive` omits x itself.
+
+    Shapes: as x. Derivative: the cumulative sum of adj in the other direction.
+    """
     axis = normal_axis(axis, x.shape, "cumsum")
     if not x.type.is_float:
         raise ExpressionError(f"cumsum of {x.describe()}: expected a float type")
@@ -92,6 +110,9 @@ def logcumsumexp(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool
 
     Elements at doubling distances are joined by logaddexp (Hillis and Steele 1986), which avoids
     overflow. With `exclusive` the first element is -inf.
+
+    Shapes: as x.
+    Derivative: the sum over j of adj[j] * exp(x - value[j]), where value[j] contains x.
     """
     axis = normal_axis(axis, x.shape, "logcumsumexp")
     if not x.type.is_float:
@@ -114,6 +135,9 @@ def sparsemax(x: Node, axis: int = -1) -> Node:
     """The point of the simplex nearest to x along an axis (Martins and Astudillo 2016).
 
     Many elements are exactly 0. Half precision is computed in float32.
+
+    Shapes: as x.
+    Derivative: adj - mean(adj) over the elements whose value is not 0; 0 for the others.
     """
     axis = normal_axis(axis, x.shape, "sparsemax")
     if not x.type.is_float or not x.shape[axis]:

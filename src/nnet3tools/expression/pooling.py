@@ -62,6 +62,9 @@ def max_pooling(
     """The maximum of each window of the last two axes; by default windows do not overlap.
 
     Of equal elements the first gets the gradient. Padding is never the maximum.
+
+    Shapes: x (.., h, w), value (.., h', w') with one element a window.
+    Derivative: adj at the first maximum of each window, 0 elsewhere.
     """
     lowest = MASKED.get(x.type, 0.0)
     return _pooling("max", x, height, width, pads, strides, lowest)
@@ -70,7 +73,11 @@ def max_pooling(
 def avg_pooling(
     x: Node, height: int, width: int, pads: Pair = (0, 0), strides: Pair | None = None
 ) -> Node:
-    """The mean of each window of the last two axes; padding counts as zeros."""
+    """The mean of each window of the last two axes; padding counts as zeros.
+
+    Shapes: x (.., h, w), value (.., h', w') with one element a window.
+    Derivative: adj / (height * width) of all windows of an element.
+    """
     total = _pooling("add", x, height, width, pads, strides, 0.0)
     return total * (1.0 / (height * width))
 
@@ -79,6 +86,9 @@ def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False)
     """The maximum of x times mask in each window of `width` columns; the last may be narrower.
 
     With `is_even` the last column is ignored.
+
+    Shapes: x (.., n), mask broadcasts to it, value (.., n / width, rounded up).
+    Derivative: adj * mask at the maxima, 0 elsewhere.
     """
     count = x.shape[-1] - is_even if x.shape else 0
     if not 1 <= width or count < 1:

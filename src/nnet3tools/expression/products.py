@@ -100,7 +100,11 @@ def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
 def dot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * A B, where A and B are `a` and `b`, transposed if `trans_a` or `trans_b`."""
+    """scalar * A B, where A and B are `a` and `b`, transposed if `trans_a` or `trans_b`.
+
+    Shapes: a (.., n, k), b (k, m), value (.., n, m).
+    Derivative: scalar * adj B' by A, scalar * A' adj by B.
+    """
     _check("dot", [a, b], _inner(a, b, trans_a, trans_b) and _is_matrix(b))
     rows, trans_a = _rows(a, trans_a)
     made = a.graph.add(Dot(rows, _matrix(b), trans_a, trans_b, float(scalar)))
@@ -138,7 +142,11 @@ def _with_lead(made: Node, a: Node) -> Node:
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * A B for each pair of matrices of two stacks; their other axes are broadcast."""
+    """scalar * A B for each pair of matrices of two stacks; their other axes are broadcast.
+
+    Shapes: a (.., n, k), b (.., k, m), value (.., n, m).
+    Derivative: scalar * adj B' by A, scalar * A' adj by B, summed over broadcast axes.
+    """
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
     _check("bdot", [a, b], lead is not None)
@@ -161,7 +169,11 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """scalar * A B as in `dot`, plus a bias of shape (columns) or (1, columns)."""
+    """scalar * A B as in `dot`, plus a bias of shape (columns) or (1, columns).
+
+    Shapes: a (.., n, k), b (k, m), value (.., n, m).
+    Derivative: as that of dot; the sum of the rows of adj by the bias.
+    """
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
     cols = b.shape[-2 if trans_b else -1] if fits else -1
     fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols
@@ -174,6 +186,10 @@ def affine(
 
 
 def affine_relu_dropout(a: Node, b: Node, bias: Node, p: float = 0.0) -> Node:
-    """relu(a b + bias) with dropout on the last two axes; no dropout in inference graphs."""
+    """relu(a b + bias) with dropout on the last two axes; no dropout in inference graphs.
+
+    Shapes: a (.., n, k), b (k, m), bias (m), value (.., n, m).
+    Derivative: as that of affine, of adj * mask where the value is positive.
+    """
     made = apply("relu", affine(a, b, bias))
     return made if a.graph.inference else dropout(made, p, (-2, -1))

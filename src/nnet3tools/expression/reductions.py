@@ -6,6 +6,7 @@ import functools
 from typing import ClassVar
 
 from nnet3tools import tensor
+from nnet3tools.expression.elementwise import cast
 from nnet3tools.expression.gradients import add_term, in_order, parse_term
 from nnet3tools.expression.moves import flatten
 from nnet3tools.expression.node import Node, NodeOp
@@ -175,12 +176,18 @@ def reduce(kind: type[Reduce], x: Node, axis: int | None) -> Node:
 
 
 def sum_(x: Node, axis: int | None = 0) -> Node:
-    """The sum along an axis, or of all elements if `axis` is None."""
+    """The sum along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None. Derivative: adj.
+    """
     return reduce(Sum, x, axis)
 
 
 def mean(x: Node, axis: int | None = 0) -> Node:
-    """The mean along an axis, or of all elements if `axis` is None."""
+    """The mean along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None. Derivative: adj / n.
+    """
     return reduce(Mean, x, axis)
 
 
@@ -188,37 +195,68 @@ average = mean
 
 
 def max_(x: Node, axis: int | None = 0) -> Node:
-    """The maximum along an axis, or of all elements if `axis` is None."""
+    """The maximum along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
+    Derivative: adj at all elements equal to the value, 0 elsewhere.
+    """
     return reduce(Max, x, axis)
 
 
 def min_(x: Node, axis: int | None = 0) -> Node:
-    """The minimum along an axis, or of all elements if `axis` is None."""
+    """The minimum along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
+    Derivative: adj at all elements equal to the value, 0 elsewhere.
+    """
     return reduce(Min, x, axis)
 
 
 def prod(x: Node, axis: int | None = 0) -> Node:
-    """The product along an axis, or of all elements if `axis` is None."""
+    """The product along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
+    Derivative: adj * the product of the other elements.
+    """
     return reduce(Prod, x, axis)
 
 
 def logsumexp(x: Node, axis: int | None = 0) -> Node:
-    """log(sum of exp) along an axis, or of all elements if `axis` is None."""
+    """log(sum of exp) along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
+    Derivative: adj * exp(x - value).
+    """
     return reduce(LogSumExp, x, axis)
 
 
+def _centred(x: Node, axis: int | None) -> Node:
+    return (x if x.type.is_float else cast(x, Type.FLOAT32)) - mean(x, axis)
+
+
 def var(x: Node, axis: int | None = 0) -> Node:
-    """The variance (divisor n) along an axis, or of all elements if `axis` is None."""
-    return reduce(MeanSquare, x - mean(x, axis), axis)
+    """The variance (divisor n) along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
+    Derivative: adj * 2 (x - mean) / n.
+    """
+    return reduce(MeanSquare, _centred(x, axis), axis)
 
 
 def std(x: Node, axis: int | None = 0) -> Node:
-    """The standard deviation (divisor n) along an axis, or of all elements if `axis` is None."""
-    return reduce(RootMeanSquare, x - mean(x, axis), axis)
+    """The standard deviation (divisor n) along an axis, or of all elements if `axis` is None.
+
+    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
+    Derivative: adj * (x - mean) / (n * value); 0 where the value is 0.
+    """
+    return reduce(RootMeanSquare, _centred(x, axis), axis)
 
 
 def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
-    """The sum of a * b along an axis."""
+    """The sum of a * b along an axis.
+
+    Shapes: a and b (.., n, ..), value (.., 1, ..). Derivative: adj * b by a, adj * a by b.
+    """
     if a.shape != b.shape or a.type is not b.type or not a.type.is_float:
         return sum_(a * b, axis)
     axis = normal_axis(axis, a.shape, f"scalar_product of {shape_text(a.shape)}")
@@ -226,5 +264,10 @@ def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
 
 
 def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
-    """The average of x along an axis with weights, which need not sum to 1."""
+    """The average of x along an axis with weights, which need not sum to 1.
+
+    Shapes: x and weights (.., n, ..), value (.., 1, ..).
+    Derivative: adj * weights / W by x, adj * (x - value) / W by the weights; W is the sum of the
+      weights.
+    """
     return scalar_product(x, weights, axis) / sum_(weights, axis)

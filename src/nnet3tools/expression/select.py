@@ -137,7 +137,10 @@ def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
 
 
 def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
-    """The slices of x along an axis at `indexes`, a vector, in its order."""
+    """The slices of x along an axis at `indexes`, a vector, in its order.
+
+    Shapes: x (.., n, ..), indexes (k), value (.., k, ..). Derivative: adj added at the indexes.
+    """
     axis = normal_axis(axis, x.shape, "index_select")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) != 1:
@@ -149,12 +152,19 @@ def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
 
 
 def rows(x: Node, indexes: Indexes) -> Node:
-    """The rows of the matrix x at `indexes`, in this order."""
+    """The rows of the matrix x at `indexes`, in this order.
+
+    Shapes: x (n, d), indexes (k), value (k, d). Derivative: adj added to the rows at the indexes.
+    """
     return index_select(x, 0, indexes)
 
 
 def cols(x: Node, indexes: Indexes) -> Node:
-    """The columns of the matrix x at `indexes`, in this order."""
+    """The columns of the matrix x at `indexes`, in this order.
+
+    Shapes: x (n, d), indexes (k), value (n, k).
+    Derivative: adj added to the columns at the indexes.
+    """
     return index_select(x, -1, indexes)
 
 
@@ -170,7 +180,10 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
 
 
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Elements of x at `indexes` along an axis; other axes are equal to those of x, or 1."""
+    """Elements of x at `indexes` along an axis; other axes are equal to those of x, or 1.
+
+    Shapes: x (.., n, ..), indexes and value (.., k, ..). Derivative: adj added at the indexes.
+    """
     axis = normal_axis(axis, x.shape, "gather")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) == len(x.shape):
@@ -181,7 +194,11 @@ def gather(x: Node, axis: int, indexes: Indexes) -> Node:
 
 
 def scatter(x: Node, axis: int, indexes: Indexes, source: Node) -> Node:
-    """A copy of x with the elements at `indexes`, which are distinct, replaced by `source`."""
+    """A copy of x with the elements at `indexes`, which are distinct, replaced by `source`.
+
+    Shapes: x (.., n, ..), indexes and source (.., k, ..), value as x.
+    Derivative: adj by x, but 0 at the indexes; adj at the indexes by the source.
+    """
     axis = normal_axis(axis, x.shape, "scatter")
     picked = as_indexes(x, axis, indexes)
     _check_picked("scatter", x, axis, picked)

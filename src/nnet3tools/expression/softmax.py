@@ -80,10 +80,16 @@ def _masked(x: Node, axis: int, mask: Node | None) -> Node:
 
 
 def softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
-    """Softmax along an axis; elements where the mask is 0 get weight 0."""
+    """Softmax along an axis; elements where the mask is 0 get weight 0.
+
+    Shapes: as x; the mask broadcasts to it. Derivative: value * (adj - sum(adj * value)).
+    """
     return _along(Softmax, _masked(x, axis, mask), axis)
 
 
 def log_softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
-    """Log-softmax along an axis; elements where the mask is 0 are left out of the softmax."""
+    """Log-softmax along an axis; elements where the mask is 0 are left out of the softmax.
+
+    Shapes: as x; the mask broadcasts to it. Derivative: adj - exp(value) * sum(adj).
+    """
     return _along(LogSoftmax, _masked(x, axis, mask), axis)

@@ -154,7 +154,11 @@ def _signed(indexes: Node) -> Node:
 def csr_dot(
     shape: Shape, values: Node, indexes: Node, offsets: Node, b: Node, trans: bool = False
 ) -> Node:
-    """The product S b, or S' b with `trans`, of a sparse matrix S of `shape` in CSR form."""
+    """The product S b, or S' b with `trans`, of a sparse matrix S of `shape` in CSR form.
+
+    Shapes: values and indexes (k), offsets (rows + 1), b (n, m), value (rows of S, m).
+    Derivative: S' adj by b; adj b' at the places of S by its values.
+    """
     rows, inner = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("csr_dot", shape, parts, b, inner, b.shape[0])
@@ -164,7 +168,11 @@ def csr_dot(
 def dot_csr(
     b: Node, shape: Shape, values: Node, indexes: Node, offsets: Node, trans: bool = False
 ) -> Node:
-    """The product b S, or b S' with `trans`, of a sparse matrix S of `shape` in CSR form."""
+    """The product b S, or b S' with `trans`, of a sparse matrix S of `shape` in CSR form.
+
+    Shapes: values and indexes (k), offsets (rows + 1), b (m, n), value (m, columns of S).
+    Derivative: adj S' by b; b' adj at the places of S by its values.
+    """
     inner, cols = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("dot_csr", shape, parts, b, inner, b.shape[-1])

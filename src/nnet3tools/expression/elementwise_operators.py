@@ -1,0 +1,79 @@
+"""The public functions of elementwise kinds, such as `expression.exp`, with their help texts."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import keyword
+import re
+from collections.abc import Callable
+from typing import Any
+
+from nnet3tools.expression.elementwise import KINDS, apply, derivative_terms
+from nnet3tools.expression.node import Node
+from nnet3tools.tensor.formulas import Function, Rule
+
+_WITHOUT_NAME = {"add", "sub", "mul", "div", "leaky_relu_back", "prelu_back", "relu_back"}
+"""Elementwise functions that are Python's infix operators, or only parts of derivatives."""
+
+_DEFINED_ELSEWHERE = {"clip", "prelu", "sqrt", "tanh"}
+"""Elementwise functions whose public function has other operands."""
+
+
+def _public_name(kind: str) -> str:
+    """The public name of an elementwise function; it avoids Python's own names."""
+    if kind in ("max", "min"):
+        return f"{kind}imum"
+    return f"{kind}_" if hasattr(builtins, kind) or keyword.iskeyword(kind) else kind
+
+
+KIND_OF = {_public_name(kind): kind for kind in KINDS.keys() - _WITHOUT_NAME - _DEFINED_ELSEWHERE}
+"""Public name -> name of the elementwise function."""
+
+
+def _operand_names(function: Function) -> tuple[str, ...]:
+    """The names of a function's operands, as its definition or derivative in the table has them."""
+    for source in (function.definition, function.derivative):
+        names = () if source is None else source.__code__.co_varnames[: source.__code__.co_argcount]
+        found = tuple(name for name in names if name != "v")
+        if len(found) == function.arity:
+            return found
+    return ("a", "b", "c")[: function.arity]
+
+
+def _derivative_text(function: Function) -> str:
+    """The terms that the gradient of each operand receives, such as `adj * b by a`."""
+    names = _operand_names(function)
+    shown = dict(zip("abc", names, strict=False))
+    texts = []
+    for name, (used, term) in zip(names, derivative_terms(function), strict=True):
+        holders = [shown.get(n, n) for n in used]
+        text = re.sub(r"_(\d+)\b", lambda m, h=holders: h[int(m[1]) - 1], term.text())
+        texts.append(text if function.arity == 1 else f"{text} by {name}")
+    return "; ".join(texts)
+
+
+def _help_text(function: Function) -> str:
+    shapes = "as the operand" if function.arity == 1 else "the operands broadcast"
+    if function.rule in (Rule.COMPARE, Rule.LOGIC):
+        shapes += "; the value is bool"
+    return f"{function.doc}.\n\nShapes: {shapes}.\nDerivative: {_derivative_text(function)}."
+
+
+def elementwise_operator(name: str) -> Callable[..., Node]:
+    """The public function called `name`, a key of KIND_OF, with signature and help text."""
+    kind = KIND_OF[name]
+
+    def operator(*operands: Any) -> Node:
+        return apply(kind, *operands)
+
+    operator.__name__ = operator.__qualname__ = name
+    operator.__doc__ = _help_text(KINDS[kind])
+    operator.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY, annotation="Operand")
+            for n in _operand_names(KINDS[kind])
+        ],
+        return_annotation="Node",
+    )
+    return operator
