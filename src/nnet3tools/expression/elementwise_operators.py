@@ -47,8 +47,9 @@ def _derivative_text(function: Function) -> str:
     shown = dict(zip("abc", names, strict=False))
     texts = []
     for name, (used, term) in zip(names, derivative_terms(function), strict=True):
-        holders = [shown.get(n, n) for n in used]
-        text = re.sub(r"_(\d+)\b", lambda m, h=holders: h[int(m[1]) - 1], term.text())
+        text = term.text()
+        for number, holder in enumerate(used, start=1):
+            text = re.sub(rf"_{number}\b", shown.get(holder, holder), text)
         texts.append(text if function.arity == 1 else f"{text} by {name}")
     return "; ".join(texts)
 
