@@ -19,8 +19,8 @@ from nnet3tools.nnet.nnet import Nnet
 class AmNnet:
     """An acoustic model as in Kaldi's final.mdl: transition model, network, contexts and priors.
 
-    The contexts are those stored in the file, or computed by the caller with graph/context.py.
-    (Kaldi recomputes them after each change of the network.) `priors` may be empty.
+    The contexts are in frames: stored in the file, or computed by the caller with graph/context.py.
+    (Kaldi recomputes them after each change of the network.) `priors` (pdfs,) may be empty.
     """
 
     transition_model: TransitionModel
@@ -66,7 +66,10 @@ class AmNnet:
             self.write(writer)
 
     def check_simple(self, name: str) -> None:
-        """Raise DataError, with the file's `name`, unless the nodes are an acoustic model's."""
+        """Raise DataError unless the network has an acoustic model's inputs and outputs.
+
+        They are "output", "input" and perhaps "ivector". `name` is the file's, for the message.
+        """
         if not self.nnet.is_simple():
             raise DataError(
                 f"{name}: the network of an acoustic model must have a node 'output', and input "

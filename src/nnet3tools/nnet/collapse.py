@@ -105,7 +105,7 @@ def _only_source(descriptor: Descriptor) -> int:
 
 
 def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor) -> Descriptor:
-    """The descriptor with the number `node` replaced by the expression `by`.
+    """The descriptor with the descriptor `by` in place of the node of number `node`.
 
     The substitution is made in text, because the parser brings the result into normal form.
     """
@@ -183,9 +183,11 @@ def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Com
 
 
 def _affine_of_affine(first: Component, second: Component) -> Component | None:
-    """An affine component equal to `first` (on each block of its input), then `second`.
+    """An affine component that computes affine `first`, then affine `second`.
 
-    None unless both are affine.
+    If `second` reads several copies of the output of `first`, side by side (as Append makes them),
+    `first` is applied to each of as many blocks of the input. None for components of other kinds,
+    and if `first` reduces the dimension.
     """
     if not isinstance(second, AffineComponent):
         return None
@@ -206,10 +208,7 @@ def _affine_of_affine(first: Component, second: Component) -> Component | None:
 
 
 def _scale_of_affine(first: Component, second: Component) -> Component | None:
-    """An affine component equal to affine `first`, then fixed scale `second`.
-
-    None for components of other kinds.
-    """
+    """Affine `first`, then fixed scale `second`, as one affine component; None for other kinds."""
     if not isinstance(first, AffineComponent) or not isinstance(second, FixedScaleComponent):
         return None
     if first.output_dim != second.input_dim:

@@ -167,7 +167,11 @@ class ConfigLine:
         return default if text is None else text
 
     def _get(self, key: str, default: D, parse: Callable[[str], V | None], kind: str) -> V | D:
-        """The value of a key as `parse` converts it; ConfigError if `parse` returns None."""
+        """The value of a key as `parse` converts it, or `default` if the key is absent.
+
+        ConfigError, which says that `kind` (such as "an integer") was expected, if `parse` returns
+        None.
+        """
         if (text := self._value_text(key, default)) is None:
             return default
         if (value := parse(text)) is None:

@@ -77,7 +77,10 @@ def _collect_lines(
 
 
 def _add_component(nnet: Network, line: ConfigLine, numbers: dict[str, int]) -> None:
-    """Make the component of a line; it replaces a component of the same name at its number."""
+    """Make the component of a line and add it to the network.
+
+    `numbers` (component name -> number) is extended. A component of the same name is replaced.
+    """
     name = line.get_string("name")
     component = make_component(line)
     line.check_all_used()

@@ -36,10 +36,13 @@ Combined = tuple[BoolArray, list[BoolArray]]
 
 
 class SumDescriptor:
-    """A part of a descriptor: an expression over leaves, some of which may be optional."""
+    """A part of a descriptor: an expression such as Sum(a, IfDefined(Offset(b, -3))).
+
+    Its leaves, here a and Offset(b, -3), read one node each; `terms` are the arguments of the
+    outermost operator.
+    """
 
     terms: tuple[SumDescriptor, ...] = ()
-    """The arguments that are parts themselves."""
 
     @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
@@ -147,7 +150,7 @@ class IfDefined(SumDescriptor):
 
     @property
     def terms(self) -> tuple[SumDescriptor, ...]:  # type: ignore[override]
-        """The argument."""
+        """The argument, as a tuple of one."""
         return (self.source,)
 
     @property
@@ -209,7 +212,7 @@ class Joined(SumDescriptor):
     def _split_by_term(
         self, of_leaves: list[BoolArray]
     ) -> list[tuple[SumDescriptor, list[BoolArray]]]:
-        """Pair each term with its part of `of_leaves`, which has one entry for each leaf."""
+        """Pair each term with the flags of its own leaves; `of_leaves` has those of all leaves."""
         shares, start = [], 0
         for term in self.terms:
             end = start + len(term.leaves)

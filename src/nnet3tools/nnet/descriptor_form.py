@@ -48,7 +48,10 @@ def _push_inside(outer: Expression, inner: Expression) -> Expression:
 
 
 def _joined(operator: str, terms: Iterable[Expression], position: int) -> Expression:
-    """Make a Sum or Failover of `terms`, flattening a last term of the same operator."""
+    """Make a Sum or Failover of `terms`, flattening a last term of the same operator.
+
+    `position` is the expression's place in the text. A single term is returned as it is.
+    """
     *first, last = terms
     ends = last.children if last.operator == operator else (last,)
     if not first:

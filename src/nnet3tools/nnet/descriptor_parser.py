@@ -32,16 +32,18 @@ _TOKEN = re.compile(r"[(),]|[^\s(),]+|[^\S \t\r\n]")
 
 @dataclass
 class _Level:
-    """An operator in the text whose arguments are being read."""
+    """An operator in the text, at `position`, whose arguments are being read.
+
+    `depth` is the number of nested operators in its deepest argument so far; `depth_before` leaves
+    out the last argument.
+    """
 
     name: str
     signature: Signature
     position: int
     arguments: list[Any] = field(default_factory=list)
     depth: int = 0
-    """Depth of the deepest argument."""
     depth_before: int = 0
-    """Depth of the deepest argument except the last one."""
 
     @property
     def next_argument(self) -> Argument | None:
@@ -106,9 +108,9 @@ class _Parser:
                 value, depth = self._add_argument(value, depth)
 
     def _argument(self) -> tuple[Any, int]:
-        """Read one argument; return (value, depth). For an operator, read only its name.
+        """Read one argument that is a name or number; return (value, 0).
 
-        An operator opens a new level, and (None, 0) is returned.
+        For an operator, read its name and bracket, which open a level; return (None, 0).
         """
         kind = self._levels[-1].next_argument if self._levels else Argument.EXPRESSION
         assert kind is not None
@@ -138,7 +140,10 @@ class _Parser:
         self._levels.append(_Level(name, OPERATORS[name], position))
 
     def _add_argument(self, value: Any, depth: int) -> tuple[Any, int]:
-        """Add an argument to the innermost operator; if it is complete, return it and its depth."""
+        """Add an argument, with `depth` nested operators, to the innermost operator.
+
+        If the operator is now complete, return it and its own depth, else (None, 0).
+        """
         level = self._levels[-1]
         level.arguments.append(value)
         level.depth_before, level.depth = level.depth, max(level.depth, depth)

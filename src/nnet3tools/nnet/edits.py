@@ -173,7 +173,10 @@ def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("apply-svd")
 def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
-    """Split by SVD. Keys: name=<pattern> bottleneck-dim= energy-threshold= shrinkage-threshold="""
+    """Split affine components in two, of lower rank, by SVD.
+
+    Keys: name=<pattern> bottleneck-dim= energy-threshold= shrinkage-threshold=
+    """
     pattern = line.get_string("name")
     bottleneck_dim = line.get_int("bottleneck-dim", -1)
     energy_threshold = line.get_float("energy-threshold", -1.0)

@@ -34,10 +34,7 @@ def make_indexes(n: ArrayLike, t: ArrayLike, x: ArrayLike = 0) -> IndexArray:
 
 
 def pack(indexes: IndexArray) -> KeyArray:
-    """Keys (N,) of an index array, ordered as Kaldi orders Indexes.
-
-    RequestError for an Index outside the packable range.
-    """
+    """Keys (N,) of an index array in Kaldi's order; RequestError for an Index out of range."""
     n, t, x = (indexes[:, i].astype(np.int64) for i in range(3))
     no_time = t == NO_TIME
     biased_t = np.where(no_time, 0, t + _T_BIAS)
@@ -84,9 +81,9 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
 def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most: int) -> KeyArray:
     """Extrapolate Indexes that a recurrence requests further and further in time.
 
-    `known` and `new` are sorted keys; `new` lies wholly before or after `known`. Returns `new`
-    repeated at equal distances in time, sorted, up to `most` times, until it passes frame `first`
-    or `last`. Empty if `new` lies elsewhere or has passed these frames.
+    `known` and `new` are sorted keys; `new` lies wholly before or after `known`. Returns copies of
+    `new`, each shifted by as many frames more as `new` extends `known`, sorted; at most `most`
+    copies, until they pass frame `first` or `last`. Empty if `new` lies elsewhere or has passed it.
     """
     if len(known) == 0:
         return new[:0]

@@ -13,7 +13,7 @@ and smoothed to G_t = F_t + (alpha / D) tr(F_t) I = R_t^T D_t R_t + beta_t I. By
     beta_t X_t G_t^-1 = X_t - X_t W_t^T W_t,    W_t = E_t^1/2 R_t,    e_t = 1 / (beta_t / d_t + 1)
 
 so only W_t, d_t and rho_t are stored. F_{t+1} approximates T_t = eta / N X_t^T X_t + (1 - eta) F_t
-by one step of the power method from R_t (tensor/fisher.py has the formulas).
+by one step of the power method from R_t (tensor/operators/fisher has the formulas).
 
 All arrays, and the scales that `precondition` returns, stay on the device of the rows, so that no
 call waits for a GPU. There NaN and infinity are counted, and `check_finite` reports them.
@@ -57,12 +57,14 @@ Array = Any
 
 
 class Factored(NamedTuple):
-    """Preconditioned rows in factored form, x - h w, where the caller has x."""
+    """Preconditioned rows as factors: they are x - h @ w, where x are the rows before.
+
+    `scale` restores the norm; the caller multiplies the learning rate by it.
+    """
 
     h: Array
     w: Array
     scale: Any
-    """The factor that `precondition` returns."""
 
 
 _INITIAL_UPDATES = 10
@@ -72,8 +74,9 @@ _INITIAL_UPDATES = 10
 class OnlineNaturalGradient(HasSettings):
     """Running estimate of the Fisher matrix of a matrix's rows, to precondition them.
 
-    Model files contain the options, but not the state (`w`, `d`, `numbers`). `num_calls` counts
-    calls of `precondition`; 0 means that there is no estimate yet.
+    The estimate is R^T diag(d) R + rho I; `w` is R with scaled rows, `numbers` holds rho. Model
+    files contain the options, but not this state. `num_calls` counts calls of `precondition`; 0
+    means that there is no estimate yet.
     """
 
     NO_SETTINGS = frozenset({"frozen", "num_calls"})
@@ -96,7 +99,7 @@ class OnlineNaturalGradient(HasSettings):
         self.w: Array | None = None
         self.d: Array = np.empty(0)
         self.numbers: Array = np.zeros(3)
-        """rho and two flags: see tensor/fisher.py."""
+        """rho and two flags: see tensor/operators/fisher."""
         self.buffers: UpdateBuffers | None = None
         """On a GPU: an update's memory, as updates may be deferred to the side stream."""
 
@@ -188,10 +191,7 @@ class OnlineNaturalGradient(HasSettings):
         return _trace(parts), updating
 
     def check_finite(self) -> None:
-        """Raise DivergedError if NaN or infinity was preconditioned; waits for the device.
-
-        On the host every update calls this.
-        """
+        """Raise DivergedError if NaN or infinity was preconditioned; waits for the device."""
         wait_for_side_stream()
         check_finite.reference(tensor.to_host(self.numbers))
 

@@ -1,6 +1,6 @@
 """Updates of natural gradient's estimates: immediate, or deferred and done for many estimates.
 
-An update consists of small dense operations (tensor/fisher.py). On a GPU, one thread block per
+An update consists of small dense operations (tensor/operators/fisher). On a GPU, one block per
 estimate, one estimate after another, would leave the device idle. While a program is recorded for
 replay (tensor/recording.py), updates are therefore deferred and applied together when the segment
 of the program ends, or earlier if an estimate is needed.
@@ -33,23 +33,25 @@ Array = Any
 
 
 class UpdateBuffers(NamedTuple):
-    """Memory of one update: J (R, D), K and L (2, R, R), A (R, R), coefficients (R, 1)."""
+    """Memory of one update, for an estimate of rank R and a minibatch X (N, D), with H = X W^T.
+
+    `j` (R, D) is J = H^T X. `products` (2, R, R) are K = J J^T and L = H^T H. The new W is formed
+    from `transform` (R, R) and `coefficients` (R, 1). `trace` (1,) is tr(X X^T), on a device.
+    """
 
     j: Array
     products: Array
     transform: Array
     coefficients: Array
     trace: Array
-    """tr(X X^T), shape (1,), on a device."""
 
 
 class Update(NamedTuple):
-    """A pending update of an estimate, with sums over a minibatch of `num_rows` rows."""
+    """A pending update of an estimate from `num_rows` rows X; `trace` is tr(X X^T)."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers
     trace: Any
-    """A number, or an array (1,) on a device."""
     num_rows: int
 
 
@@ -66,7 +68,10 @@ def make_buffers(w: Array) -> UpdateBuffers:
 
 
 def small_products(w: Array, buffers: UpdateBuffers, h: Array) -> None:
-    """Compute K = J J^T and L = H^T H = W J^T in `buffers` for an update of an estimate."""
+    """Compute `buffers.products` for an update of an estimate: K = J J^T and L = H^T H = W J^T.
+
+    J is `buffers.j`; `h` (N, R) is H = X W^T for a minibatch X.
+    """
     if device_of(w) != "numpy":
         fisher_products([buffers.products], [buffers.j], [w])
         return

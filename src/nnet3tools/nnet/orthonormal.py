@@ -107,7 +107,7 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
 def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
     """The squared scale of matrix m, and the factor of its update, for a floating scale.
 
-    Both are stored in `numbers`. `p` is m m^T.
+    Both are views of `numbers` (4,), memory on the device of m. `p` is m m^T.
     """
     trace_p, trace_pp, square, factor = (numbers[i : i + 1] for i in range(4))
     rows = float(m.shape[0])

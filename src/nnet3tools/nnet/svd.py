@@ -142,7 +142,10 @@ def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, di
 
 
 def _split_nodes(nnet: Nnet, split: dict[int, str]) -> None:
-    """Replace each node of the split components by component-nodes `<node>_a` and `<node>_b`."""
+    """Replace each node of the split components by component-nodes `<node>_a` and `<node>_b`.
+
+    `split` maps the number of a split component to its name.
+    """
     renamed = list(nnet.node_names)
     parts: dict[int, str] = {}
     for n, node in enumerate(nnet.nodes):

@@ -52,7 +52,7 @@ class NonlinearComponent(Component):
     Over `count` rows, `value_sum` and `deriv_sum` (dim,) sum outputs and derivatives of the
     function. Over `oderiv_count` rows, `oderiv_sumsq` sums squares of the objective's derivatives.
     The sums are float64, and None before the first minibatch. Vectors of another size in files are
-    kept but not used; new statistics replace them.
+    kept but not used; new statistics replace them. `sum_derivatives` computes the derivatives' sum.
     """
 
     INFO = "dim block_dim self_repair_lower_threshold self_repair_upper_threshold self_repair_scale"
@@ -103,7 +103,10 @@ class NonlinearComponent(Component):
         return vector is not None and vector.shape[0] == self.dim
 
     def _have_room(self, like: Array, count: str, *names: str) -> None:
-        """Set the sums in `names` and `count` to zero if a sum is missing or has a wrong size."""
+        """Set sums and their count to zero if a sum is missing or has a wrong size.
+
+        `names` and `count` are names of fields. The new arrays are on the device of `like`.
+        """
         recording.prepare(
             like,
             lambda: not all(self._fits(getattr(self, name)) for name in names),

@@ -32,7 +32,10 @@ _add_rows = tensor.element("_1 += _2 * _3")
 
 
 class _SelfRepairing(NonlinearComponent):
-    """Base class of ReLU, sigmoid and tanh: corrects gradients of dead or saturated units."""
+    """Base class of ReLU, sigmoid and tanh: corrects gradients of dead or saturated units.
+
+    Subclasses give the formulas of the output (`function`) and of the input derivative.
+    """
 
     PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
 
@@ -68,7 +71,7 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _count_dims(self, to_update: NonlinearComponent) -> None:
-        """Count the processed dimensions if nothing is repaired; only sigmoid and tanh do so."""
+        """Add `dim` to the processed dimensions of `to_update`; ReLU does so when it repairs."""
 
     def _can_repair(self) -> bool:
         """Whether self-repair is enabled and there are statistics."""
@@ -80,7 +83,7 @@ class _SelfRepairing(NonlinearComponent):
         return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 
     def _threshold(self, configured: float, default: float) -> float:
-        """`configured`, or `default` if it is unset, times the number of rows in the sums."""
+        """`count` times the option `configured`, or times `default` if the option is unset."""
         return (default if configured == UNSET_THRESHOLD else configured) * self.count
 
     def _repair_scale(self) -> Any:
@@ -120,7 +123,11 @@ class RectifiedLinearComponent(_SelfRepairing):
 
 
 class _TwoSided(_SelfRepairing):
-    """Base class of sigmoid and tanh; self-repair draws saturated units to the middle."""
+    """Base class of sigmoid and tanh; self-repair draws inputs of saturated units toward 0.
+
+    A unit is saturated if its mean derivative is below the threshold. `repair` changes the input
+    derivative.
+    """
 
     default_lower_threshold: float
     repair: ClassVar[tensor.Element]

@@ -56,7 +56,8 @@ def affine_propagate(in_value: Array, out_value: Array, linear: Array, bias: Arr
 class AffineComponent(UpdatableComponent):
     """The affine map y = W x + b with trainable parameters.
 
-    `linear_params` (output_dim, input_dim) is W, `bias_params` (output_dim,) is b.
+    `linear_params` (output_dim, input_dim) is W, `bias_params` (output_dim,) is b. Subclasses set
+    `allows_bias_mean` if config lines may have bias-mean=.
     """
 
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS

@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 class _ArrayField(Field[Array]):
-    """Field that holds an array on any device; the default is zeros of shape `shape(owner)`."""
+    """Field that holds an array on any device; by default zeros of shape `shape(component)`."""
 
     dtype: Any = np.float32
 
@@ -36,7 +36,7 @@ class _ArrayField(Field[Array]):
         self.shape = shape
 
     def default_of(self, owner: Any) -> Array:
-        """Make an array of zeros and store it in the owner; None if the field has no `shape`."""
+        """Store zeros in the component `owner` and return them; None if the field has no shape."""
         if self.shape is None:
             return None
         value = tensor.zeros(self.shape(owner), dtype=self.dtype)
@@ -113,7 +113,7 @@ class Vector(_Parameter):
 
 
 class Derived(_ArrayField):
-    """Field for an array (or None) that the owner's `derive` computes; not stored in files."""
+    """Field for an array or None, computed by the component's `derive`; not stored in files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,7 +123,10 @@ class Derived(_ArrayField):
 
 
 class Count(Field[Any]):
-    """Field for the float64 number of rows in statistics; scaled and added with the model."""
+    """Field for a count in statistics, such as a number of rows, as a float64 Tally.
+
+    When models are scaled or added, their counts are, too.
+    """
 
     METHODS = "read_double", "write_double", ""
 
@@ -257,10 +260,16 @@ class Side(Enum):
 
 
 class Preconditioner(Field[OnlineNaturalGradient]):
-    """Field for a natural-gradient estimate; other fields with `of=` store its options in files."""
+    """Field for a natural-gradient estimate, which files do not contain.
+
+    Its options, such as the rank, are in files as separate fields, declared with `of=`.
+    """
 
     def __init__(self, side: Side = Side.COLUMNS, *, freezes: bool = True, **options: Any) -> None:
-        """`options` go to OnlineNaturalGradient. `freezes`: backstitch freezes the estimate."""
+        """Declare an estimate for the rows or columns of a parameter matrix (`side`).
+
+        `options` go to OnlineNaturalGradient. `freezes`: backstitch freezes the estimate.
+        """
         super().__init__()
         self.side, self.freezes, self.options = side, freezes, options
 

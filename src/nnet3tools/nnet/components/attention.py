@@ -275,7 +275,7 @@ class RestrictedAttentionComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Which outputs have all required inputs, (N,), and which inputs (M,) the outputs use."""
+        """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use."""
         places = self._places()
         required = (places >= -self.num_left_inputs_required) & (
             places <= self.num_right_inputs_required

@@ -51,7 +51,8 @@ class Properties(enum.IntFlag):
 class PrecomputedIndexes(Declared):
     """Data that a non-simple component computes from input and output indexes, once per program.
 
-    `type_name` is Kaldi's Type(), without angle brackets; program files store it.
+    `type_name` is Kaldi's Type(), without angle brackets; program files store it. The data never
+    change, so their fields are not settings (HAS_SETTINGS).
     """
 
     HAS_SETTINGS: ClassVar[bool] = False
@@ -69,7 +70,12 @@ Indexes: TypeAlias = PrecomputedIndexes | None
 
 
 class BackpropArgs(NamedTuple):
-    """The arguments of a component's `backprop`."""
+    """The arguments of a component's `backprop`.
+
+    `out_deriv` and `in_deriv` are derivatives of the objective at output and input; `in_deriv` is
+    computed. `memo` is from `propagate`. `to_update` receives the parameters' change or gradient,
+    and may be the component itself. `debug_info` is the component's name, for messages.
+    """
 
     debug_info: str
     """The component's name, for error messages."""
@@ -95,11 +101,12 @@ class Component(Declared):
     """A function from an input matrix to an output matrix, with parameters and statistics.
 
     Attributes are declared as fields (field.py, fields.py, array_fields.py), from which files,
-    config lines, info lines, sums and moves between devices follow.
+    config lines, info lines, sums and moves between devices follow. A subclass declares its
+    PROPERTIES; FLAGS adds to them those that follow from its methods and base classes (IMPLIED).
     """
 
     PROPERTIES: ClassVar[Properties] = Properties(0)
-    """The flags of all instances, without those that follow from methods and base classes."""
+    """The flags that the class body declares."""
     IMPLIED: ClassVar[Properties] = Properties(0)
     """The flags of all instances of all subclasses."""
     FLAGS: ClassVar[Properties]
@@ -201,7 +208,10 @@ class Component(Declared):
     # -- cost
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations for `rows` output rows; by default see `flops_per_input`.
+        """Number of operations for `rows` output rows.
+
+        By default `flops_per_input` for each input element, or if that is None, 1 for each output
+        element.
 
         An addition, multiplication, comparison or function such as exp of one element counts 1, so
         a matrix product (N x K) (K x M) counts 2 N K M. Moves count 0. The counts are those of the
@@ -214,8 +224,8 @@ class Component(Declared):
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
         """Number of operations of the backward pass for `rows` output rows.
 
-        By default the input derivative costs twice the forward pass: the function's derivative,
-        times the output's derivative.
+        `wants_input`: it computes the input derivative. `updates`: it updates parameters. By
+        default the input derivative takes twice the operations of the forward pass.
         """
         return 2 * self.propagate_flops(rows, indexes) if wants_input else 0
 
@@ -253,7 +263,7 @@ class Component(Declared):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> PrecomputedIndexes | None:
-        """Compute data about the rows for propagate and backprop; None for simple components."""
+        """Data about the rows for propagate and, if `need_backprop`, backprop; None if simple."""
         return None
 
 

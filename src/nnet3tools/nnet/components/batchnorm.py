@@ -51,11 +51,13 @@ _add_square = tensor.element("_1 += _2 * _2")
 
 @dataclass(slots=True)
 class _Memo:
-    """What batch norm's forward pass keeps for its backward pass and its statistics."""
+    """Results of batch norm's forward pass for its backward pass and its statistics.
+
+    The rows of `stats` (3, block_dim) are the mean, the mean of the squares, and the scale.
+    """
 
     num_rows: int
     stats: Array
-    """(3, block_dim): mean, mean of the squares (uncentered variance), scale."""
 
 
 class _BlockDim(Int):
@@ -120,7 +122,10 @@ class BatchNormComponent(BatchStatisticsComponent):
         return None
 
     def mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance in float32 on the host, rounded at each step like Kaldi's."""
+        """Mean and variance of the columns in the stored statistics, (block_dim,) each.
+
+        They are float32 on the host, rounded at each step like Kaldi's.
+        """
         mean, var = (rounded_average(s, self.count) for s in (self.stats_sum, self.stats_sumsq))
         return mean, var if self.count.is_zero() else var - mean * mean
 
@@ -145,7 +150,10 @@ class BatchNormComponent(BatchStatisticsComponent):
         self.derive()
 
     def derive(self) -> None:
-        """Compute test_scale and test_offset from the statistics in test mode."""
+        """In test mode, compute test_scale and test_offset from the statistics; else set None.
+
+        The output in test mode is x * test_scale + test_offset.
+        """
         self.test_scale = self.test_offset = None
         if not self.test_mode:
             return

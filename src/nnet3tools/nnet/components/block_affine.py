@@ -31,7 +31,11 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 class _BlockwiseAffine(UpdatableComponent):
-    """Base class of affine components whose input and output columns form `num_blocks` blocks."""
+    """Base class of affine components whose input and output columns form `num_blocks` blocks.
+
+    `blocks_share_params`: all blocks have one affine map. `default_bias_stddev` is the default of
+    bias-stddev in config lines.
+    """
 
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
     INFO = UpdatableComponent.INFO + " num_blocks linear_params bias_params"

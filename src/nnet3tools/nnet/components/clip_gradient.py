@@ -55,7 +55,7 @@ _restore = tensor.element("_1 = where(_2 / _3 > _4 and _6 != 0, _5 / where(_6 !=
 
 
 class _SelfRepair(NotNegative):
-    """Field for a self-repair option; the value is `of_old` if a file lacks the option."""
+    """Field for a self-repair option; `of_old` is its value in old files, which lack the option."""
 
     def __init__(self, token: str, config: str, default: float, of_old: float) -> None:
         super().__init__(token, config, default, optional=True)
@@ -87,7 +87,7 @@ class _WholeCount(Count):
 
 
 class _Calls(_WholeCount):
-    """Field for the number of calls in this job; scaling and adding models leave it unchanged."""
+    """Field for calls of backprop in this process; scaling and adding models do not change it."""
 
     def scale(self, owner: Any, scale: float) -> None:
         pass
@@ -171,10 +171,11 @@ class ClipGradientComponent(Component):
     def _self_repair(
         self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
     ) -> None:
-        """Add a pull of the input toward a target to `in_deriv`, if too many rows are clipped.
+        """If too many rows are clipped, change `in_deriv` to pull inputs to `self_repair_target`.
 
-        The pull is proportional to the norm of the derivatives, which is restored afterwards. On a
-        GPU the pull is computed always, and is 0 if not due, because only the device knows.
+        The norm of the derivatives stays the same. On a GPU, where the host does not know the
+        counts, the change is always computed, and is 0 if few rows are clipped. `debug_info` is
+        the node's name for a log line.
         """
         with recording.optional(self._repairs_now, in_deriv) as is_now:
             if is_now:

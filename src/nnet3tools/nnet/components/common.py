@@ -87,7 +87,7 @@ def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> N
 
 
 def summed(total: float | None) -> float:
-    """Return `total`, which is never None because it is an aggregate over all axes."""
+    """Return `total`, the sum over all elements from a `tensor.aggregate`; never None."""
     assert total is not None
     return total
 

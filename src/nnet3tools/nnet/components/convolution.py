@@ -141,9 +141,10 @@ class ConvolutionComponent(UpdatableComponent):
         return matrix.reshape(-1, x, z, y).swapaxes(2, 3)
 
     def _patch_views(self, images: Array, patches: Array) -> Iterator[tuple[Array, Array]]:
-        """For each position (i, j) in a patch: views of its elements in images and in patches.
+        """For each position (i, j) in a patch: views of the elements there, in images and patches.
 
-        `patches` is (rows, x steps, y steps, filt_x_dim, filt_y_dim, z).
+        `images` is (rows, x, y, z), `patches` (rows, x steps, y steps, filt_x_dim, filt_y_dim, z).
+        Both views are (rows, x steps, y steps, z).
         """
         x_steps, y_steps = self.steps
         for i in range(self.filt_x_dim):

@@ -32,12 +32,14 @@ _NAME = "TimeHeightConvolutionComponent"
 
 @dataclass(frozen=True)
 class ConvolutionStep:
-    """Part of a convolution: gather patches of the input, multiply by some parameter columns."""
+    """Part of a convolution: gather patches of the input, multiply by some parameter columns.
+
+    The step skips `input_time_shift` input times, reads the heights `height_map` and multiplies by
+    the parameter columns from `params_start_col` on.
+    """
 
     input_time_shift: int
-    """Number of input times to skip."""
     params_start_col: int
-    """First parameter column that this step multiplies by."""
     height_map: IntArray
     """Input height for each height of the patches, grouped by output height; -1 for zero."""
 
@@ -47,10 +49,10 @@ class ConvolutionStep:
         return bool(self.height_map[0] >= 0 and (np.diff(self.height_map) == 1).all())
 
     def pieces(self, height_out: int) -> IntArray:
-        """The height map as slices for tensor/patches.py: (K, 4), one row per position in a patch.
+        """The height map as slices, (K, 4): one row for each of the K positions in a patch.
 
-        Columns: first and end output height, first input height, step. Other output heights are
-        zero. ValueError if the heights are not evenly spaced.
+        A row is (first output height, end, first input height, input step); at other output
+        heights the patch is zero. ValueError if the heights are not evenly spaced.
         """
         table = self.height_map.reshape(height_out, -1)
         valid = table >= 0
@@ -98,7 +100,10 @@ class _Steps(Field[list[ConvolutionStep]]):
 
 
 class ConvolutionComputation(Declared):
-    """A compiled convolution: sizes and steps; height_in and num_t_in count reshaped frames."""
+    """A compiled convolution: its sizes and steps.
+
+    With subsampling by r, `height_in` and `num_t_in` count frames that join r input frames.
+    """
 
     type_name = "ConvComputation"
     HAS_SETTINGS = False
@@ -159,7 +164,7 @@ class ConvolutionComputation(Declared):
 
     @cached_property
     def pieces(self) -> tuple[IntArray, ...]:
-        """For each step, where its patches lie in the input (see ConvolutionStep.pieces)."""
+        """For each step, its height map as slices: the result of ConvolutionStep.pieces."""
         return tuple(step.pieces(self.height_out) for step in self.steps)
 
     def needs_gather(self, step: ConvolutionStep) -> bool:
@@ -178,9 +183,10 @@ def compile_convolution(
     output_indexes: IndexArray,
     max_memory_mb: float,
 ) -> tuple[ConvolutionComputation, IndexArray, IndexArray]:
-    """Compile a convolution; also returns its input and output Indexes, padded with blanks.
+    """Compile a convolution; also returns its input and output Indexes, in order.
 
-    RequestError if the rows cannot be brought into the order that the convolution needs.
+    Blank rows (t = NO_TIME) fill gaps in time. Temporary patches take up to `max_memory_mb`
+    megabytes. RequestError if the rows cannot be brought into the order that it needs.
     """
     grid = grid_of(_NAME, input_indexes, output_indexes)
     _draw_spot_checks(grid)
@@ -204,7 +210,7 @@ def compile_convolution(
 
 
 def _draw_spot_checks(grid: TimeGrid) -> None:
-    """Draw, and ignore, the four times five random output times that Kaldi spot-checks.
+    """Draw, and ignore, up to 20 random output times, as Kaldi does to check its compilation.
 
     Later decisions (which minibatches store statistics) use the same random stream.
     """
@@ -242,7 +248,10 @@ def _pad_times(model: ConvolutionModel, grid: TimeGrid) -> None:
 
 
 def _append_frames(grid: TimeGrid) -> None:
-    """Set the number of input frames viewed as one, so that input and output steps agree."""
+    """Set grid.reorder_t_in: as many input frames are joined as the output's step is longer.
+
+    RequestError if the output's step is no multiple of the input's.
+    """
     if grid.t_step_out == 0:  # a single output time allows any step
         grid.t_step_out = grid.t_step_in
     if grid.t_step_out == grid.t_step_in:
@@ -254,7 +263,7 @@ def _append_frames(grid: TimeGrid) -> None:
 
 
 def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep]:
-    """One step for each distinct (merged) input frame that the offsets reach."""
+    """One step for each distinct input frame (or group of joined frames) that the offsets reach."""
     step = max(1, grid.t_step_in)
     frames, remainder = np.divmod(model.offsets[:, 0] + grid.start_t_out - grid.start_t_in, step)
     if remainder.any():
@@ -276,9 +285,10 @@ def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep
 
 
 def _set_temp_size(computation: ConvolutionComputation, limit: float) -> None:
-    """Choose temp_rows and temp_cols, so that the patches of a block fit into `limit` megabytes.
+    """Choose how many output rows are processed at once (temp_rows), and set temp_cols.
 
-    `limit` is in units of 10^6 bytes. Arithmetic is in float32, as the limit is stored in programs.
+    The patches of so many rows fit into `limit` * 10^6 bytes. Arithmetic is in float32, as Kaldi's,
+    because programs store the result.
     """
     all_rows = computation.num_t_out * computation.num_images
     if (cols := computation.patch_cols()) == 0:

@@ -37,11 +37,14 @@ def as_rows(matrix: Array, *shape: int) -> Array:
 
 @dataclass(frozen=True)
 class _Piece:
-    """One step of a convolution for a range of output times: which rows and parameters it uses."""
+    """One step of a convolution for a range of output times.
+
+    `heights` (from ConvolutionStep.pieces) says where patches lie in the input rows `in_rows`.
+    `params` are the columns of the parameter matrix that the step uses.
+    """
 
     step: ConvolutionStep
     heights: IntArray
-    """The source of the patches; see ConvolutionStep.pieces."""
     in_rows: slice
     out_rows: slice
     params: slice
@@ -77,7 +80,10 @@ def _frames(computation: ConvolutionComputation, matrix: Array) -> Array:
 def _patch_space(
     computation: ConvolutionComputation, piece: _Piece, like: Array
 ) -> Iterator[Array]:
-    """Scratch memory for the patches of a step, (rows, height_out, positions, filters)."""
+    """Context manager: scratch memory for a step's patches, on the device of `like`.
+
+    Its shape is (rows, height_out, positions in a patch, filters).
+    """
     rows = piece.out_rows.stop - piece.out_rows.start
     places = len(piece.step.height_map) // computation.height_out
     shape = (rows, computation.height_out, places, computation.num_filters_in)
@@ -87,7 +93,10 @@ def _patch_space(
 
 @contextmanager
 def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) -> Iterator[Array]:
-    """The patches of a step as a matrix (rows * height_out, positions * filters)."""
+    """Context manager: patches of a step as a matrix (rows * height_out, positions * filters).
+
+    `frames` is the convolution's input as (rows, height_in, filters).
+    """
     width = piece.params.stop - piece.params.start
     if not computation.needs_gather(piece.step):
         yield as_rows(frames[piece.in_rows], width)

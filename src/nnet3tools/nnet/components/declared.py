@@ -19,21 +19,21 @@ class Declared:
     """Base class of objects with declared fields (field.py), which files and configs follow.
 
     Files have the fields in the order of declaration, those of base classes first. A class that
-    redeclares a base class's field moves it to its own position.
+    redeclares a base class's field moves it to its own position. FIELDS are all fields in this
+    order. `type_name` is the token that opens the object in files; one of CLOSING_TOKENS closes it.
+    INFO names the fields and properties on the info line. HAS_SETTINGS is False for objects that
+    never change, so that recordings need not watch them.
     """
 
     type_name: ClassVar[str]
-    """Kaldi's Type(): the opening and closing token without brackets."""
+    """Kaldi's Type(): the token without brackets."""
     FIELDS: ClassVar[tuple[Field[Any], ...]] = ()
-    """All fields in the order of files."""
     HAS_SETTINGS: ClassVar[bool] = True
-    """Whether fields are settings (tensor/settings.py); False for objects that never change."""
+    """See tensor/settings.py."""
     INFO: ClassVar[str] = ""
-    """Names of the fields and properties on the info line, in order; properties that are None are
-    omitted.
-    """
+    """Names between blanks; properties that are None are omitted."""
     CLOSING_TOKENS: ClassVar[tuple[str, ...]] = ("</{}>",)
-    """Tokens that may close the object in files; the first one is written."""
+    """The first one is written."""
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
@@ -123,7 +123,7 @@ class Declared:
         return ", ".join(filter(None, [self.type_name, self.info_of(self.INFO)]))
 
     def info_of(self, names: str) -> str:
-        """The text `key=value, ...` for the fields and properties in `names` that are not empty."""
+        """The text `key=value, ...` of the fields and properties "name name ..." with a value."""
         return ", ".join(filter(None, map(self._info_of, names.split())))
 
     def _info_of(self, name: str) -> str:

@@ -132,7 +132,10 @@ MAX_PARAMETERS = 1 << 26
 
 @register
 class ExpressionComponent(UpdatableComponent):
-    """A component that computes a formula of its input's parts and parameters (in `values`)."""
+    """A component that computes a formula of its input's parts and its parameters.
+
+    The vector `values` holds all parameters, one after the other.
+    """
 
     parts = _Parts("<InputParts>", "input-parts")
     params = _Shapes("<ParamShapes>")

@@ -33,11 +33,14 @@ REQUIRED: Any = object()
 
 
 class Field(Generic[T]):
-    """A declared attribute of type T; `read_value`, `write_value` and `config_value` say its kind.
+    """A declared attribute of a component (its `owner`), with a value of type T.
+
+    METHODS are the names of the reader's, writer's and config line's methods for a value.
+    is_parameter: whether training changes the value.
 
     optional: may be missing in files, which then imply the default; `omit` implies that.
     omit: not written at its default value.
-    when: written if this holds for the owner.
+    when: written if this predicate holds for the owner.
     also: another token that files may have in place of `token`.
     of: paths such as "preconditioner_in.rank" (an attribute of another field's value), which store
         the value; the field only names it in files, configs and info lines.
@@ -71,7 +74,10 @@ class Field(Generic[T]):
         self.name = name
 
     def begin(self, owner: Any) -> None:
-        """For a field stored in another field's value, set its default in a new owner."""
+        """Set the default in a new component `owner`, for a field declared with `of=`.
+
+        The value of such a field is an attribute of another field's value.
+        """
         if self.paths and self.default is not REQUIRED:
             setattr(owner, self.name, self.default)
 
@@ -95,7 +101,7 @@ class Field(Generic[T]):
             return self.default_of(owner)
 
     def __set__(self, owner: Any, value: T) -> None:
-        """Set the owner's value, and note the change, which invalidates recorded work."""
+        """Set the value in the component `owner`; a change invalidates recordings with it."""
         if not self.paths:
             before = owner.__dict__.get(self.name, REQUIRED)
             owner.__dict__[self.name] = value
@@ -147,7 +153,7 @@ class Field(Generic[T]):
         return str(value)
 
     def owner_problem(self, owner: Any) -> str | None:
-        """A sentence if the owner's value contradicts its other fields, else None; called last."""
+        """A sentence if the owner's value contradicts other fields (all are set); else None."""
         return None
 
     def structure(self, owner: Any) -> object:
@@ -251,7 +257,7 @@ class Field(Generic[T]):
     # -- natural gradient
 
     def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
-        """The value's natural-gradient estimates, each with its number of columns."""
+        """Natural-gradient estimates in the value, each with its number of columns of matrices."""
         return []
 
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:

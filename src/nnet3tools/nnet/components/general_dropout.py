@@ -44,7 +44,10 @@ _outside_band = tensor.element(
 
 @register_precomputed
 class DropoutIndexes(PrecomputedIndexes):
-    """Precomputed indexes: the mask row for each row of blocks, and the number of mask rows."""
+    """Precomputed indexes: a mask row for each block of columns of each row, in this order.
+
+    `num_mask_rows` is the number of rows of the mask.
+    """
 
     type_name: ClassVar[str] = "GeneralDropoutComponentPrecomputedIndexes"
 
@@ -67,8 +70,9 @@ class _Regions(Int):
 class GeneralDropoutComponent(DropoutBase):
     """Dropout with one mask per sequence, or per `time_period` frames of it.
 
-    Blocks of `block_dim` columns share a mask. Its elements are 0 or 1 / (1 - p), or if
-    `continuous` uniform in 1 -+ 2 p. With `specaugment_max_proportion` it zeroes a band of columns.
+    Blocks of `block_dim` columns share a mask. For a dropout proportion p its elements are 0 or
+    1 / (1 - p), or if `continuous` uniform in [1 - 2p, 1 + 2p]. With `specaugment_max_proportion`
+    it zeroes bands of columns.
     """
 
     PROPERTIES = Properties.IN_PLACE | Properties.USES_MEMO

@@ -44,7 +44,8 @@ _sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)
 class GruNonlinearityBase(UpdatableComponent):
     """Base class of the two GRU cells: statistics of tanh, self-repair, propagate, backprop.
 
-    `value_sum` and `deriv_sum` (cell_dim,) are float64 sums over `count` rows.
+    `value_sum` and `deriv_sum` (cell_dim,) are float64 sums over `count` rows. `w_h` is the
+    recurrent weights. INFO_OF_UPDATE names options of natural gradient at the end of the info line.
     """
 
     PROPERTIES = (
@@ -54,8 +55,6 @@ class GruNonlinearityBase(UpdatableComponent):
     )
     INFO = UpdatableComponent.INFO + " cell_dim"
     INFO_OF_UPDATE: ClassVar[str]
-    """Names of natural gradient's options at the end of the info line."""
-
     w_h: Array
     cell_dim = Int("<CellDim>", "cell-dim", positive=True)
     value_sum = Statistic("<ValueAvg>", "count", shape=lambda c: (c.cell_dim,))

@@ -41,7 +41,8 @@ def update_by_rows(
 ) -> None:
     """Add the learning rate times the sum of the rows of `derivs` to `params` of a component.
 
-    The rows are preconditioned, in a copy, unless the component's options say otherwise.
+    A copy of the rows is preconditioned before, unless the component accumulates a plain gradient
+    or has natural gradient switched off.
     """
     if component.is_gradient or not component.use_natural_gradient:
         _sum_rows(params, derivs, alpha=component.rate, beta=1.0)

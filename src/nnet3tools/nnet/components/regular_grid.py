@@ -18,7 +18,10 @@ from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray, sor
 
 
 class TimeGrid(Declared):
-    """Start, step and number of input and output times of a component; step 0 for a single time."""
+    """Start, step and number of input and output times of a component; step 0 for a single time.
+
+    There are `num_images` pairs (n, x). HAS_SETTINGS is False, as recordings need not watch grids.
+    """
 
     type_name: ClassVar[str] = "ConvCompIo"
     HAS_SETTINGS: ClassVar[bool] = False
@@ -57,7 +60,11 @@ def _images(indexes: IndexArray) -> IntArray:
 
 
 def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
-    """TimeGrid fields of a side: start, step (gcd of gaps; 0 for one time), number of times."""
+    """Fields of a TimeGrid for the input or output times (`side` is "in" or "out").
+
+    They are start, step (gcd of the gaps; 0 for one time) and number of times. RequestError, with
+    the component's `name`, if no Index has a time.
+    """
     times = indexes[:, 1]
     is_new = np.ones(len(times), np.bool_)
     np.not_equal(times[1:], times[:-1], out=is_new[1:])
@@ -71,9 +78,9 @@ def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
 
 
 def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-    """The smallest grid that covers the Indexes; rows without a time are ignored.
+    """The smallest grid that covers the Indexes; Indexes without a time are ignored.
 
-    RequestError, with the component's `name`, if no Index has a time.
+    RequestError, with the component's `name`, if none has a time.
     """
     return TimeGrid(
         num_images=len(_images(input_indexes)),
@@ -105,9 +112,10 @@ def _on_times(
 def indexes_on_grid(
     name: str, grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
 ) -> tuple[IndexArray, IndexArray]:
-    """Input and output Indexes of the whole grid in order; Indexes not in the arguments are blank.
+    """Input and output Indexes of the whole grid, in order.
 
-    RequestError, with the component's `name`, if an output's (n, x) has no input.
+    Those that the arguments lack have t = NO_TIME (blank rows). RequestError, with the component's
+    `name`, if an output's (n, x) has no input.
     """
     images, of_outputs = _images(input_indexes), _images(output_indexes)
     are_same = np.array_equal(images, of_outputs)

@@ -45,7 +45,7 @@ _scale_deriv = tensor.element("_1 = (_2 - _4) / _3 * _5")
 class PerElementOffsetComponent(UpdatableComponent):
     """Adds a trainable offset to each column: y = x + offsets.
 
-    `offsets` (block_dim,) are repeated over blocks of `dim` columns.
+    The `dim` columns form blocks of `block_dim` columns, which share the `offsets` (block_dim,).
     """
 
     PROPERTIES = Properties.IN_PLACE
@@ -101,7 +101,8 @@ class PerElementOffsetComponent(UpdatableComponent):
 class ScaleAndOffsetComponent(UpdatableComponent):
     """Multiplies each column by a trainable scale and adds a trainable offset.
 
-    y = scales * x + offsets; both are (block_dim,), repeated over blocks of `dim` columns.
+    y = scales * x + offsets. The `dim` columns form blocks of `block_dim` columns, which share
+    `scales` and `offsets` (block_dim,).
     """
 
     PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT
@@ -130,7 +131,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
         return self.FLAGS if self.block_dim == self.dim else self.FLAGS | Properties.CONTIGUOUS
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Start with scales 1 and offsets 0, repeated over blocks of block-dim columns."""
+        """Start with scales 1 and offsets 0 for the columns of a block (option block-dim)."""
         block_dim = get_positive(line, "block-dim", self.dim)
         self.scales, self.offsets = np.ones(block_dim, np.float32), np.zeros(block_dim, np.float32)
         # Kaldi sets the update period only here: after reading a file it is 1.
@@ -165,7 +166,10 @@ class ScaleAndOffsetComponent(UpdatableComponent):
             _multiply(as_blocks(args.in_deriv, block_dim), deriv, self.scales)
 
     def _update(self, scale_derivs: Array, out_deriv: Array) -> None:
-        """Update scales and offsets with natural gradient; overwrites `scale_derivs`."""
+        """Update scales and offsets with natural gradient; overwrites `scale_derivs`.
+
+        The derivatives are of scales and of offsets, (rows, block_dim), to be summed over rows.
+        """
         rate = self.rate
         update_by_rows(self, self.offsets, out_deriv, self.offset_preconditioner)
         if self.is_gradient or not self.use_natural_gradient:

@@ -15,10 +15,7 @@ _floor = tensor.element("_1 = max(_1, 1e-20)")
 
 @register
 class SoftmaxComponent(NonlinearComponent):
-    """Softmax of each row: y_i = exp(x_i) / sum_j exp(x_j).
-
-    Values are floored at 1e-20, so that their log is finite.
-    """
+    """y_i = exp(x_i) / sum_j exp(x_j) in each row, at least 1e-20 so that the log is finite."""
 
     PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 5  # maximum, difference, exp, sum, quotient
@@ -39,10 +36,7 @@ class SoftmaxComponent(NonlinearComponent):
 
 @register
 class LogSoftmaxComponent(NonlinearComponent):
-    """Logarithm of the softmax of each row: y_i = x_i - log sum_j exp(x_j).
-
-    Like Kaldi's, it keeps no statistics of values.
-    """
+    """y_i = x_i - log sum_j exp(x_j) in each row; like Kaldi's, without statistics of values."""
 
     PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 5  # maximum, difference, exp, sum, difference

@@ -134,7 +134,10 @@ class StatisticsExtractionComponent(SumsOfRanges):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Which outputs have at least one frame of their period; they use all available frames."""
+        """Which outputs, (N,), have a frame of their period; the second array is `available`.
+
+        `available` (M,) flags the frames that exist; outputs use all of them.
+        """
         return used_if_any(available, self.output_period // self.input_period)
 
     def precompute_indexes(

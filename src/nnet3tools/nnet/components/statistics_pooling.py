@@ -82,7 +82,7 @@ class StatisticsPoolingComponent(SumsOfRanges):
 
     @property
     def properties(self) -> Properties:
-        """Property flags: backprop takes counts from the log counts in the output or the input."""
+        """Property flags; backprop finds the counts in the output, or else needs the input."""
         flags = self.FLAGS
         if self.output_stddevs or self.num_log_count_features > 0:
             flags |= Properties.BACKPROP_NEEDS_OUTPUT
@@ -163,7 +163,10 @@ class StatisticsPoolingComponent(SumsOfRanges):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Which outputs, at multiples of `input_period`, have a frame in their window."""
+        """Flags: outputs, (N,), with a frame in their window, and inputs, (M,), that they use.
+
+        `available` (M,) flags the inputs that exist. Outputs are at multiples of `input_period`.
+        """
         width = (self.left_context + self.right_context) // self.input_period + 1
         computable, used = used_if_any(available, width)
         on_grid = outputs[:, 1] % self.input_period == 0

@@ -43,7 +43,11 @@ _set_rows = tensor.element("_1 = _2")
 
 @register_precomputed
 class TdnnIndexes(PrecomputedIndexes):
-    """Precomputed indexes: first input row for each time offset, and the stride between rows."""
+    """Precomputed indexes: which input rows each time offset reads.
+
+    Offset i reads row row_offsets[i] for the first output row, and `row_stride` rows more for each
+    further one.
+    """
 
     type_name: ClassVar[str] = "TdnnComponentPrecomputedIndexes"
 

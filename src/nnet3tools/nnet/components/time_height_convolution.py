@@ -179,10 +179,10 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def _update_natural_gradient(
         self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array
     ) -> None:
-        """Update with natural gradient on both sides of the gradient; the bias is its last column.
+        """Update weights and bias, with both sides of the minibatch's gradient preconditioned.
 
-        The inputs have so many rows (heights times frames) that Kaldi treats the derivative of a
-        whole minibatch as the sample; hence num-minibatches-history.
+        The rows of the gradient matrix, not those of the inputs (heights times frames, too many),
+        are samples for the Fisher estimates, as in Kaldi; hence num-minibatches-history.
         """
         filters, cols = self.linear_params.shape
         with (
@@ -207,7 +207,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Which outputs have all required time offsets; other missing inputs read as zero."""
+        """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use."""
         required = np.isin(self.model.time_offsets, self.model.required_time_offsets)
         return used_if_required(available, required)
 

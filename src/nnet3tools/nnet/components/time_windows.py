@@ -34,7 +34,10 @@ def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArr
 
 
 def used_if_any(available: BoolArray, width: int) -> tuple[BoolArray, BoolArray]:
-    """Outputs that have any of their `width` inputs, and the available inputs, all of them used."""
+    """Flags, (N,), of outputs that have any of their `width` inputs, and `available` itself.
+
+    `available` (N * width,) flags the inputs that exist; the outputs use all of them.
+    """
     return np.asarray(available.reshape(-1, width).any(axis=1)), available
 
 
@@ -60,7 +63,9 @@ def nxt_order(indexes: IndexArray) -> IndexArray:
 def window_ranges(
     name: str, rows: IndexArray, centres: IndexArray, first: IntArray, last: IntArray, period: int
 ) -> IntArray:
-    """For each center, the range of `rows` with its n and x and t in [first, last], (N, 2).
+    """For each of N centers, the range (start, stop) of `rows` with t in its window; (N, 2).
+
+    The window of center i has its n and x, and t from first[i] to last[i].
 
     RequestError, with the component's `name`, unless `rows` are sorted by n, x, t, times are
     multiples of `period` from the windows' first times, and no window is empty.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def both_paths(option: str) -> tuple[str, str]:
-    """The paths, for `of=` of a Field, of one option in both natural-gradient estimates."""
+    """The attribute paths of an option in both natural-gradient estimates, for Field(of=...)."""
     return f"preconditioner_in.{option}", f"preconditioner_out.{option}"
 
 
@@ -92,8 +92,9 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     ) -> None:
         """Update an affine map with natural gradient, or plainly if `is_gradient`.
 
-        The arguments are those of `add_affine_gradient`. The bias is preconditioned as the weight
-        of one more input, which is always 1.
+        `derivs` (N, D) are derivatives at the output. `parts` are inputs of N rows each, one for
+        each range of columns of `linear`. `bias` (D,) is None if there is none; it is
+        preconditioned as the weight of one more input, which is always 1.
         """
         if self.is_gradient:
             self.add_affine_gradient(linear, bias, parts, derivs)
@@ -118,10 +119,10 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def _update_factored(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> bool:
-        """Update an affine map with one preconditioned side in factored form, if that is faster.
+        """Do `update_affine` without a preconditioned copy of inputs or derivatives, if faster.
 
-        The factored side is not copied; a copy takes as long as products with narrow factors.
-        Returns False, without an update, if the factored form is not faster.
+        For one side (x - h w) is multiplied as x and two narrow factors; a copy would take longer.
+        Returns False, without an update, if this form is not faster.
         """
         if device_of(derivs) != "numpy":  # on a GPU, multiplications do not dominate the time
             return False
@@ -134,7 +135,10 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """The side (inputs or derivatives) whose factoring saves most work; None if no gain."""
+        """The side whose form as narrow factors saves most work; None if neither saves enough.
+
+        COLUMNS are the inputs (num_rows, num_in), ROWS the derivatives (num_rows, num_out).
+        """
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}
         saved = {
@@ -189,7 +193,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def natural_gradient_flops(self, rows: int) -> int:
         """Number of operations to precondition both sides of the parameter matrix.
 
-        A matrix that is used several times per row has more vectors than rows.
+        A convolution uses the matrix several times per row, and preconditions as many vectors.
         """
         if not self.use_natural_gradient:
             return 0

@@ -56,16 +56,18 @@ class LearningRate(NotNegative):
 
 
 class UpdatableComponent(Component):
-    """A component with trainable parameters and the options common to all of them."""
+    """A component with trainable parameters and the options common to all such components.
+
+    If `use_natural_gradient`, updates are preconditioned. `orthonormal_constraint` is the length of
+    rows of `input_matrix` that the trainer enforces; 0: none is enforced, < 0: any equal length.
+    """
 
     INFO = (
         Component.INFO + " learning_rate is_gradient l2_regularize learning_rate_factor max_change"
     )
     IMPLIED = Properties.UPDATABLE
     use_natural_gradient: Any = True
-    """Whether updates are preconditioned, for components with natural gradient."""
     orthonormal_constraint: Any = 0.0
-    """Scale of rows of `input_matrix` in the orthonormal constraint; < 0 floats, 0 is none."""
     learning_rate_factor = NotNegative(
         "<LearningRateFactor>", "learning-rate-factor", 1.0, omit=True
     )
@@ -162,7 +164,8 @@ class UpdatableComponent(Component):
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
         """Number of operations of the backward pass, including natural gradient.
 
-        Each of the two derivatives takes as many operations as the forward pass.
+        The derivatives of the input (if `wants_input`) and of the parameters (if `updates`) take as
+        many operations as the forward pass each.
         """
         total = self.propagate_flops(rows, indexes) * (int(wants_input) + int(updates))
         return total + self.natural_gradient_flops(rows) if updates else total

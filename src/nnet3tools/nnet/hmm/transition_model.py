@@ -28,15 +28,17 @@ _PACKED = (("size", "i1"), ("value", "<i4"))
 
 
 class Transitions(NamedTuple):
-    """Properties of transitions as arrays indexed by transition id; ids start at 1."""
+    """Properties of transitions as arrays indexed by transition id; ids start at 1.
+
+    `states` are transition states from 0, rows of the model's `tuples`. `is_final`: the transition
+    leads to the phone's last state, which does not emit.
+    """
 
     states: NDArray[np.int32]
-    """Transition states from 0, which are rows of the model's tuples."""
     phones: NDArray[np.int32]
     pdfs: NDArray[np.int32]
     is_self_loop: NDArray[np.bool_]
     is_final: NDArray[np.bool_]
-    """Whether the transition leads to the phone's last state, which does not emit."""
 
 
 _MAX_PDF = 2**31 - 1
@@ -205,7 +207,10 @@ class TransitionModel:
         return self.transitions().pdfs
 
     def _targets(self, most: int) -> NDArray[np.int32]:
-        """Next HMM state by (entry, state, transition), padded to `most` transitions with -1."""
+        """Next HMM state of each transition: (topology entries, HMM states, transitions).
+
+        The last axis is padded with -1 to `most`, the largest number of transitions.
+        """
         entries = self.topology.entries
         targets = np.full((len(entries), max(map(len, entries)), most), -1, np.int32)
         for number, entry in enumerate(entries):

@@ -81,7 +81,11 @@ def update_transitions(
 
 
 def _pools(model: TransitionModel, share_for_pdfs: bool) -> tuple[NDArray, NDArray]:
-    """Transition states and the pool of each, sorted by pool; a pool shares its estimate."""
+    """Transition states, and for each its pool (from 0), sorted by pool.
+
+    The states of a pool get the same probabilities: with `share_for_pdfs` those with a common pdf,
+    otherwise each state is its own pool.
+    """
     numbers = np.arange(len(model.tuples))
     if not share_for_pdfs:
         return numbers, numbers
@@ -91,7 +95,10 @@ def _pools(model: TransitionModel, share_for_pdfs: bool) -> tuple[NDArray, NDArr
 
 
 def _ids(sizes: NDArray[np.int32], states: NDArray) -> tuple[NDArray, NDArray]:
-    """Transition ids of `states`, (len(states), most transitions), and a mask of real ids."""
+    """Transition ids of each of `states`, (len(states), S), padded with 0, and a mask of real ids.
+
+    `sizes` has the number of transitions of each transition state; S is the largest.
+    """
     steps = np.arange(sizes.max(initial=0))
     exists = steps < sizes[states, None]
     return np.where(exists, (np.cumsum(sizes) - sizes + 1)[states, None] + steps, 0), exists

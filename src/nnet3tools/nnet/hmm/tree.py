@@ -21,10 +21,14 @@ Event = dict[int, int]
 
 
 class EventMap:
-    """A decision tree that maps an event (phone by position, pdf class by key -1) to pdfs."""
+    """A decision tree that maps an event to pdfs.
+
+    An event is a dictionary: the phone at each position (from 0) of the context window, and the pdf
+    class under the key -1.
+    """
 
     def answers(self, event: Event) -> set[int]:
-        """All pdfs that the event may lead to; if a key is absent, every branch is followed."""
+        """All pdfs that the event may lead to: of every branch where the event lacks a key."""
         raise NotImplementedError
 
     def largest(self) -> int:
