@@ -79,9 +79,7 @@ class GraphBuilder:
         ahead."""
 
     def compute(self, request: ComputationRequest) -> None:
-        """Find the cindexes that the request's outputs may need, and which of them are
-        computable.
-        """
+        """Find the cindexes that the outputs may need, and which of them are computable."""
         nnet = self.plan.nnet
         request.validate(nnet)
         self.segment_start = self.store.size
@@ -129,9 +127,7 @@ class GraphBuilder:
         return min(int(t.min()) for t in times), max(int(t.max()) for t in times), num_rows
 
     def _max_rounds(self, request: ComputationRequest) -> int:
-        """The largest number of rounds: one for each frame and each dependency that closes a
-        cycle.
-        """
+        """Largest number of rounds: one for each frame and each dependency that closes a cycle."""
         times = [
             spec.indexes[:, 1] for spec in request.inputs + request.outputs if len(spec.indexes)
         ]
@@ -192,9 +188,7 @@ class GraphBuilder:
         return ids
 
     def _add_new(self, node: int, keys: KeyArray) -> IntArray:
-        """Add new cindexes of a node, given in increasing order, and return their consecutive
-        ids.
-        """
+        """Add new cindexes of a node, in increasing order; return their consecutive ids."""
         is_missing_input = node in self.plan.input_nodes
         first = self.store.add(node, keys, NOT_COMPUTABLE if is_missing_input else UNKNOWN)
         self.graph.tables[node].insert(keys, first)
@@ -239,9 +233,10 @@ class GraphBuilder:
     # -- usable counts: by cindex, the number of usable cindexes that depend on it
 
     def _want(self, rows: IntArray, num_before: int) -> None:
-        """Add 1 to the usable count of each id in `rows`, and queue the ids that become usable.
+        """Count one more user of each cindex in `rows`; queue the ids that had none.
 
-        Ids from `num_before` on are new, and in the queue already.
+        Only users that may be computable count. Ids from `num_before` on are new, and in the queue
+        already.
         """
         store = self.store
         pending = [rows]
@@ -255,9 +250,9 @@ class GraphBuilder:
             add_counts(store.usable, ids, 1)
 
     def _unwant(self, rows: IntArray) -> None:
-        """Subtract 1 from the usable count of each id in `rows`.
+        """Count one user less of each cindex in `rows`: the user has proved not computable.
 
-        If a count reaches 0, the dependencies of that cindex are treated in the same way.
+        If a cindex has no user left, its dependencies lose a user in the same way.
         """
         store = self.store
         pending = [rows]
@@ -317,10 +312,7 @@ class GraphBuilder:
         self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Flags for each of a node's cindexes `ids`: (is computable, can never be computable).
-
-        `rows` has the dependencies of each id.
-        """
+        """(is computable, can never be computable) of a node's `ids` with dependencies `rows`."""
         store, rule = self.store, self.plan.rules[node]
         if rule.needs_all and rows.shape[1] == 1:
             status = store.status[as_slice(rows[:, 0])]
@@ -336,10 +328,7 @@ class GraphBuilder:
         return computable, ~possible
 
     def prune(self) -> None:
-        """Append the inputs and the cindexes that outputs use to the graph.
-
-        All outputs must be computable.
-        """
+        """Append the inputs and all used cindexes to the graph; all outputs must be computable."""
         if self._strict is not None:
             self._strict.finish(self.graph, self.store)
             self._strict = None

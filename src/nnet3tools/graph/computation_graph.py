@@ -18,25 +18,23 @@ from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, p
 
 @dataclass
 class ComputationGraph:
-    """Pruned graph: the cindexes that a computation needs, and the dependencies of each."""
+    """Pruned graph: the N cindexes that a computation needs, and the dependencies of each.
+
+    `nodes`, `keys` (packed Indexes) and `is_input` (whether the request gives it) are by cindex id;
+    `tables` find the ids of a node's Indexes. Cindex i depends on the ids
+    terms[offsets[i]:offsets[i + 1]]; in a descriptor they are one for each leaf, -1 if not used.
+    `segment_ends` are one past the last id of each segment. For each segment, `node_ranges` has
+    (node, first id, end) of the nodes with cindexes, by node.
+    """
 
     tables: list[KeyTable]
-    """A table of cindexes for each node of the network."""
     nodes: IntArray = field(default_factory=lambda: np.empty(0, np.int32))
-    """Node of each cindex, (N,)."""
     keys: KeyArray = field(default_factory=lambda: np.empty(0, np.int64))
-    """Packed Index of each cindex, (N,)."""
     is_input: BoolArray = field(default_factory=lambda: np.empty(0, bool))
-    """Whether the request gives the cindex as input, (N,)."""
     offsets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
-    """Cindex i depends on terms[offsets[i]:offsets[i + 1]]."""
     terms: IntArray = field(default_factory=lambda: np.empty(0, np.int32))
-    """Cindex ids. A cindex of a descriptor has one for each leaf, -1 for a leaf that is not
-    used."""
     segment_ends: list[int] = field(default_factory=list)
-    """One past the last id of each segment."""
     node_ranges: list[list[tuple[int, int, int]]] = field(default_factory=list)
-    """For each segment the (node, first id, end) of the nodes that have cindexes, by node."""
 
     @property
     def num_cindexes(self) -> int:

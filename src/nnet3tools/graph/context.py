@@ -118,9 +118,9 @@ def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationR
 
 
 def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray:
-    """For each shift and each t of its window, whether the network can compute the output there.
+    """Whether the network can compute the output, (shifts, window).
 
-    The result has shape (shifts, window); the request is that of `_request`.
+    Row i is for inputs t = shifts[i] ... shifts[i] + window - 1, and outputs at the same times.
     """
     request = _request(plan, shifts, window)
     builder = GraphBuilder(plan)

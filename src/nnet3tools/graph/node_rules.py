@@ -34,11 +34,11 @@ AddCindexes = Callable[[int, KeyArray], IntArray]
 class NodeRule:
     """How the cindexes of a node depend on cindexes of other nodes.
 
-    This base class is the rule of an input node, which depends on nothing.
+    `sources` are the nodes that it may depend on, sorted. This base class is the rule of an input
+    node, which depends on nothing.
     """
 
     sources: tuple[int, ...] = ()
-    """The nodes that this node may depend on, sorted."""
     has_fixed_times = False
     """Whether some dependency has the same time for all rows, such as an i-vector at t = 0."""
     needs_all = True
@@ -52,8 +52,8 @@ class NodeRule:
     def time_shifts(self) -> list[tuple[int, int]] | None:
         """(source, time offset in frames) of each dependency that a row may have.
 
-        None if a dependency has another n or x than the row, or no constant offset. A dependency
-        at time 0 for all rows (`has_fixed_times`) is listed with offset 0.
+        None if a dependency has another n or x than the row, or no constant offset. The offset is 0
+        for a dependency that is at time 0 for all rows, such as an i-vector.
         """
         return []
 
@@ -71,10 +71,10 @@ class NodeRule:
         dependency_keys: KeyArray,
         available: BoolArray,
     ) -> tuple[BoolArray, BoolArray]:
-        """(whether each row is computable, (N,); whether it uses each dependency, (N, width)).
+        """Which of N cindexes are computable, (N,), and the dependencies they use, (N, width).
 
-        `available` flags the computable dependencies; it has the shape of `dependencies`, (N,
-        width).
+        `keys` (N,) are packed Indexes of the cindexes. `dependencies` (N, width) are ids,
+        `dependency_keys` their packed Indexes; `available` flags the computable ones.
         """
         computable: BoolArray = np.all(available, axis=1)
         return computable, available & computable[:, None]

@@ -35,7 +35,8 @@ def prune_segment(
 ) -> None:
     """Add one segment to the graph: of the ids from `start` on, the inputs and all used cindexes.
 
-    Afterwards `store` holds only these cindexes, under new ids. All outputs must be computable.
+    `store` has the builder's data about cindexes, `dependency_rows[node]` their dependencies.
+    Afterwards `store` holds only the added cindexes, under new ids. All outputs must be computable.
     """
     finder = _Finder(plan, graph, store, dependency_rows, start)
     finder.find()
@@ -137,7 +138,10 @@ class _Finder:
 def _renumber(
     graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _UsedRows
 ) -> None:
-    """Append the cindexes that `keep` flags, from id `start` on, to the graph, by node and key."""
+    """Append the cindexes that `keep` flags, from id `start` on, to the graph, by node and key.
+
+    `used_rows[node]` is (ids, rows of the ids that they use).
+    """
     # The additional last entry maps id -1 to -1.
     new_of = np.full(store.size + 1, -1, np.int32)
     new_of[:start] = np.arange(start)
@@ -184,7 +188,11 @@ def _renumber(
 def _renumbered_rows(
     used_rows: tuple[IntArray, IntArray] | None, new_of: IntArray, first: int, end: int
 ) -> IntArray:
-    """The dependencies, under new ids, of a node's cindexes first ... end - 1."""
+    """The dependencies, under new ids, of a node's cindexes first ... end - 1; (cindexes, width).
+
+    `used_rows` is (old ids, rows of old ids that they use), None for an input node; `new_of` maps
+    old ids to new ones.
+    """
     if used_rows is None:
         return np.empty((end - first, 0), np.int32)
     ids, rows = used_rows

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class IoSpecification:
-    """One input given to the network or one output wanted from it."""
+    """One input given to the network, or one output wanted from it, at the node `name`.
+
+    `indexes` (N, 3) are the rows of its matrix, in order. `has_deriv` means that a derivative at
+    the output will be given, or that the derivative at the input is wanted.
+    """
 
     name: str
-    """Node name: an input (or component) node, or an output node."""
     indexes: IndexArray
-    """The rows, (N, 3), in the order of the matrix that will be exchanged."""
     has_deriv: bool = False
-    """Output: a derivative will be given. Input: the derivative is wanted."""
 
     @classmethod
     def from_range(

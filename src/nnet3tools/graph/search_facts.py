@@ -22,14 +22,15 @@ _EVER = 1 << 26
 
 
 class Found(NamedTuple):
-    """Cindexes of one node and their dependencies, as SearchFacts.dependencies returns them."""
+    """Cindexes `ids` of one node, and their dependencies `rows` (ids, width), padded with -1.
+
+    `new_nodes` are the nodes of the dependencies that are new cindexes, which have the next free
+    ids, in order.
+    """
 
     ids: IntArray
-    """The cindexes."""
     rows: IntArray
-    """Their dependencies, (ids, width), padded with -1."""
     new_nodes: IntArray
-    """The nodes of dependencies that are new cindexes; these have the next free ids, in order."""
 
 
 class SearchFacts:

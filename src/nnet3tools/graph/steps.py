@@ -26,18 +26,19 @@ from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 @dataclass(slots=True)
 class Step:
-    """Rows of one node, computed together."""
+    """Rows of one node that are computed together, in one matrix.
+
+    `ids` (rows,) are cindex ids, -1 for padding and for rows of a dim-range that are not used.
+    `indexes` (rows, 3) has t = NO_TIME for padding. `segment` is the request's number. `is_input`:
+    the request gives these rows. `source` is the step of which a dim-range is a range of columns.
+    """
 
     node: int
     segment: int
     ids: IntArray
-    """Cindex ids, (rows,); -1 for padding and for rows of a dim-range that are not used."""
     indexes: IndexArray
-    """The Index of each row, (rows, 3); padding has t = NO_TIME."""
     is_input: bool = False
-    """Whether the request gives these rows."""
     source: int = -1
-    """For a dim-range, the step of which it is a range of columns."""
 
 
 @dataclass
@@ -56,14 +57,14 @@ _NO_INDEXES: IndexArray = np.empty((0, 3), np.int32)
 
 
 class _SimpleRows(NamedTuple):
-    """All rows of one node in one segment; each row depends on one other cindex."""
+    """All rows of one node in one segment, with ids first, first + 1, ...
+
+    Row i depends on one cindex, `input_ids[i]`. `indexes` is empty for a dim-range.
+    """
 
     first: int
-    """Id of the first row; the ids are consecutive."""
     indexes: IndexArray
-    """The rows' Indexes for a simple component; empty for a dim-range."""
     input_ids: IntArray
-    """The cindex that each row depends on."""
 
     def positions(self, ids: IntArray) -> slice | IntArray:
         """The positions of increasing `ids` among these rows: a slice if ids are consecutive."""

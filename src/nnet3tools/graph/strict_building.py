@@ -30,22 +30,22 @@ class _NotStrictError(Exception):
 class StrictGraph:
     """The graph of a request whose dependencies are all needed and given.
 
-    Its cindexes have the ids that they have in the pruned ComputationGraph.
+    Its cindexes have the ids that they have in the pruned ComputationGraph. `node_ranges` are
+    (node, first id, end), `widths` the number of dependencies of each cindex in a range, and
+    `terms` all dependencies, in order. `keys` are packed Indexes.
     """
 
     node_ranges: list[tuple[int, int, int]]
-    """(node, first id, end) by node."""
     keys: KeyArray
     nodes: IntArray
     is_input: BoolArray
     terms: IntArray
     widths: list[int]
-    """Number of dependencies of a row, for each entry of `node_ranges`."""
 
     def fill(
         self, graph: ComputationGraph, store: CindexStore, dependency_rows: list[DependencyRows]
     ) -> None:
-        """Fill a GraphBuilder's tables as if the builder had explored the graph."""
+        """Fill a GraphBuilder's graph, store and dependencies with all cindexes of this graph."""
         store.restart(0, self.keys, self.nodes, self.is_input)
         ids = np.arange(store.size, dtype=np.int32)
         begin = 0
@@ -100,10 +100,7 @@ class _Explorer:
         self._wanted = _keys_by_node(plan, request.outputs)
 
     def explored(self) -> StrictGraph:
-        """Visit all nodes; return the graph.
-
-        _NotStrictError if a dependency is optional or missing.
-        """
+        """The graph, after a visit of all nodes; _NotStrictError for an optional dependency."""
         if not self._plan.input_nodes.issuperset(self._given):
             raise _NotStrictError
         for node in self._plan.from_outputs:
@@ -158,7 +155,10 @@ class _Explorer:
         )
 
     def _ids(self, first_of: dict[int, int]) -> IntArray:
-        """The cindex id of each place (a number among all requested rows); at the end, -1."""
+        """The cindex id of each place (a number among all requested rows); at the end, -1.
+
+        `first_of` has the first id of each node.
+        """
         of_node: dict[int, NDArray[np.integer]] = {}
         for node, asked in self._asked.items():
             if self._num_of_node[node] == 0:

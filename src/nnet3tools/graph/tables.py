@@ -129,7 +129,10 @@ class CindexStore:
         self.is_input: BoolArray = np.empty(0, bool)
 
     def add(self, node: int, keys: KeyArray, status: int) -> int:
-        """Add cindexes of a node with usable count 0; return the first of their consecutive ids."""
+        """Add cindexes of a node; return the first of their consecutive ids.
+
+        `status` is UNKNOWN, COMPUTABLE or NOT_COMPUTABLE. No cindex uses the new ones yet.
+        """
         first, end = self.size, self.size + len(keys)
         if end > len(self.keys):
             self._grow(max(end, 2 * len(self.keys), 1024))

@@ -25,7 +25,11 @@ _FAILED, _STOPPED = -1, -2
 
 
 class _Answer(ctypes.Structure):
-    """The C struct `answer` of queue_search.c: dependencies that Python has found for C."""
+    """The C struct `answer` of queue_search.c: dependencies that Python has found for C.
+
+    `rows` (num_asked, width) are the dependencies of the cindexes `asked`. `num_cindexes` counts
+    all cindexes so far; `new_nodes` are the nodes of the new ones.
+    """
 
     _fields_ = (
         ("num_asked", ctypes.c_int64),
