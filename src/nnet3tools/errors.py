@@ -113,14 +113,17 @@ MAX_FRAMES = 1_000_000
 
 
 def check_num_frames(option: str, num_frames: int) -> None:
-    """Raise OptionError if an option's value exceeds MAX_FRAMES and would exhaust memory."""
+    """Raise OptionError if the value `num_frames` of the option exceeds MAX_FRAMES.
+
+    A larger number would exhaust memory. `option` is the option's name, without dashes.
+    """
     if num_frames > MAX_FRAMES:
         raise OptionError(f"--{option}={num_frames} is too large: at most {MAX_FRAMES} frames")
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Prefix each UserError raised in the block with the name of a file, table or key."""
+    """Context manager: prefix each UserError of its block with `name`, a file, table or key."""
     try:
         yield
     except UserError as error:

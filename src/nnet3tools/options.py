@@ -71,7 +71,10 @@ def option_fields(group: type) -> tuple[Field[Any], ...]:
 
 
 def colon_list(text: str, what: str) -> list[int]:
-    """The numbers in text such as 13:14:15; OptionError, which names `what`, for other text."""
+    """The numbers in text such as 13:14:15. OptionError for other text.
+
+    `what` names the value in the error message, such as "--skip-dims option".
+    """
     words = [word for word in text.split(":") if word]
     if not all(word.isdecimal() and len(word) < 10 for word in words):
         raise OptionError(f"Bad {what} (should be colon-separated list of integers): {text}")

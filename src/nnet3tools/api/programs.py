@@ -114,7 +114,7 @@ class NnetComputer(_NnetComputer):
     def __init__(self, program: Program, nnet_to_update: Nnet | None = None) -> None:
         """Prepare a run; the model derivative is added to `nnet_to_update`.
 
-        It may be the program's own network. DataError if it is None, but the program computes one.
+        It may be the program's own network. DataError if it is None and a derivative is computed.
         """
         if program.computation.need_model_derivative and nnet_to_update is None:
             raise DataError("the program computes a model derivative: give nnet_to_update for it")

@@ -115,7 +115,7 @@ class TableReader(SequentialTableReader[Any]):
     """
 
     def __init__(self, rspecifier: str, kind: Kind = "matrix") -> None:
-        """`rspecifier`: as for Kaldi's programs, such as "ark:feats.ark"; `kind`: see `Kind`."""
+        """Open a table of values of one kind; `rspecifier` is Kaldi's, such as "ark:feats.ark"."""
         super().__init__(rspecifier, _holder(kind))
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
@@ -133,7 +133,7 @@ class RandomTableReader(RandomAccessTableReader[Any]):
     """
 
     def __init__(self, rspecifier: str, kind: Kind = "matrix") -> None:
-        """`rspecifier`: as for Kaldi's programs, such as "scp:feats.scp"; `kind`: see `Kind`."""
+        """Open a table of values of one kind; `rspecifier` is Kaldi's, such as "scp:feats.scp"."""
         super().__init__(rspecifier, _holder(kind))
 
 
@@ -147,7 +147,7 @@ class TableWriter(_TableWriter[Any]):
     """
 
     def __init__(self, wspecifier: str, kind: Kind = "matrix") -> None:
-        """`wspecifier`: as for Kaldi's programs, such as "ark,t:-"; `kind`: see `Kind`."""
+        """Open a table for values of one kind; `wspecifier` is Kaldi's, such as "ark,t:-"."""
         super().__init__(wspecifier, _holder(kind))
         self._kind, self._converted = kind, _KINDS[kind][1]
 

@@ -70,8 +70,8 @@ def merge_examples(
 ) -> list[NnetExample]:
     """Minibatches of examples, in their order, as nnet3-merge-egs makes them.
 
-    `minibatch_size` is a number or one of Kaldi's rules, such as "64,32". Examples that fill no
-    minibatch are left out: with a number, fewer minibatches can only be one at the end.
+    `minibatch_size` is a number or one of Kaldi's rules, such as "64,32" (32 where fewer than 64
+    are left). Examples at the end that fill no minibatch are left out.
     """
     minibatches: list[NnetExample] = []
 
@@ -132,7 +132,7 @@ class Trainer:
         self._trainer.train(minibatch)
 
     def _sums(self) -> dict[str, np.ndarray]:
-        """Objective and weight of each output, by name, summed over all minibatches so far."""
+        """By output name, the array [objective, weight], summed over all minibatches so far."""
         totals = self._trainer.totals
         return {
             k: np.array([float(t.all.objective), float(t.all.weight)]) for k, t in totals.items()

@@ -15,19 +15,19 @@ from nnet3tools.errors import TextError
 
 @dataclass(frozen=True)
 class Expression:
-    """A node of the syntax tree of a descriptor."""
+    """A syntax tree of a descriptor: an operator with arguments, or a name (`operator` "").
+
+    `children` are the arguments that are descriptors, `numbers` the integers: Offset (t, x), Round
+    (modulus), ReplaceIndex (value), Const (dim). `name` is also the variable of ReplaceIndex,
+    `alpha` the number of Scale and Const. `position` is the place in the text, from 0.
+    """
 
     operator: str
-    """"" for the name of a node."""
     children: tuple[Expression, ...] = ()
     name: str = ""
-    """The node, or the variable of ReplaceIndex."""
     numbers: tuple[int, ...] = ()
-    """Integers: Offset (t, x), Round (modulus), ReplaceIndex (value), Const (dim)."""
     alpha: float = 1.0
-    """The number of Scale and Const."""
     position: int = 0
-    """Where the expression starts in the text, from 0."""
 
     def error(self, message: str) -> TextError:
         """Make a TextError at this expression; the caller adds the text of the descriptor."""
@@ -48,14 +48,14 @@ class Argument(enum.Enum):
 class Signature:
     """The kinds of arguments that an operator takes; the last `num_optional` may be left out.
 
-    With `repeated`, the only argument may come any number of times, but at least once.
+    With `repeated`, the only argument may come any number of times, but at least once. With
+    `nests`, f(a, f(b, c)) is the same as f(a, b, c).
     """
 
     arguments: tuple[Argument, ...]
     num_optional: int = 0
     repeated: bool = False
     nests: bool = False
-    """Whether (a, (b, c)) is the same as (a, b, c)."""
 
     def at(self, place: int) -> Argument | None:
         """The kind of the argument number `place`, from 0; None if the operator takes fewer."""

@@ -57,9 +57,9 @@ class Chain:
 
 @dataclass(frozen=True)
 class Power:
-    """A power such as `-a ** !b`:
+    """A power such as `-a ** !b ** c`, which is evaluated from the right, or an operand with signs.
 
-    (signs, operand) pairs, base first; evaluated from the right. One pair is an operand with signs.
+    `operands` are pairs (signs, operand), such as (("-",), a), in the order of the text.
     """
 
     operands: tuple[tuple[tuple[str, ...], Tree], ...]

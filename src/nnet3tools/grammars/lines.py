@@ -49,7 +49,10 @@ def _read(text: str, first: str) -> Line | None:
 
 @functools.cache
 def _grammar(first: str) -> pp.ParserElement:
-    """The grammar of `word key=value ...`: (word, [(key, words of value, position of key)])."""
+    """The grammar of `word key=value ...`: (word, [(key, words of value, position of key)]).
+
+    Errors call the word `first`, such as "a layer type".
+    """
     name = word(r"[a-z][-a-z0-9]+(?=\s|$)", first)
     key = word(r"[A-Za-z_][-\w]*(?==)", "key=value") - pp.Suppress("=")
     quotes = [

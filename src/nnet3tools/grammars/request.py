@@ -14,7 +14,10 @@ Io = tuple[str, list[int], bool]
 
 
 def read_request(text: str) -> tuple[list[Io], list[Io], bool, bool]:
-    """(inputs, outputs, need model derivative, store component statistics); or TextError."""
+    """(inputs, outputs, need model derivative, store component statistics); or TextError.
+
+    An input or output is (name, numbers n, t, x of one row after the other, has derivative).
+    """
     return read_text(_grammar(), text, "request")
 
 

@@ -18,9 +18,10 @@ Point = tuple[float, float]
 
 
 def read_minibatch_rules(text: str) -> dict[int, list[Range]]:
-    """Parse `128=64:128,256/256=32:64`: ranges of minibatch sizes by size of the examples.
+    """Parse `128=64:128,256/256=32`: by size of examples, allowed ranges of minibatch sizes.
 
-    A rule for all sizes, as `64:128,256`, stands under 0. TextError if the text is no such list.
+    The example gives {128: [(64, 128), (256, 256)], 256: [(32, 32)]}. A rule for examples of all
+    sizes, as `64:128,256`, has the key 0. TextError if the text is no such list.
     """
     what = "--minibatch-size"
     rules: dict[int, list[Range]] = {}
@@ -51,10 +52,11 @@ def _minibatch_rules() -> pp.ParserElement:
 
 
 def read_dropout_schedule(text: str) -> list[tuple[str, list[Point]]]:
-    """Parse `*=0,0.5@0.25,0 lstm*=0,0.3,0`: name patterns of components, each with its points.
+    """Parse `*=0,0.5@0.25,0 lstm*=0,0.3,0`: dropout proportions over the training by name pattern.
 
-    The first and the last value of a function are at 0 and 1, the other values at 0.5 unless the
-    text says `value@fraction`. TextError if the text is no such schedule.
+    Each pattern of component names comes with points (fraction of the training data, proportion).
+    The first value is at fraction 0, the last at 1, the others at 0.5 or as `value@fraction` says.
+    TextError if the text is no such schedule.
     """
     return read_text(_dropout_schedule(), text, "--trainer.dropout-schedule")
 
