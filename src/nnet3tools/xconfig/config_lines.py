@@ -16,9 +16,8 @@ def delayed(node: str, delay: Value) -> str:
 class ConfigLines:
     """Collects the config lines of one layer.
 
-    A `part` is the end of the name of a component or node after the layer's name: `.affine` for
-    `tdnn1.affine`, "" for `tdnn1`. Keyword arguments are written as `key=value` with `-` for `_`;
-    texts are appended as they are.
+    Components and nodes are named by the layer and a suffix: `.affine` for `tdnn1.affine`. Keyword
+    arguments are written as `key=value` with `-` for `_`; texts are appended as they are.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -28,29 +27,29 @@ class ConfigLines:
         """Add a line of `words`; empty words are left out."""
         self.lines.append(" ".join(" ".join(words).split()))
 
-    def component(self, part: str, kind: str, *texts: str, **settings: Value) -> None:
-        """Add a component line; `kind` is the type, `part` and `settings` are as in the class."""
+    def component(self, suffix: str, kind: str, *texts: str, **settings: Value) -> None:
+        """Add a line for component <layer><suffix> of type `kind`; settings become key=value."""
         pairs = [f"{key.replace('_', '-')}={value}" for key, value in settings.items()]
-        self.add("component", f"name={self.prefix}{part}", f"type={kind}", *pairs, *texts)
+        self.add("component", f"name={self.prefix}{suffix}", f"type={kind}", *pairs, *texts)
 
-    def node(self, part: str, source: str, component: str | None = None) -> str:
-        """Add a component-node line and return the node's name.
+    def node(self, suffix: str, source: str, component: str | None = None) -> str:
+        """Add component-node <layer><suffix> with input `source`; return its name.
 
-        The component has the same part name, unless `component` gives another name.
+        Its component is <layer><component>, by default <layer><suffix>.
         """
-        name = f"{self.prefix}{part}"
+        name = f"{self.prefix}{suffix}"
         used = name if component is None else f"{self.prefix}{component}"
         self.add("component-node", f"name={name}", f"component={used}", f"input={source}")
         return name
 
-    def step(self, part: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
-        """Add a component of type `kind`, and its node with input `source`; return its name."""
-        self.component(part, kind, *texts, **settings)
-        return self.node(part, source)
+    def step(self, suffix: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
+        """Add component <layer><suffix> and its node, with input `source`; return its name."""
+        self.component(suffix, kind, *texts, **settings)
+        return self.node(suffix, source)
 
-    def dim_range(self, part: str, source: str, dim: Value, offset: Value = 0) -> str:
-        """Add a dim-range-node for `dim` columns of node `source`; return the new node's name."""
-        name = f"{self.prefix}{part}"
+    def dim_range(self, suffix: str, source: str, dim: Value, offset: Value = 0) -> str:
+        """Add dim-range-node <layer><suffix> for columns of <layer><source>; return its name."""
+        name = f"{self.prefix}{suffix}"
         self.add(
             "dim-range-node",
             f"name={name}",

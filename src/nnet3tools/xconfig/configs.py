@@ -26,16 +26,17 @@ _ABOUT = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """Input of a conversion: an xconfig file, and the command line for comments in the output."""
+    """Input of a conversion: the xconfig `text` from `file`, and a network to add its layers to.
+
+    `command` is the command line, for comments in the output. `edits` (of nnet3-copy) give the
+    network an output named "output"; only the search for its context needs them.
+    """
 
     text: str
-    """The contents of the xconfig file."""
     file: str
     command: str
     existing: Nnet | None = None
-    """A network that the layers are added to."""
     edits: str = ""
-    """Edits that give the network an output named "output"; only its context needs them."""
 
 
 def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
@@ -90,7 +91,10 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
 
 
 def _remove_stale(folder: str, written: Mapping[str, bool]) -> None:
-    """Remove files of an earlier run that this run did not write, because scripts test for them."""
+    """Remove files of an earlier run that this run did not write, because scripts test for them.
+
+    `written` maps each possible file name to whether this run wrote it.
+    """
     for name in written:
         if not written[name]:
             with contextlib.suppress(FileNotFoundError):

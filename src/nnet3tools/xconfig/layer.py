@@ -30,7 +30,10 @@ class Output:
 
 @dataclass(frozen=True)
 class LayerInput:
-    """The input of a layer as config text, with names of layers, and its number of columns."""
+    """The input of a layer: its descriptor and its number of columns.
+
+    `node` is the descriptor for configs, `normalized` the same with layers' names for nodes'.
+    """
 
     node: str
     normalized: str
@@ -38,7 +41,10 @@ class LayerInput:
 
 
 class Named(Protocol):
-    """A layer, or a node of an existing model, that descriptors can name."""
+    """A layer, or a node of an existing model, that descriptors can name.
+
+    `used` collects the names of its outputs that other layers read.
+    """
 
     name: str
     used: set[str]
@@ -49,7 +55,7 @@ class Named(Protocol):
 
 @dataclass
 class ExistingNode:
-    """A node of a model that new layers are added to; a new layer can replace it."""
+    """A node of a model to which layers are added; `used` is {""} if a layer reads the node."""
 
     name: str
     dim: int

@@ -157,11 +157,15 @@ def num_filters(layer: Layer, key: str) -> int:
 
 
 def write_relu(
-    layer: Layer, out: ConfigLines, part: str, node: str, dim: int, filters: int, number: str
+    layer: Layer, out: ConfigLines, suffix: str, node: str, dim: int, filters: int, number: str
 ) -> str:
-    """Add a ReLU and return its node; the option of its threshold ends in `number`."""
+    """Add the ReLU <layer><suffix> with input `node`; return its node's name.
+
+    Blocks of `filters` columns share statistics. The layer's option with the threshold of
+    self-repair ends in `number`.
+    """
     return out.step(
-        part,
+        suffix,
         "RectifiedLinearComponent",
         node,
         dim=dim,

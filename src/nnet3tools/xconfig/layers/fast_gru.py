@@ -64,13 +64,16 @@ class _FastGru(RecurrentLayer):
         used = self._dropout_part(gate) if self.drops else f".{gate}"
         out.node(f".{gate}_t", node, component=used)
 
-    def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *before: str) -> None:
-        """Add the component of candidate and cell, and its node; `before` are delayed inputs."""
+    def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *delayed: str) -> None:
+        """Add the component (type `kind`) that computes candidate and cell, and its node.
+
+        `delayed` names nodes <layer>.<name> whose value at the previous time it reads.
+        """
         cell, options = f"cell-dim={self['cell-dim']}", self["gru-nonlinearity-options"]
         out.component(".gru_nonlin", kind, cell, settings, options)
         gates = "zr" if self.GATES == "zr" else "z"
-        parts = [*(self.part(f"{gate}_t") for gate in gates), self.part("hpart_t")]
-        arguments = ", ".join([*parts, *map(self.before, before)])
+        parts = [*(self.node(f"{gate}_t") for gate in gates), self.node("hpart_t")]
+        arguments = ", ".join([*parts, *map(self.before, delayed)])
         out.node(".gru_nonlin_t", f"Append({arguments})", component=".gru_nonlin")
 
 
@@ -83,7 +86,7 @@ class FastGruLayer(_FastGru):
 
     def outputs(self) -> dict[str, Output]:
         """The layer's main output: the cell."""
-        return {"": Output(self.part("y_t"), self["cell-dim"])}
+        return {"": Output(self.node("y_t"), self["cell-dim"])}
 
     def write(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and truncation."""
@@ -103,8 +106,8 @@ class _ProjectedFastGru(Projected, _FastGru):
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: the projection ("") and the cell."""
         return {
-            "": Output(self.part("y_t"), self.projection_dim),
-            "c_t": Output(self.part("c_t"), self["cell-dim"]),
+            "": Output(self.node("y_t"), self.projection_dim),
+            "c_t": Output(self.node("c_t"), self["cell-dim"]),
         }
 
     def _write_cell(self, out: ConfigLines) -> None:
@@ -117,7 +120,10 @@ class _ProjectedFastGru(Projected, _FastGru):
     def _write_projection(
         self, out: ConfigLines, weights: str, source: str, recurrent: str
     ) -> None:
-        """Add the projection of node `source`; its first columns are the recurrent value."""
+        """Add the projection <layer><weights> of node `source`.
+
+        Its first columns, node <layer><recurrent>, are the recurrent value.
+        """
         self.affine(out, weights, self["cell-dim"], self.projection_dim)
         out.node(".y_t", source, component=weights)
         self.truncate(out, ".s_r", self.recurrent_dim)
@@ -125,7 +131,10 @@ class _ProjectedFastGru(Projected, _FastGru):
         out.node(".s_t", node, component=".s_r")
 
     def _write_norm_projection(self, out: ConfigLines, weights: str, source: str) -> None:
-        """Add a projection with renorm of the recurrent value and batch norm of the output."""
+        """Add the projection <layer><weights> of node `source`.
+
+        The recurrent value, its first columns, is renormalized, the output batch-normalized.
+        """
         dims = self.recurrent_dim, self.projection_dim
         self.affine(out, weights, self["cell-dim"], self.projection_dim)
         projection = out.node(".y_t_tmp", source, component=weights)
@@ -145,7 +154,7 @@ class FastPgruLayer(_ProjectedFastGru):
     def write(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and projection."""
         self._write_cell(out)
-        self._write_projection(out, ".W_y.c", self.part("c_t"), ".s_t_pre")
+        self._write_projection(out, ".W_y.c", self.node("c_t"), ".s_t_pre")
 
 
 @register("fast-norm-pgru-layer")
@@ -157,7 +166,7 @@ class FastNormPgruLayer(_ProjectedFastGru):
     def write(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and normalized projection."""
         self._write_cell(out)
-        self._write_norm_projection(out, ".W_y.c", self.part("c_t"))
+        self._write_norm_projection(out, ".W_y.c", self.node("c_t"))
 
 
 class _FastOutputGru(_ProjectedFastGru):
@@ -172,7 +181,7 @@ class _FastOutputGru(_ProjectedFastGru):
         self._nonlinearity(out, "OutputGruNonlinearityComponent", "", "c_t")
         out.dim_range(".c_t", ".gru_nonlin_t", cell, cell)
         self.product(out, ".cdoto", cell)
-        out.node(".cdoto", f"Append({self.part('c_t')}, {self.part('o_t')})")
+        out.node(".cdoto", f"Append({self.node('c_t')}, {self.node('o_t')})")
 
 
 @register("fast-opgru-layer")
@@ -182,7 +191,7 @@ class FastOpgruLayer(_FastOutputGru):
     def write(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and projection."""
         self._write_cell(out)
-        self._write_projection(out, ".W_y.cdoto", self.part("cdoto"), ".s_t_preclip")
+        self._write_projection(out, ".W_y.cdoto", self.node("cdoto"), ".s_t_preclip")
 
 
 @register("fast-norm-opgru-layer")
@@ -194,4 +203,4 @@ class FastNormOpgruLayer(_FastOutputGru):
     def write(self, out: ConfigLines) -> None:
         """Add lines for gates, cell and normalized projection."""
         self._write_cell(out)
-        self._write_norm_projection(out, ".W_y.cdoto", self.part("cdoto"))
+        self._write_norm_projection(out, ".W_y.cdoto", self.node("cdoto"))

@@ -31,7 +31,7 @@ class _FastLstm(RecurrentLayer):
 
     def _cell_nodes(self, out: ConfigLines, gates: str, *further: str) -> None:
         """Add the nonlinearity's node; its input is `gates`, the old cell, and `further` nodes."""
-        arguments = ", ".join([self.part(gates), self.before("c_trunc"), *further])
+        arguments = ", ".join([self.node(gates), self.before("c_trunc"), *further])
         out.node(".lstm_nonlin", f"Append({arguments})")
 
     def _unprojected_nodes(self, out: ConfigLines) -> None:
@@ -41,7 +41,7 @@ class _FastLstm(RecurrentLayer):
         if "c" in self.used:
             # Kaldi offers this output, but does not write the node.
             out.dim_range(".c", ".lstm_nonlin", cell)
-        out.node(".cm_trunc", self.part("lstm_nonlin"))
+        out.node(".cm_trunc", self.node("lstm_nonlin"))
         out.dim_range(".c_trunc", ".cm_trunc", cell)
         out.dim_range(".m_trunc", ".cm_trunc", cell, cell)
 
@@ -54,9 +54,9 @@ class FastLstmLayer(_FastLstm):
 
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: m, the output of the memory (""), and the cell."""
-        memory = self.part("m_batchnorm" if self.has_batchnorm else "m")
+        memory = self.node("m_batchnorm" if self.has_batchnorm else "m")
         dim = self["cell-dim"]
-        return {"": Output(memory, dim), "c": Output(self.part("c"), dim)}
+        return {"": Output(memory, dim), "c": Output(self.node("c"), dim)}
 
     def write(self, out: ConfigLines) -> None:
         """Add lines for gates, nonlinearity, truncation[, batch norm]."""
@@ -68,7 +68,7 @@ class FastLstmLayer(_FastLstm):
         self._cell_nodes(out, "W_all")
         self._unprojected_nodes(out)
         if self.has_batchnorm:
-            out.step(".m_batchnorm", "BatchNormComponent", self.part("m"), dim=cell)
+            out.step(".m_batchnorm", "BatchNormComponent", self.node("m"), dim=cell)
 
 
 @register("lstmb-layer")
@@ -84,19 +84,19 @@ class LstmbLayer(_FastLstm):
 
     def outputs(self) -> dict[str, Output]:
         """The layer's main output: the batch-normalized output of the memory."""
-        return {"": Output(self.part("m_batchnorm"), self["cell-dim"])}
+        return {"": Output(self.node("m_batchnorm"), self["cell-dim"])}
 
     def write(self, out: ConfigLines) -> None:
         """Add lines: two matrices, scale and offset, nonlinearity, truncation, batch norm."""
         self._write_components(out)
-        memory = f"Scale({self['self-scale']}, {self.part('m_trunc')})"
+        memory = f"Scale({self['self-scale']}, {self.node('m_trunc')})"
         recurrent = f"IfDefined(Offset({memory}, {self['delay']}))"
         node = out.node(".W_all_a", f"Append({self.input.node}, {recurrent})")
         node = out.node(".W_all_b", node)
         out.node(".W_all_b_so", node)
         self._cell_nodes(out, "W_all_b_so")
         self._unprojected_nodes(out)
-        out.node(".m_batchnorm", self.part("m"))
+        out.node(".m_batchnorm", self.node("m"))
 
     def _write_components(self, out: ConfigLines) -> None:
         cell, bottleneck = self["cell-dim"], self["bottleneck-dim"]
@@ -119,10 +119,10 @@ class FastLstmpLayer(Projected, _FastLstm):
 
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: the projection ("") and the cell."""
-        projection = self.part("rp_batchnorm" if self.has_batchnorm else "rp")
+        projection = self.node("rp_batchnorm" if self.has_batchnorm else "rp")
         return {
             "": Output(projection, self.projection_dim),
-            "c_t": Output(self.part("c"), self["cell-dim"]),
+            "c_t": Output(self.node("c"), self["cell-dim"]),
         }
 
     def write(self, out: ConfigLines) -> None:
@@ -131,7 +131,7 @@ class FastLstmpLayer(Projected, _FastLstm):
         self._write_nodes(out)
         if self.has_batchnorm:
             kind, dim = "BatchNormComponent", self.projection_dim
-            out.step(".rp_batchnorm", kind, self.part("rp"), dim=dim)
+            out.step(".rp_batchnorm", kind, self.node("rp"), dim=dim)
 
     def _write_components(self, out: ConfigLines) -> None:
         cell, recurrent = self["cell-dim"], self.recurrent_dim
@@ -146,15 +146,15 @@ class FastLstmpLayer(Projected, _FastLstm):
     def _write_nodes(self, out: ConfigLines) -> None:
         cell, recurrent = self["cell-dim"], self.recurrent_dim
         out.node(".W_all", self.with_input("r_trunc"))
-        mask = [self.part("dropout_mask")] if self.drops else []
+        mask = [self.node("dropout_mask")] if self.drops else []
         if mask:
             # The component's output does not depend on its input, but nodes need one.
             out.node(".dropout_mask", mask[0])
         self._cell_nodes(out, "W_all", *mask)
         out.dim_range(".c", ".lstm_nonlin", cell)
         out.dim_range(".m", ".lstm_nonlin", cell, cell)
-        out.node(".rp", self.part("m"), component=".W_rp")
+        out.node(".rp", self.node("m"), component=".W_rp")
         out.dim_range(".r", ".rp", recurrent)
-        out.node(".cr_trunc", f"Append({self.part('c')}, {self.part('r')})")
+        out.node(".cr_trunc", f"Append({self.node('c')}, {self.node('r')})")
         out.dim_range(".c_trunc", ".cr_trunc", cell)
         out.dim_range(".r_trunc", ".cr_trunc", recurrent, cell)

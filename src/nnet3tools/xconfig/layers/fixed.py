@@ -13,7 +13,10 @@ _FILE = Check(lambda value: value != "", "a file name")
 
 @register("fixed-affine-layer")
 class FixedAffineLayer(Layer):
-    """An affine transform in a file that a later step writes; its input is an output of init."""
+    """An affine transform, such as LDA, from a file that is estimated later.
+
+    The network of init.config, which ends before this layer, computes the features for that.
+    """
 
     OPTIONS = options(
         INPUT,
@@ -24,7 +27,7 @@ class FixedAffineLayer(Layer):
     )
 
     def configs(self) -> dict[str, list[str]]:
-        """The layer's lines: final reads the file, ref has a random matrix, init ends before it."""
+        """Lines by config: final reads the file, ref has random numbers, init outputs the input."""
         source = self.input.node
         init, ref, final = (ConfigLines(self.name) for _ in range(3))
         if self["write-init-config"]:

@@ -41,16 +41,13 @@ class _Gru(RecurrentLayer):
 
     def write_cell(self, out: ConfigLines) -> None:
         """Add the nodes of the cell y = (1 - z) h + z y_before."""
-        kept = f"Sum(Scale(-1.0,{self.part('z_t')}), Const(1.0, {self['cell-dim']}))"
-        out.node(".y1_t", f"Append({self.part('h_t')}, {kept})", component=".y1")
-        out.node(".y2_t", f"Append({self.cell_before}, {self.part('z_t')})", component=".y2")
-        out.node(".y_t", f"Sum({self.part('y1_t')}, {self.part('y2_t')})", component=".y")
+        kept = f"Sum(Scale(-1.0,{self.node('z_t')}), Const(1.0, {self['cell-dim']}))"
+        out.node(".y1_t", f"Append({self.node('h_t')}, {kept})", component=".y1")
+        out.node(".y2_t", f"Append({self.cell_before}, {self.node('z_t')})", component=".y2")
+        out.node(".y_t", f"Sum({self.node('y1_t')}, {self.node('y2_t')})", component=".y")
 
     def write_products(self, out: ConfigLines, first: str, dim: int) -> None:
-        """Add the components of the cell's elementwise products and of their sum.
-
-        The product named `first` has `dim` columns.
-        """
+        """Add the cell's products and sum, and one more product <layer><first> of `dim` columns."""
         self.product(out, first, dim)
         self.product(out, ".y1", self["cell-dim"])
         self.product(out, ".y2", self["cell-dim"])
@@ -79,7 +76,7 @@ class _ResetGru(_Gru):
         self.write_products(out, ".h1", self.recurrent_dim)
         for gate in self.GATES:
             self.write_gate(out, gate, f".dropout_{gate}")
-        reset = f"Append({self.part('r_t')}, {self.before('s_t')})"
+        reset = f"Append({self.node('r_t')}, {self.before('s_t')})"
         reset = out.node(".h1_t", reset, component=".h1")
         pre = out.node(".h_t_pre", f"Append({self.input.node}, {reset})", component=".W_h.UW")
         out.node(".h_t", pre, component=".h")
@@ -99,13 +96,13 @@ class GruLayer(_ResetGru):
 
     def outputs(self) -> dict[str, Output]:
         """The layer's main output: the cell."""
-        return {"": Output(self.part("s_t"), self["cell-dim"])}
+        return {"": Output(self.node("s_t"), self["cell-dim"])}
 
     def write(self, out: ConfigLines) -> None:
         """Add lines for the cell and its truncation."""
         self.write_to_cell(out)
         self.truncate(out, ".s_r", self["cell-dim"])
-        out.node(".s_t", self.part("y_t"), component=".s_r")
+        out.node(".s_t", self.node("y_t"), component=".s_r")
 
 
 class _ProjectedGru(Projected, _Gru):
@@ -116,8 +113,8 @@ class _ProjectedGru(Projected, _Gru):
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: the projection ("") and the candidate."""
         return {
-            "": Output(self.part("sn_t"), self.projection_dim),
-            "h_t": Output(self.part("h_t"), self["cell-dim"]),
+            "": Output(self.node("sn_t"), self.projection_dim),
+            "h_t": Output(self.node("h_t"), self["cell-dim"]),
         }
 
     def write_projection_components(self, out: ConfigLines) -> None:
@@ -128,7 +125,7 @@ class _ProjectedGru(Projected, _Gru):
     def write_projection(self, out: ConfigLines, cell: str) -> None:
         """Add the nodes that project node `cell`; the first columns are the recurrent value."""
         self.write_projection_components(out)
-        out.node(".sn_t", self.part(cell), component=".W_s.ys")
+        out.node(".sn_t", self.node(cell), component=".W_s.ys")
         node = out.dim_range(".s_t_preclip", ".sn_t", self.recurrent_dim)
         out.node(".s_t", node, component=".s_r")
 
@@ -159,7 +156,7 @@ class NormPgruLayer(_ProjectedGru, _ResetGru):
         """Add lines for the cell and its normalized projection."""
         self.write_to_cell(out)
         self.write_norm_components(out)
-        projection = out.node(".sn_nobatchnorm_t", self.part("y_t"), component=".W_s.ys")
+        projection = out.node(".sn_nobatchnorm_t", self.node("y_t"), component=".W_s.ys")
         recurrent = out.dim_range(".s_t_preclip", ".sn_nobatchnorm_t", self.recurrent_dim)
         out.node(".sn_t", projection, component=".batchnorm")
         recurrent = out.node(".s_renorm_t", recurrent, component=".renorm")
@@ -178,9 +175,9 @@ class _OutputGru(_ProjectedGru):
             self.write_gate(out, gate, ".dropout")
         out.node(".h_t_pre", self.input.node, component=".W_h.UW")
         out.node(".h_t_pre2", self.cell_before, component=".W_h.UW_elementwise")
-        out.node(".h_t", f"Sum({self.part('h_t_pre')}, {self.part('h_t_pre2')})", component=".h")
+        out.node(".h_t", f"Sum({self.node('h_t_pre')}, {self.node('h_t_pre2')})", component=".h")
         self.write_cell(out)
-        out.node(".y_o_t", f"Append({self.part('o_t')}, {self.part('y_t')})", component=".o1")
+        out.node(".y_o_t", f"Append({self.node('o_t')}, {self.node('y_t')})", component=".o1")
 
     def _write_components(self, out: ConfigLines) -> None:
         cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
@@ -219,7 +216,7 @@ class NormOpgruLayer(_OutputGru):
         """Add lines for the gated cell and its normalized projection."""
         self.write_to_output(out)
         self.write_norm_components(out)
-        projection = out.node(".sn_nobatchnorm_t", self.part("y_o_t"), component=".W_s.ys")
+        projection = out.node(".sn_nobatchnorm_t", self.node("y_o_t"), component=".W_s.ys")
         out.node(".sn_t", projection, component=".batchnorm")
         recurrent = out.dim_range(".s_t_preclip", ".sn_nobatchnorm_t", self.recurrent_dim)
         recurrent = out.node(".s_t_preclip_renorm", recurrent, component=".renorm")

@@ -25,17 +25,17 @@ class _PeepholeLstm(RecurrentLayer):
 
     def _write_cell(self, out: ConfigLines) -> None:
         self._write_components(out)
-        out.node(".c_t", f"Sum({self.part('c1_t')}, {self.part('c2_t')})", component=".c")
+        out.node(".c_t", f"Sum({self.node('c1_t')}, {self.node('c2_t')})", component=".c")
         self._write_gate(out, "i", self.before("c_t"))
         self._write_gate(out, "f", self.before("c_t"))
-        self._write_gate(out, "o", self.part("c_t"))
-        out.node(".h_t", self.part("c_t"), component=".h")
+        self._write_gate(out, "o", self.node("c_t"))
+        out.node(".h_t", self.node("c_t"), component=".h")
         out.node(".g1_t", self.with_input("r_t"), component=".W_c.xr")
-        out.node(".g_t", self.part("g1_t"), component=".g")
-        forgotten = f"Append({self.part('f_t')}, {self.before('c_t')})"
+        out.node(".g_t", self.node("g1_t"), component=".g")
+        forgotten = f"Append({self.node('f_t')}, {self.before('c_t')})"
         out.node(".c1_t", forgotten, component=".c1")
-        out.node(".c2_t", f"Append({self.part('i_t')}, {self.part('g_t')})", component=".c2")
-        out.node(".m_t", f"Append({self.part('o_t')}, {self.part('h_t')})", component=".m")
+        out.node(".c2_t", f"Append({self.node('i_t')}, {self.node('g_t')})", component=".c2")
+        out.node(".m_t", f"Append({self.node('o_t')}, {self.node('h_t')})", component=".m")
 
     def _write_components(self, out: ConfigLines) -> None:
         cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
@@ -57,7 +57,7 @@ class _PeepholeLstm(RecurrentLayer):
         """Add a gate, which reads the layer's input, the recurrent value and node `cell`."""
         out.node(f".{gate}1_t", self.with_input("r_t"), component=f".W_{gate}.xr")
         out.node(f".{gate}2_t", cell, component=f".w_{gate}.c")
-        total = f"Sum({self.part(gate + '1_t')}, {self.part(gate + '2_t')})"
+        total = f"Sum({self.node(gate + '1_t')}, {self.node(gate + '2_t')})"
         if self.drops:
             dropped = out.node(f".{gate}_t_predrop", total, component=f".{gate}")
             out.node(f".{gate}_t", dropped, component=".dropout")
@@ -73,13 +73,13 @@ class LstmLayer(_PeepholeLstm):
 
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: m, the output of the memory (""), and the cell."""
-        return {part: Output(self.part(part or "m_t"), self["cell-dim"]) for part in ("", "c_t")}
+        return {part: Output(self.node(part or "m_t"), self["cell-dim"]) for part in ("", "c_t")}
 
     def write(self, out: ConfigLines) -> None:
         """Add lines for the cell, its output and the recurrent value."""
         self._write_cell(out)
         self.truncate(out, ".r", self["cell-dim"])
-        out.node(".r_t", self.part("m_t"), component=".r")
+        out.node(".r_t", self.node("m_t"), component=".r")
 
 
 @register("lstmp-layer", "lstmp-batchnorm-layer")
@@ -97,10 +97,10 @@ class LstmpLayer(Projected, _PeepholeLstm):
 
     def outputs(self) -> dict[str, Output]:
         """The layer's outputs: the projection ("") and the cell."""
-        projection = self.part("rp_t_batchnorm" if self.has_batchnorm else "rp_t")
+        projection = self.node("rp_t_batchnorm" if self.has_batchnorm else "rp_t")
         return {
             "": Output(projection, self.projection_dim),
-            "c_t": Output(self.part("c_t"), self["cell-dim"]),
+            "c_t": Output(self.node("c_t"), self["cell-dim"]),
         }
 
     def write(self, out: ConfigLines) -> None:
@@ -108,7 +108,7 @@ class LstmpLayer(Projected, _PeepholeLstm):
         self._write_cell(out)
         self.affine(out, ".W_rp.m", self["cell-dim"], self.projection_dim)
         self.truncate(out, ".r", self.recurrent_dim)
-        projection = out.node(".rp_t", self.part("m_t"), component=".W_rp.m")
+        projection = out.node(".rp_t", self.node("m_t"), component=".W_rp.m")
         recurrent = out.dim_range(".r_t_preclip", ".rp_t", self.recurrent_dim)
         out.node(".r_t", recurrent, component=".r")
         if self.has_batchnorm:

@@ -33,7 +33,7 @@ DROPOUT_OPTIONS = options(
 
 
 class RecurrentLayer(Layer):
-    """Base class of layers with a cell; without projection the recurrent value is as wide."""
+    """Base class of LSTM and GRU layers: layers with a cell."""
 
     def derive(self) -> None:
         """Set cell-dim to the input's columns unless it is given."""
@@ -50,19 +50,19 @@ class RecurrentLayer(Layer):
 
     @property
     def recurrent_dim(self) -> int:
-        """Number of columns of the recurrent value."""
+        """Number of columns of the recurrent value, without projection the cell's."""
         return self["cell-dim"]
 
-    def part(self, name: str) -> str:
-        """The name of the layer's node for `name`: `<layer>.<name>`."""
+    def node(self, name: str) -> str:
+        """The name of a node of this layer in configs: `<layer>.<name>`."""
         return f"{self.name}.{name}"
 
-    def before(self, part: str) -> str:
-        """The descriptor of the layer's node for `part` at the previous time."""
-        return delayed(self.part(part), self["delay"])
+    def before(self, name: str) -> str:
+        """The descriptor of the node `<layer>.<name>` at the previous time."""
+        return delayed(self.node(name), self["delay"])
 
     def with_input(self, recurrent: str) -> str:
-        """The descriptor of the layer's input and the previous value of node `recurrent`."""
+        """The descriptor of the layer's input and the previous value of `<layer>.<recurrent>`."""
         return f"Append({self.input.node}, {self.before(recurrent)})"
 
     def _recurrence_scale(self) -> float:
@@ -100,39 +100,38 @@ class RecurrentLayer(Layer):
         """Whether the layer's type asks for batch norm of the output."""
         return self.type.endswith("-batchnorm-layer")
 
-    def affine(self, out: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
-        """Add the line of an affine component."""
+    def affine(self, out: ConfigLines, suffix: str, input_dim: int, output_dim: int) -> None:
+        """Add a line for the affine component <layer><suffix>."""
         options = self["ng-affine-options"], self.l2()
-        out.component(part, AFFINE, *options, input_dim=input_dim, output_dim=output_dim)
+        out.component(suffix, AFFINE, *options, input_dim=input_dim, output_dim=output_dim)
 
-    def activation(self, out: ConfigLines, part: str, kind: str, dim: int) -> None:
-        """Add the line of a nonlinearity component of type `kind`."""
-        out.component(part, f"{kind}Component", self.repair(), dim=dim)
+    def activation(self, out: ConfigLines, suffix: str, kind: str, dim: int) -> None:
+        """Add a line for the nonlinearity <layer><suffix> of type <kind>Component."""
+        out.component(suffix, f"{kind}Component", self.repair(), dim=dim)
 
-    def product(self, out: ConfigLines, part: str, dim: int) -> None:
-        """Add a component for the elementwise product of two inputs of `dim` columns."""
-        out.component(part, PRODUCT, input_dim=2 * dim, output_dim=dim)
+    def product(self, out: ConfigLines, suffix: str, dim: int) -> None:
+        """Add component <layer><suffix>: the elementwise product of two inputs of `dim` columns."""
+        out.component(suffix, PRODUCT, input_dim=2 * dim, output_dim=dim)
 
-    def dropout(self, out: ConfigLines, part: str, dim: int) -> None:
-        """Add the line of a dropout component."""
+    def dropout(self, out: ConfigLines, suffix: str, dim: int) -> None:
+        """Add a line for the dropout component <layer><suffix>."""
         settings = self.given("dropout-proportion")
         per_frame = f"dropout-per-frame={flag(self['dropout-per-frame'])}"
-        out.component(part, "DropoutComponent", settings, per_frame, dim=dim)
+        out.component(suffix, "DropoutComponent", settings, per_frame, dim=dim)
 
-    def truncate(self, out: ConfigLines, part: str, dim: int) -> None:
-        """Add a component that limits how many steps of time derivatives go back."""
-        out.component(part, "BackpropTruncationComponent", self.truncation(), dim=dim)
+    def truncate(self, out: ConfigLines, suffix: str, dim: int) -> None:
+        """Add component <layer><suffix>, which limits how far derivatives go back in time."""
+        out.component(suffix, "BackpropTruncationComponent", self.truncation(), dim=dim)
 
 
 class Projected(RecurrentLayer):
-    """Base class of layers whose output projects the cell; its first columns are recurrent."""
+    """Base class of layers whose output projects the cell.
+
+    The first columns of the projection are the recurrent value, which the next time step reads.
+    """
 
     def derive(self) -> None:
-        """Set recurrent and non-recurrent projection dimensions, if not given.
-
-        The recurrent one is a quarter of the cell's, the non-recurrent one equals the recurrent
-        one.
-        """
+        """Set projection dimensions not given: recurrent cell-dim / 4, non-recurrent the same."""
         if self["recurrent-projection-dim"] <= 0:
             self.values["recurrent-projection-dim"] = self["cell-dim"] // 4
         if self["non-recurrent-projection-dim"] <= 0:

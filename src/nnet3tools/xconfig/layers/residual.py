@@ -133,7 +133,7 @@ class Res2Block(_Block):
     )
 
     def derive(self) -> None:
-        """Set height-in and height-out from height; ConfigError unless one way is given."""
+        """Set height-in and height-out from height; ConfigError unless height or both are given."""
         height, sides = self["height"], (self["height-in"], self["height-out"])
         self.require(
             (height > 0 and sides == (-1, -1)) or min(sides) > 0,
@@ -148,7 +148,10 @@ class Res2Block(_Block):
         return self["height-in"] != self["height-out"]
 
     def check(self) -> None:
-        """Raise ConfigError if heights differ but not by half, or then the time period is odd."""
+        """Raise ConfigError unless height-out is height-in or about half of it.
+
+        If two convolutions halve the height, time-period must be even.
+        """
         height_in, height_out = self["height-in"], self["height-out"]
         self.require(
             not self._halves or abs(height_out - height_in / 2) <= 1,

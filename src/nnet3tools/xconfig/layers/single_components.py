@@ -14,12 +14,12 @@ _OWN_OPTIONS = ("input", "dim", "include-in-init")
 
 
 class OneComponent(Layer):
-    """Base class of layers of one component; its output is as wide as its input without `dim`."""
+    """Base class of layers of one component, whose type is KIND."""
 
     KIND: ClassVar[str] = ""
 
     def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the component's node."""
+        """The layer's main output: the component's node, as wide as the input without `dim`."""
         return {"": Output(self.name, self.values.get("dim", self.input.dim))}
 
     def write(self, out: ConfigLines) -> None:
@@ -27,7 +27,7 @@ class OneComponent(Layer):
         out.step("", self.KIND, self.input.node, self.settings(), dim=self.input.dim)
 
     def settings(self) -> str:
-        """The options that the component has, too, as text in the order of their declaration."""
+        """The layer's options that go to the component, as text `key=value ...`."""
         return self.given(*(key for key in self.OPTIONS if key not in _OWN_OPTIONS))
 
 
@@ -165,7 +165,7 @@ class Delta(Layer):
         return {"": Output(self.name, 3 * self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Add scaled copies of the input, because a descriptor can put one scale on a node."""
+        """Add scaled copies of the input, as a descriptor cannot have two scales of one node."""
         node, dim = self.input.node, self.input.dim
         for copy in (f"{node}_copy1", f"{node}_copy2"):
             out.add(f"dim-range-node name={copy} input-node={node} dim={dim} dim-offset=0")
