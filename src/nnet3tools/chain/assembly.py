@@ -224,7 +224,7 @@ class Assembler:
         return found
 
     def _template(self, planned: Planned) -> EncodedChainExample | None:
-        """An encoded example with the sizes of `planned`; None if such an example has no layout."""
+        """An encoded example of the sizes of `planned`; None if its bytes have no fixed layout."""
         example = planned.plan.example(self.supervision(planned, Fst.linear([1])), self._compress)
         return CHAIN_LAYOUTS.encode(example)
 

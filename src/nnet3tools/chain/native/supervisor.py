@@ -60,7 +60,7 @@ class Job(NamedTuple):
 
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
-    """The C library, even if NumPy kernels are chosen; None if it cannot be compiled."""
+    """The C library that makes acceptors, also if NumPy kernels are chosen; None if it fails."""
     return load_files(Path(__file__).parent, _FILES, "supervisions' acceptors")
 
 
