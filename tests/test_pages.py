@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.io.holders import DOUBLE_MATRIX
+from support.generated import PARTS, parts_of
 from support.pages import LANGUAGES, PAGES, ROOT, PageRunner, blocks_of, matches, simple_commands
 from support.programs import write_table
 from support.spoken_words import WORDS, write_manifest, write_recordings
@@ -104,6 +105,16 @@ def test_no_command_or_output_of_a_page_escapes(page: Path) -> None:
             assert before.is_run or before.is_output, f"{block.place}: the output of what?"
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
     assert not re.findall(r"\n\n    \S.*", outside), "an indented block: give it a language"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_generated_parts_are_what_the_declarations_say(page: Path) -> None:
+    for name, text in parts_of(page).items():
+        assert text == PARTS[name](), f"{name}: run python -m support.generated in tests/"
+
+
+def test_every_generated_part_is_on_a_page() -> None:
+    assert sorted(name for page in PAGES for name in parts_of(page)) == sorted(PARTS)
 
 
 def test_output_with_dots_stands_for_any_text() -> None:

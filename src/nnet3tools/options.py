@@ -22,15 +22,17 @@ def option(
     infinite: bool = False,
     aliases: tuple[str, ...] = (),
     shown: Any = None,
+    bare: str = "",
 ) -> T:
     """A dataclass field for one option with this default and help text.
 
     The option's name is the field's name with dashes, unless `name` is given; `aliases` are further
     full names. A field whose type is a tuple of strings is an option that may be repeated. With
     `infinite`, infinity and NaN are accepted as values of a number. `shown` is the default in
-    --help if `default` is None, which means that the user has not given the option.
+    --help if `default` is None, which means that the user has not given the option. `bare` is the
+    value of the option without `=value`; by default such an option, if not a flag, is an error.
     """
-    metadata: dict[str, Any] = {"help": text, "aliases": aliases}
+    metadata: dict[str, Any] = {"help": text, "aliases": aliases, "bare": bare}
     if name:
         metadata["name"] = name
     if infinite:

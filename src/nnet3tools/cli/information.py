@@ -6,8 +6,8 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import NoOptions, program
-from nnet3tools.errors import naming
+from nnet3tools.cli.options import NoOptions, OptionGroup, option, program
+from nnet3tools.errors import OptionError, naming
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -76,16 +76,33 @@ def cuda_compiled(options: NoOptions, args: list[str]) -> int:
 INFO_USAGE = """Print information about a 'raw' nnet3 network, as text on standard output.
 
 Usage:  nnet3-info [options] <raw-nnet>
+ or:    nnet3-info --components[=<type>]
 e.g.:
  nnet3-info 0.raw
+ nnet3-info --components=TdnnComponent
 See also: nnet3-am-info
 """
 
 
-@program("nnet3-info", INFO_USAGE, NoOptions, num_args=1)
-def nnet3_info(options: NoOptions, args: list[str]) -> None:
+class InfoOptions(OptionGroup):
+    components: str = option(
+        "",
+        "Print purpose, formula, config keys and properties of this type of component, without a "
+        "type of all types, in place of a network.",
+        bare="all",
+    )
+
+
+@program("nnet3-info", INFO_USAGE, InfoOptions, num_args=(0, 1))
+def nnet3_info(options: InfoOptions, args: list[str]) -> None:
+    from nnet3tools.nnet.components.reference import components_reference
     from nnet3tools.nnet.model_file import read_nnet
 
+    if len(args) != (0 if options.components else 1):
+        raise OptionError("expected either one network or --components")
+    if options.components:
+        sys.stdout.write(components_reference(options.components))
+        return
     nnet = read_nnet(args[0])
     with naming(args[0]):
         sys.stdout.write(network_info(nnet))

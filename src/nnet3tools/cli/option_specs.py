@@ -27,6 +27,8 @@ class OptionSpec:
     kind: str
     default: Any
     text: str
+    bare: str = ""
+    """The value of the option without `=value`; "" if it needs one."""
 
     def help_line(self) -> str:
         """The option's line in --help, as Kaldi prints it, without a newline."""
@@ -63,7 +65,8 @@ def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Ite
         default = item.metadata.get("shown", item.default)
         kind = item.metadata.get("kind") or _KINDS[type(default)]
         for known in (name, *item.metadata.get("aliases", ())):
-            yield OptionSpec(known, here, kind, default, item.metadata.get("help", ""))
+            text, bare = item.metadata.get("help", ""), item.metadata.get("bare", "")
+            yield OptionSpec(known, here, kind, default, text, bare)
 
 
 def build(options: type[T], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> T:

@@ -196,16 +196,16 @@ class CommandLine(Generic[O]):
         name, equals, value = word.partition("=")
         if name == "--":
             raise OptionError(f"Invalid option (no key): {word}")
-        kind = self._kind(name[2:])
-        if not kind:
+        spec = self._spec(name[2:])
+        if spec is None:
             import difflib
 
             near = difflib.get_close_matches(name[2:], [*self.specs, *self.standard], n=1)
             hint = f" (did you mean --{near[0]}?)" if near else ""
             raise OptionError(f"Invalid option {word}: no option {name}{hint}")
-        if kind == "bool" and not equals:
-            return f"{name}=true"
-        if not equals or (kind == "bool" and not value):
+        if not equals and (bare := "true" if spec.kind == "bool" else spec.bare):
+            return f"{name}={bare}"
+        if not equals or (spec.kind == "bool" and not value):
             raise OptionError(f"Invalid option {word} (option format is --x=y)")
         return word
 
@@ -239,8 +239,13 @@ class CommandLine(Generic[O]):
 
     def _kind(self, name: str) -> str:
         """The kind of the option --name; "" if there is no such option."""
+        spec = self._spec(name)
+        return spec.kind if spec else ""
+
+    def _spec(self, name: str) -> OptionSpec | None:
+        """The option --name; None if there is no such option."""
         specs = self.specs.get(name) or self.standard.get(name)
-        return specs[0].kind if specs else ""
+        return specs[0] if specs else None
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -88,6 +88,8 @@ def name_matches_pattern(name: str, pattern: str) -> bool:
 class ConfigLine:
     """A config line: its first token, its values by key, and the keys that were read.
 
+    `known_keys` are the keys that were asked for, in order, whether or not the line has them.
+
     Each `get_*` method returns the value of a key, or `default` if the key is absent. Without a
     default, or if the value has another type, it raises ConfigError.
     """
@@ -97,6 +99,7 @@ class ConfigLine:
         self.first_token = ""
         self._values: dict[str, str] = {}
         self._used: set[str] = set()
+        self.known_keys: list[str] = []
         self._parse()
 
     @classmethod
@@ -107,6 +110,7 @@ class ConfigLine:
         line = cls.__new__(cls)
         line.text, line.file, line.line_number = text, file, line_number
         line.first_token, line._values, line._used = first_token, values, set()
+        line.known_keys = []
         return line
 
     def _parse(self) -> None:
@@ -146,7 +150,12 @@ class ConfigLine:
         return end
 
     def __contains__(self, key: str) -> bool:
+        self._note(key)
         return key in self._values
+
+    def _note(self, key: str) -> None:
+        if key not in self.known_keys:
+            self.known_keys.append(key)
 
     def error(self, message: str) -> ConfigError:
         """Make a ConfigError about this line."""
@@ -154,6 +163,7 @@ class ConfigLine:
 
     def _value_text(self, key: str, default: Any) -> str | None:
         """The text of a key's value, marked as read; None if absent and there is a default."""
+        self._note(key)
         if key in self._values:
             self._used.add(key)
             return self._values[key]
@@ -204,9 +214,12 @@ class ConfigLine:
         return " ".join(f"{key}={self._values[key]}" for key in self.unused_keys())
 
     def check_all_used(self) -> None:
-        """Raise ConfigError if a key was not read, because such a key is unknown."""
-        if self.unused_keys():
-            raise self.error(f"unknown or unused values '{self.unused_values()}'")
+        """Raise ConfigError, which lists the known keys, if the line has an unknown key."""
+        if unused := self.unused_keys():
+            hint = (
+                f"{nearest_hint(unused[0], self.known_keys)}; known: {', '.join(self.known_keys)}"
+            )
+            raise self.error(f"unknown or unused values '{self.unused_values()}'{hint}")
 
 
 def parse_config_lines(text: str, file: str = "") -> list[ConfigLine]:

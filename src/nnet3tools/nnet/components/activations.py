@@ -94,6 +94,8 @@ class _SelfRepairing(NonlinearComponent):
 class RectifiedLinearComponent(_SelfRepairing):
     """The rectified linear unit: y = max(x, 0)."""
 
+    FORMULA = "y = max(x, 0)"
+    KEYS = "self-repair-lower-threshold=0.05 self-repair-upper-threshold=0.95"
     backprop_reads_signs_only = True
     function = tensor.element("_1 = max(_2, 0)")
     derivative = tensor.element("_1 = where(_2 > 0, _3, 0)")
@@ -157,6 +159,8 @@ class _TwoSided(_SelfRepairing):
 class SigmoidComponent(_TwoSided):
     """The sigmoid nonlinearity: y = 1 / (1 + exp(-x)). Its derivative is at most 0.25."""
 
+    FORMULA = "y = 1 / (1 + exp(-x))"
+    KEYS = "self-repair-lower-threshold=0.05"
     function = tensor.element("_1 = sigmoid(_2)")
     derivative = tensor.element("_1 = _3 * _2 * (1 - _2)")
     sum_derivatives = tensor.aggregate("_1 * (1 - _1)", "sum", axis=0)
@@ -168,6 +172,8 @@ class SigmoidComponent(_TwoSided):
 class TanhComponent(_TwoSided):
     """The tanh nonlinearity: y = tanh(x). Its derivative is at most 1."""
 
+    FORMULA = "y = tanh(x)"
+    KEYS = "self-repair-lower-threshold=0.2"
     function = tensor.element("_1 = tanh(_2)")
     derivative = tensor.element("_1 = _3 * (1 - _2 * _2)")
     sum_derivatives = tensor.aggregate("1 - _1 * _1", "sum", axis=0)

@@ -60,6 +60,8 @@ class AffineComponent(UpdatableComponent):
     `allows_bias_mean` if config lines may have bias-mean=.
     """
 
+    FORMULA = "y = W x + b"
+    KEYS = "input-dim output-dim [matrix] param-stddev=1/sqrt(input-dim) bias-stddev=1"
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
     INFO = UpdatableComponent.INFO + " orthonormal_constraint linear_params bias_params"
     allows_bias_mean: ClassVar[bool] = False
@@ -109,6 +111,7 @@ class AffineComponent(UpdatableComponent):
 class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
     """An affine component trained with natural gradient on the input and output sides."""
 
+    KEYS = AffineComponent.KEYS + " bias-mean=0"
     INFO = AffineComponent.INFO + " rank_in rank_out num_samples_history update_period alpha"
     CLOSING_TOKENS = ("</{}>", "<{}>")
     allows_bias_mean = True

@@ -94,6 +94,14 @@ class RestrictedAttentionComponent(Component):
     zero. If `output_context`, the attention weights are appended to the output.
     """
 
+    FORMULA = (
+        "y(t) = sum of c_s value(s) over s, c = softmax over s of (key-scale query(t) key(s) "
+        "+ bias_s(t))"
+    )
+    KEYS = (
+        "num-left-inputs-required=num-left-inputs num-right-inputs-required=num-right-inputs "
+        "key-scale=1/sqrt(key-dim)"
+    )
     PROPERTIES = (
         Properties.BACKPROP_NEEDS_INPUT
         | Properties.PROPAGATE_ADDS

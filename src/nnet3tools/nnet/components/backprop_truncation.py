@@ -75,6 +75,9 @@ class _NumBoundaries(Count):
 class BackpropTruncationComponent(Component):
     """Multiplies by `scale`; clips and zeroes derivatives, so that recurrences do not blow up."""
 
+    FORMULA = (
+        "y = scale x; dx = scale dy min(1, clipping-threshold / |dy|), or 0 where it is zeroed"
+    )
     PROPERTIES = Properties.IN_PLACE
     INFO = (
         "dim scale_factor count recurrence_interval clipping_threshold clipped_proportion "

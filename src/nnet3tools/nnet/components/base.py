@@ -112,6 +112,8 @@ class Component(Declared):
     FLAGS: ClassVar[Properties]
     """All flags that instances have in common."""
     INFO = "input_dim output_dim"
+    FORMULA: ClassVar[str] = ""
+    """The output y as a function of the input x, in one line."""
     flops_per_input: ClassVar[int | None] = None
     """Number of operations for each input element; None for one per output element."""
     backprop_reads_signs_only: ClassVar[bool] = False

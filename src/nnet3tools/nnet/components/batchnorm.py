@@ -91,6 +91,8 @@ class BatchNormComponent(BatchStatisticsComponent):
     inputs and their squares over `count` rows in float64.
     """
 
+    FORMULA = "y = target-rms (x - mean) / sqrt(variance + epsilon)"
+    KEYS = "block-dim=dim"
     PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT | Properties.IN_PLACE
     INFO = "dim block_dim epsilon target_rms count test_mode"
     flops_per_input = 5  # of which 3 for mean and variance

@@ -94,6 +94,10 @@ class _BlockwiseAffine(UpdatableComponent):
 class RepeatedAffineComponent(_BlockwiseAffine):
     """Applies one affine map to each block; `linear_params` is (block output, block input)."""
 
+    FORMULA = "y[block k] = W x[block k] + b"
+    KEYS = (
+        "input-dim output-dim param-stddev=1/sqrt(input-dim/num-repeats) bias-mean=0 bias-stddev=0"
+    )
     PROPERTIES = _BlockwiseAffine.PROPERTIES | Properties.CONTIGUOUS
     default_bias_stddev = 0.0
     blocks_share_params = True
@@ -158,6 +162,11 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
 @register
 class BlockAffineComponent(_BlockwiseAffine):
     """An affine map per block; `linear_params` is (output_dim, block input), block by block."""
+
+    FORMULA = "y[block k] = W_k x[block k] + b_k"
+    KEYS = (
+        "input-dim output-dim param-stddev=1/sqrt(input-dim/num-blocks) bias-mean=0 bias-stddev=1"
+    )
 
     default_bias_stddev = 1.0
     blocks_share_params = False

@@ -104,6 +104,7 @@ class ClipGradientComponent(Component):
     self-repair pulls the input back.
     """
 
+    FORMULA = "y = x; dx = min(max(dy, -c), c), or dy min(1, c / |dy|); c is clipping-threshold"
     PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_INPUT
     INFO = (
         "dim norm_based_clipping clipping_threshold clipped_proportion "

@@ -51,6 +51,7 @@ class _BlockComponent(Component):
 class ElementwiseProductComponent(_BlockComponent):
     """Multiplies the blocks of the input, each as wide as the output, element by element."""
 
+    FORMULA = "y = x[block 1] x[block 2] ... x[block n]"
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT
 
     def problem(self) -> str | None:
@@ -76,6 +77,7 @@ class ElementwiseProductComponent(_BlockComponent):
 class SumBlockComponent(_BlockComponent):
     """Adds the blocks of the input, each as wide as the output; multiplies by `scale`."""
 
+    FORMULA = "y = scale (x[block 1] + x[block 2] + ... + x[block n])"
     PROPERTIES = Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " block_scale"
 
@@ -103,6 +105,7 @@ class _ColumnMap(IntVector):
 class PermuteComponent(Component):
     """Column j of the output is column `column_map[j]` of the input."""
 
+    FORMULA = "y_j = x_i with i = column-map[j]"
     flops_per_input = 0  # moves only
 
     column_map = _ColumnMap("<ColumnMap>", "column-map")

@@ -87,6 +87,11 @@ class _Components(Field[list[Component]]):
 class CompositeComponent(UpdatableComponent):
     """Applies `components` in sequence to at most `max_rows_process` rows at a time (0: all)."""
 
+    FORMULA = "y = f_n(... f_2(f_1(x)))"
+    KEYS = (
+        "num-components component1 [component2] "
+        "-learning-rate -learning-rate-factor -max-change -l2-regularize"
+    )
     max_rows_process = Int("<MaxRowsProcess>", "max-rows-process", 4096)
     components = _Components("<NumComponents>", "num-components")
 

@@ -34,6 +34,7 @@ _set_rows = tensor.element("_1 = _2")
 class _ConstantOutput(UpdatableComponent):
     """Base class of components that output the same row, `output` (output_dim,), for each row."""
 
+    KEYS = "output-dim output-mean=0 output-stddev=0"
     OWN_INFO = "output_dim is_updatable use_natural_gradient output"
 
     output = Vector("<Output>", key="output")
@@ -80,6 +81,8 @@ class _ConstantOutput(UpdatableComponent):
 class ConstantComponent(InputlessComponent, _ConstantOutput):
     """Outputs the trainable row `output` for each output row; needs no input."""
 
+    FORMULA = "y = output"
+
     @property
     def input_dim(self) -> int:
         # No input is read; Kaldi returns the output dimension.
@@ -94,6 +97,7 @@ class ConstantComponent(InputlessComponent, _ConstantOutput):
 class ConstantFunctionComponent(_ConstantOutput):
     """Outputs the constant row `output` for each row of the input, whose values it ignores."""
 
+    FORMULA = "y = output"
     OWN_INFO = "input_dim " + _ConstantOutput.OWN_INFO
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)

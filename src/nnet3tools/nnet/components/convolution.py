@@ -56,6 +56,11 @@ class ConvolutionComponent(UpdatableComponent):
     An output row is an array over x steps, y steps and filters.
     """
 
+    FORMULA = "y[i, j, f] = b_f + sum of W_f[u, v, z] x[i step_x + u, j step_y + v, z] over u, v, z"
+    KEYS = (
+        "num-filters [matrix] input-vectorization-order=zyx "
+        "param-stddev=1/sqrt(filt-x-dim*filt-y-dim*input-z-dim) bias-stddev=1"
+    )
     PROPERTIES = (
         Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS | Properties.PROPAGATE_ADDS
     )

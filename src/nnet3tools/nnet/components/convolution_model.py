@@ -35,6 +35,7 @@ _MAX_HEIGHT = 1 << 20
 class ConvolutionModel(Declared):
     """The geometry of a time-height convolution: numbers of filters, heights, patch offsets."""
 
+    KEYS = "[offsets] [time-offsets] [height-offsets] required-time-offsets=time-offsets"
     type_name = "ConvolutionModel"
 
     num_filters_in = Int("<NumFiltersIn>", "num-filters-in", positive=True)

@@ -32,6 +32,12 @@ class Declared:
     """See tensor/settings.py."""
     INFO: ClassVar[str] = ""
     """Names between blanks; properties that are None are omitted."""
+    KEYS: ClassVar[str] = ""
+    """Config keys that do not come from one field each, and defaults that fields do not show.
+
+    Words `key`, `key=default`, `[key]` for a key that may be absent, `-key` for one that a base
+    class has and this class has not (reference.py).
+    """
     CLOSING_TOKENS: ClassVar[tuple[str, ...]] = ("</{}>",)
     """The first one is written."""
 

@@ -50,6 +50,7 @@ class DistributeIndexes(PrecomputedIndexes):
 class DistributeComponent(Component):
     """Splits each row into blocks of `output_dim` columns, which become rows with x = 0, 1, ..."""
 
+    FORMULA = "y(n, t, k) = x(n, t, 0)[block k]"
     flops_per_input = 0  # moves only
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)

@@ -29,6 +29,7 @@ _backprop = tensor.element("_1 = where(_2 == 0, _4, _4 * _3 / where(_2 == 0, 1, 
 class DropoutComponent(DropoutBase):
     """Zeroes a `dropout_proportion` of the elements, or of the rows if `dropout_per_frame`."""
 
+    FORMULA = "y = m x; m is 0 with probability dropout-proportion, else 1"
     PROPERTIES = (
         Properties.BACKPROP_IN_PLACE
         | Properties.BACKPROP_NEEDS_INPUT

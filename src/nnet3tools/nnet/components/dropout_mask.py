@@ -31,6 +31,7 @@ class DropoutMaskComponent(InputlessComponent, DropoutBase):
     zero (for proportions up to 0.5).
     """
 
+    FORMULA = "y = m; m is 0 with probability dropout-proportion, else 1"
     INFO = "output_dim dropout_proportion continuous"
 
     output_dim = Int("<OutputDim>", "output-dim", positive=True)

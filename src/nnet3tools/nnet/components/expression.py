@@ -137,6 +137,8 @@ class ExpressionComponent(UpdatableComponent):
     The vector `values` holds all parameters, one after the other.
     """
 
+    FORMULA = "y = expression(x, params)"
+    KEYS = "[dim] [input-dim] [output-dim] [input-parts] [params]"
     parts = _Parts("<InputParts>", "input-parts")
     params = _Shapes("<ParamShapes>")
     values = Vector("<Params>")

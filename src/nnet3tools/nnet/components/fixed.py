@@ -43,6 +43,8 @@ class FixedAffineComponent(Component):
     `linear_params` (output_dim, input_dim) is W, `bias_params` (output_dim,) is b.
     """
 
+    FORMULA = "y = W x + b"
+    KEYS = "[matrix] [input-dim] [output-dim]"
     PROPERTIES = Properties.BACKPROP_ADDS
     INFO = Component.INFO + " linear_params bias_params"
 
@@ -103,6 +105,8 @@ class _FixedVector(Component):
 class FixedScaleComponent(_FixedVector):
     """Multiplies each column by a constant: y = scales * x."""
 
+    FORMULA = "y = scales x"
+    KEYS = "[scales] [scale] [dim]"
     vector = Vector("<Scales>", config="scales", trainable=False)
 
     def init_from_config(self, line: ConfigLine) -> None:
@@ -123,6 +127,8 @@ class FixedScaleComponent(_FixedVector):
 class FixedBiasComponent(_FixedVector):
     """Adds a constant to each column: y = x + bias."""
 
+    FORMULA = "y = x + bias"
+    KEYS = "[bias] [dim]"
     vector = Vector("<Bias>", config="bias", trainable=False)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

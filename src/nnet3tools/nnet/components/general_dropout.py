@@ -75,6 +75,7 @@ class GeneralDropoutComponent(DropoutBase):
     it zeroes bands of columns.
     """
 
+    FORMULA = "y = m x; m is 0 with probability p, else 1 / (1 - p); p is dropout-proportion"
     PROPERTIES = Properties.IN_PLACE | Properties.USES_MEMO
     INFO = (
         "dim block_dim dropout_proportion continuous specaugment_max_proportion "

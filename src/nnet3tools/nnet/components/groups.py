@@ -34,6 +34,7 @@ _MAX_INPUT_DIM = 1 << 24
 class PnormComponent(Component):
     """The Euclidean norms of equal groups of input columns (Zhang et al. 2014)."""
 
+    FORMULA = "y_i = sqrt(sum of x_j^2 over the columns j of group i)"
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 3  # power, sum, scaling or root
 
@@ -54,6 +55,8 @@ class PnormComponent(Component):
 class SumGroupComponent(Component):
     """The sums of groups of neighboring input columns; `sizes` (output_dim,) are their widths."""
 
+    FORMULA = "y_i = sum of x_j over the columns j of group i"
+    KEYS = "[sizes] [input-dim] [output-dim]"
     flops_per_input = 1
     CLOSING_TOKENS = ("</{}>", "<{}>")
 

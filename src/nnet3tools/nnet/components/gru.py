@@ -140,6 +140,8 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
     the cell.
     """
 
+    FORMULA = "h = tanh(x_h + W_h (r s(t-1))), c = (1 - z) h + z c(t-1)"
+    KEYS = "param-stddev=1/sqrt(cell-dim)"
     INFO = GruNonlinearityBase.INFO + " recurrent_dim"
     INFO_OF_UPDATE = "alpha rank_in rank_out update_period"
 
@@ -192,6 +194,8 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
 class OutputGruNonlinearityComponent(GruNonlinearityBase):
     """Output-gated GRU cell: [z, x_h, c(t-1)] -> [h, c]; `w_h` is (cell_dim,)."""
 
+    FORMULA = "h = tanh(x_h + w_h c(t-1)), c = (1 - z) h + z c(t-1)"
+    KEYS = "param-mean=0 param-stddev=1"
     INFO_OF_UPDATE = "alpha rank update_period"
 
     w_h = Vector("<w_h>")

@@ -38,6 +38,8 @@ class LinearComponent(TwoSidedNaturalGradient):
     The result is added to the output matrix.
     """
 
+    FORMULA = "y = W x"
+    KEYS = "input-dim output-dim [matrix] param-stddev=1/sqrt(input-dim)"
     PROPERTIES = (
         Properties.BACKPROP_NEEDS_INPUT | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
     )

@@ -39,6 +39,14 @@ class LstmNonlinearityComponent(UpdatableComponent):
     repaired units; `self_repair_config` (10,) holds five thresholds, then five scales.
     """
 
+    FORMULA = (
+        "c = sigmoid(x_f + w_fc c(t-1)) c(t-1) + sigmoid(x_i + w_ic c(t-1)) tanh(x_c), m = "
+        "sigmoid(x_o + w_oc c) tanh(c)"
+    )
+    KEYS = (
+        "cell-dim param-stddev=1 tanh-self-repair-threshold=0.2 "
+        "sigmoid-self-repair-threshold=0.05 self-repair-scale=1e-05"
+    )
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT
     INFO = UpdatableComponent.INFO + " cell_dim use_dropout"
 

@@ -34,6 +34,7 @@ Sizes = tuple[int, int, int]
 class MaxpoolingComponent(Component):
     """Maximum over boxes of the input, in which each row is an array over x, y, z."""
 
+    FORMULA = "y[i, j, k] = max of x[i step_x + u, j step_y + v, k step_z + w] over u, v, w"
     PROPERTIES = (
         Properties.BACKPROP_NEEDS_INPUT
         | Properties.BACKPROP_NEEDS_OUTPUT

@@ -37,6 +37,7 @@ class _BackpropScale(Float):
 class NoOpComponent(Component):
     """Copies its input; multiplies the derivative by `backprop_scale`."""
 
+    FORMULA = "y = x; dx = backprop-scale dy"
     PROPERTIES = Properties.IN_PLACE
     INFO = "dim backprop_scale"
     flops_per_input = 0  # moves only

@@ -38,6 +38,8 @@ class NormalizeComponent(Component):
     An option appends a column with log rms(x).
     """
 
+    FORMULA = "y = target-rms x / sqrt(mean of x_j^2 over j)"
+    KEYS = "[dim] [input-dim]"
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " target_rms add_log_stddev block_dim"
     flops_per_input = 3  # power, sum, scaling or root

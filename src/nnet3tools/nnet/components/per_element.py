@@ -65,6 +65,8 @@ def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
 class PerElementScaleComponent(UpdatableComponent):
     """Multiplies each column by a trainable scale: y = scales * x; `scales` is (dim,)."""
 
+    FORMULA = "y = scales x"
+    KEYS = "[vector] [dim] param-mean=1 param-stddev=0"
     PROPERTIES = Properties.BACKPROP_NEEDS_INPUT | Properties.IN_PLACE
     INFO = UpdatableComponent.INFO + " scales_min scales_max scales"
 
@@ -100,6 +102,7 @@ class PerElementScaleComponent(UpdatableComponent):
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     """Trainable scale per column, with natural gradient of low rank to save memory."""
 
+    KEYS = "[scales] [dim] param-mean=1 param-stddev=0"
     INFO = PerElementScaleComponent.INFO + " rank update_period num_samples_history alpha"
 
     preconditioner = Preconditioner(Side.ROWS, rank=8, update_period=10)

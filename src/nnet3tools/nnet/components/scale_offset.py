@@ -48,6 +48,8 @@ class PerElementOffsetComponent(UpdatableComponent):
     The `dim` columns form blocks of `block_dim` columns, which share the `offsets` (block_dim,).
     """
 
+    FORMULA = "y = x + offsets"
+    KEYS = "[vector] [dim] block-dim=dim param-mean=0 param-stddev=0"
     PROPERTIES = Properties.IN_PLACE
     INFO = (
         UpdatableComponent.INFO + " offsets_min offsets_max block_dim use_natural_gradient offsets"
@@ -105,6 +107,8 @@ class ScaleAndOffsetComponent(UpdatableComponent):
     `scales` and `offsets` (block_dim,).
     """
 
+    FORMULA = "y = scales x + offsets"
+    KEYS = "block-dim=dim"
     PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT
     INFO = UpdatableComponent.INFO + " rank block_size scales offsets"
 

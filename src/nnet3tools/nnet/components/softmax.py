@@ -17,6 +17,7 @@ _floor = tensor.element("_1 = max(_1, 1e-20)")
 class SoftmaxComponent(NonlinearComponent):
     """y_i = exp(x_i) / sum_j exp(x_j) in each row, at least 1e-20 so that the log is finite."""
 
+    FORMULA = "y_i = exp(x_i) / (sum of exp(x_j) over j)"
     PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 5  # maximum, difference, exp, sum, quotient
 
@@ -38,6 +39,7 @@ class SoftmaxComponent(NonlinearComponent):
 class LogSoftmaxComponent(NonlinearComponent):
     """y_i = x_i - log sum_j exp(x_j) in each row; like Kaldi's, without statistics of values."""
 
+    FORMULA = "y_i = x_i - log(sum of exp(x_j) over j)"
     PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT
     flops_per_input = 5  # maximum, difference, exp, sum, difference
 

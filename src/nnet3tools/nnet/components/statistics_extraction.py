@@ -75,6 +75,9 @@ class SumsOfRanges(Component):
 class StatisticsExtractionComponent(SumsOfRanges):
     """Outputs count, sum and (if `include_variance`) sum of squares over periods of frames."""
 
+    FORMULA = (
+        "y(t) = (number of frames, sum of x(s), sum of x(s)^2) over s in [t, t + output-period)"
+    )
     PROPERTIES = Properties.PROPAGATE_ADDS
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)

@@ -66,6 +66,10 @@ class StatisticsPoolingComponent(SumsOfRanges):
     right_context]; an output needs one frame in it. Outputs exist at multiples of `input_period`.
     """
 
+    FORMULA = (
+        "y(t) = (log counts, mean, sqrt(variance)) over s in [t - left-context, t + right-context]"
+    )
+    KEYS = "left-context right-context"
     PROPERTIES = Properties.BACKPROP_ADDS
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)

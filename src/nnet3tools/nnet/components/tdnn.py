@@ -101,6 +101,11 @@ class TdnnComponent(TwoSidedNaturalGradient):
     or empty. The trainer enforces `orthonormal_constraint`.
     """
 
+    FORMULA = "y(t) = sum of W_k x(t + time-offsets[k]) over k, plus b"
+    KEYS = (
+        "input-dim output-dim param-stddev=1/sqrt(input-dim*offsets) bias-mean=0 "
+        "bias-stddev=1 use-bias=true"
+    )
     PROPERTIES = Properties.BACKPROP_ADDS | Properties.BACKPROP_NEEDS_INPUT
     INFO = UpdatableComponent.INFO + " orthonormal_constraint time_offsets linear_params"
 

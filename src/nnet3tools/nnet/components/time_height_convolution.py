@@ -78,6 +78,11 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     `bias_params` (num_filters_out,) is the same for all heights and times.
     """
 
+    FORMULA = (
+        "y(t, h)[f] = b_f + sum of W_f[k, g] x(t + time_k, h height-subsample-out + "
+        "height_k)[g] over offsets k and filters g"
+    )
+    KEYS = "param-stddev=1/sqrt(num-filters-in*offsets) init-unit=false bias-stddev=0"
     PROPERTIES = Properties.BACKPROP_ADDS | Properties.BACKPROP_NEEDS_INPUT | Properties.CONTIGUOUS
     preconditioner_in = Preconditioner(Side.COLUMNS)
     preconditioner_out = Preconditioner(Side.ROWS)

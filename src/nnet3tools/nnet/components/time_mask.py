@@ -104,6 +104,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
     Each zeroed range has up to `time_mask_max_frames` frames.
     """
 
+    FORMULA = "y(t) = m(t) x(t); m is 0 in random ranges of frames, else 1"
     PROPERTIES = Properties.IN_PLACE | Properties.USES_MEMO
     INFO = "dim zeroed_proportion time_mask_max_frames"
 

@@ -1,0 +1,41 @@
+"""Parts of pages that are generated: from `<!-- generated: NAME -->` to `<!-- end -->`.
+
+`python -m support.generated`, in tests/, writes them anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from nnet3tools.nnet.components.reference import components_reference
+from support.descriptor_rows import descriptor_table
+from support.pages import PAGES
+
+PARTS: dict[str, Callable[[], str]] = {
+    "components": lambda: components_reference("all"),
+    "descriptors": descriptor_table,
+}
+"""The text of each generated part."""
+
+_PART = re.compile(r"(<!-- generated: ([\w -]+) -->\n)\n(.*?)\n?(<!-- end -->)", re.S)
+
+
+def parts_of(page: Path) -> dict[str, str]:
+    """The generated parts of a page as it is, by name."""
+    return {found[2]: found[3] for found in _PART.finditer(page.read_text())}
+
+
+def write_parts(page: Path) -> None:
+    """Write the generated parts of a page anew."""
+    text = page.read_text()
+    new = _PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n{found[4]}", text)
+    if new != text:
+        page.write_text(new)
+        print(page)
+
+
+if __name__ == "__main__":
+    for each in PAGES:
+        write_parts(each)
