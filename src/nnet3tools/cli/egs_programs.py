@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 class _Kind(NamedTuple):
     """A kind of examples, and what the programs for its tables need.
 
-    `encoded` and `mergeable_table` are the holders for copying and for merging tables,
-    `merge_rules` a Mergeable, and `copy` runs the copying program. Each is named by (module, name),
-    since it takes time to import. The options are in egs_options.
+    Programs are named `prefix`-ACTION-egs; log lines call the examples `name_in_log`. `encoded` and
+    `mergeable_table` are the holders for copying and for merging tables, `merge_rules` a Mergeable.
+    These are given by (module, name), since they take time to import. `merge_options` and
+    `copy_options` are names in egs_options; `copy` runs the copying program.
     """
 
     prefix: str

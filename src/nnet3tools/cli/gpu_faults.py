@@ -92,7 +92,7 @@ def not_usable(error: Exception) -> NoGpuError:
 
 
 def without_memory(number: int, free: int) -> NoGpuError:
-    """The NoGpuError for GPU `number`, whose memory other processes use."""
+    """The NoGpuError for GPU `number`, of whose memory other processes leave only `free` bytes."""
     return NoGpuError(
         f"GPU {number} is out of memory: {free >> 20} MB are free",
         "--use-gpu=wait waits until there is more",

@@ -33,7 +33,7 @@ class Gpu:
 
 
 def memory_text(free: int, total: int) -> str:
-    """Text in the form of Kaldi's logs about free and used memory, given in bytes."""
+    """Kaldi's log text about free and used memory; `free` and `total` are in bytes."""
     mega = 1 << 20
     part = free / total if total else 0.0
     used = (total - free) // mega

@@ -43,9 +43,9 @@ def nnet3_acc_lda_stats(options: AccLdaStatsOptions, args: list[str]) -> None:
 def _write_stats(
     options: AccLdaStatsOptions, args: list[str], accumulate_all: Callable[[LdaAccumulator], int]
 ) -> None:
-    """Accumulate with `accumulate_all`, which returns the number of examples; write the statistics.
+    """Accumulate LDA statistics of the examples and write them; `args`: network, examples, output.
 
-    `args` are the network, the examples and the output file.
+    `accumulate_all(accumulator)` adds all examples and returns their number.
     """
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.model_file import read_nnet

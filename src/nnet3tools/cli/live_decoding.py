@@ -59,7 +59,7 @@ class _LiveDecoding:
         """Seconds of computing for each of the last pieces of sound."""
 
     def decode_file(self, key: str, samples: np.ndarray, rate: int) -> float:
-        """Decode a file as one utterance; returns its seconds."""
+        """Decode a file's samples (`rate` per second) as one utterance; returns its seconds."""
         stream = self._recognizer.stream(
             rate, endpointing=False, nbest=self._options.nbest, name=key
         )

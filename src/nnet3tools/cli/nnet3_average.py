@@ -62,9 +62,9 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _weights(text: str, num_models: int) -> list[float]:
-    """The float32 weights in the value of --weights, normalized to sum to one.
+    """The float32 weights in the text of --weights, normalized to sum to one.
 
-    Without a value, all models have the same weight.
+    If the text is empty, all `num_models` models have the same weight.
     """
     from nnet3tools.nnet.config import parse_float
 

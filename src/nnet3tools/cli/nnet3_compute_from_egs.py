@@ -49,9 +49,10 @@ def write_outputs(
     output_name: str,
     holder: Holder[NnetExample] | None = None,
 ) -> None:
-    """Write the output of a raw model for each example, of frames unless `holder` reads others.
+    """Write the output `output_name` of a raw model for each example.
 
-    `args` are the model, the examples' rspecifier and the matrices' wspecifier.
+    `args` are the model, the examples' rspecifier and the matrices' wspecifier. `holder` reads
+    examples other than frame examples.
     """
     from nnet3tools import tensor
     from nnet3tools.io.holders import MATRIX

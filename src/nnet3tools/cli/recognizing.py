@@ -34,7 +34,7 @@ def directory_words(arguments: Sequence[str]) -> list[str]:
 
 
 def options_of_directory(folder: str, kind: type[T], words: Sequence[str] = ()) -> T:
-    """The options in a model directory's option files, overridden by those in `words`."""
+    """The options `kind` of the model directory `folder`, whose files `words` override."""
     return read_options([*directory_words([folder]), *words], folder, kind)
 
 

@@ -47,8 +47,8 @@ def run_program(
 ) -> int:
     """Call `body(words)` and return the exit status, reporting exceptions on standard error.
 
-    User errors print one ERROR line; only bugs print a traceback. A closed pipe and Ctrl-C end the
-    program silently.
+    `argv` has the words; None: the process's own. User errors print one ERROR line; only bugs print
+    a traceback. A closed pipe and Ctrl-C end the program silently.
     """
     take_standard_streams()
     log.set_program(name)

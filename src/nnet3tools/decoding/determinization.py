@@ -42,7 +42,7 @@ _ONE: _Element = (_Single(0.0), _Single(0.0), ())
 
 @dataclass
 class _OutputState:
-    """An output state: its subset of input states in minimal form, and arcs created so far.
+    """An output state: its subset of input states, normalized, and the output arcs created so far.
 
     `forward_cost` is the cost of the best path to the state, `final` its final weight if it is
     final.
@@ -171,7 +171,7 @@ class Determinizer:
         return None
 
     def _minimal_form(self, subset: _Subset) -> _Subset:
-        """The part of a subset whose states are final or have arcs with labels, in order."""
+        """The part of a subset whose states are final or have arcs with labels, by state number."""
         labelled, finals = self._labelled, self._finals
         return {
             state: subset[state]
@@ -204,7 +204,10 @@ class Determinizer:
     # -- output states
 
     def _state_of_initial(self, subset: _Subset, forward_cost: float) -> tuple[int, _Element]:
-        """(output state for a normalized subset before its epsilon closure, remaining weight)."""
+        """(output state for a normalized subset before its epsilon closure, remaining weight).
+
+        `forward_cost` is the cost of the best path to it.
+        """
         known = self._initial.setdefault(_key(subset), [])
         for other, state, rest in reversed(known):
             if self._is_equal(subset, other):

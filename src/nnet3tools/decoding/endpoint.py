@@ -42,7 +42,11 @@ class EndpointRule:
     )
 
     def holds(self, trailing_silence: float, relative_cost: float, length: float) -> bool:
-        """Whether an utterance of `length` seconds meets all conditions (RuleActivated)."""
+        """Whether an utterance of `length` seconds meets all conditions (RuleActivated).
+
+        `trailing_silence` is in seconds. `relative_cost`: best path to a final state minus best
+        path.
+        """
         return (
             (length > trailing_silence or not self.must_contain_nonsilence)
             and trailing_silence >= self.min_trailing_silence
@@ -52,7 +56,7 @@ class EndpointRule:
 
 
 def _rule(nonsilence: bool, silence: float, cost: float, length: float) -> type[EndpointRule]:
-    """A subclass of EndpointRule with these values as defaults of its fields."""
+    """A subclass of EndpointRule in which must_contain_nonsilence and the limits have defaults."""
     defaults = (nonsilence, silence, cost, length)
     fields = [
         (item.name, type(value), dataclasses.field(default=value, metadata=item.metadata))

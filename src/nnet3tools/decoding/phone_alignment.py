@@ -67,7 +67,7 @@ def with_super_final(lattice: CompactLattice) -> CompactLattice:
 
 
 class _Alignment:
-    """The alignment of one lattice; output states are numbered in Kaldi's order of discovery."""
+    """Aligns one lattice to phone boundaries; output states have Kaldi's order of discovery."""
 
     def __init__(self, options: PhoneAligner, lattice: CompactLattice) -> None:
         self._options = options

@@ -38,7 +38,10 @@ class PhoneDeterminizer:
         self._phones = np.where(entered, transitions.phones, 0)
 
     def determinize(self, raw: Lattice) -> tuple[CompactLattice, bool]:
-        """(lattice with one path per word sequence, whether it is complete within the beam)."""
+        """(lattice with one path per word sequence, whether it is complete within the beam).
+
+        `raw` is a decoder's lattice, top-sorted.
+        """
         options = self._options
         if not (options.phone_determinize or options.word_determinize):
             log.warning(
@@ -105,7 +108,7 @@ class PhoneDeterminizer:
 
 
 class _Arcs(NamedTuple):
-    """Arcs to add to a lattice, as arrays; `strings` has their transition ids."""
+    """Arcs to add to a lattice, as arrays; `graph` and `acoustic` are costs, `strings` ids."""
 
     sources: NDArray[np.integer]
     labels: NDArray[np.integer]
@@ -116,7 +119,7 @@ class _Arcs(NamedTuple):
 
 
 class _Finals(NamedTuple):
-    """New final weights for all states of a lattice, as arrays; `strings` has transition ids."""
+    """New final weights for all states of a lattice: graph and acoustic costs, transition ids."""
 
     graph: NDArray[np.float32]
     acoustic: NDArray[np.float32]

@@ -40,7 +40,10 @@ _NO_COSTS = np.zeros(0, np.float32)
 def _follow_epsilon(
     frame: Frame, extra: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
-    """(extra costs of this frame's tokens, mask of the epsilon links to keep)."""
+    """(extra costs of this frame's tokens, mask of the epsilon links to keep).
+
+    `extra` are the extra costs by paths without epsilons, `weights` the graph's arc weights.
+    """
     links = frame.epsilon
     if not len(links.arcs):
         return extra, np.zeros(0, bool)
@@ -59,7 +62,8 @@ def _follow_emitting(
 ) -> tuple[_Floats, NDArray[np.bool_]]:
     """(extra costs of the previous frame's tokens, mask of the emitting links to keep).
 
-    `extra` are the extra costs of this frame's tokens, `costs_before` the previous frame's costs.
+    `extra` are the extra costs of this frame's tokens, `costs_before` the previous frame's costs,
+    `weights` the graph's arc weights.
     """
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
@@ -86,7 +90,8 @@ def _detours(
 ) -> _Floats:
     """The cost of each link's path to its target minus the cost of the target's best path.
 
-    Costs are summed in the decoder's order, so the best link has exactly 0.
+    `source_costs` and `target_costs` are by token, `weights` by arc of the graph. Costs are summed
+    in the decoder's order, so the best link has exactly 0.
     """
     costs = source_costs[links.sources] + links.acoustic + weights[links.arcs]
     return costs - target_costs[links.targets]
@@ -95,7 +100,7 @@ def _detours(
 def _keep(
     frame: Frame, kept: NDArray[np.bool_], emitting: NDArray[np.bool_], epsilon: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], bool]:
-    """Remove tokens (mask `kept` is False) and links (other masks) of a frame, in place.
+    """Remove the tokens and links of a frame for which the masks are False, in place.
 
     Returns the new number of each former token, and whether anything was removed.
     """

@@ -39,7 +39,7 @@ class Decoded:
 
 @dataclass
 class DecodingTotals:
-    """Sums over all utterances that were decoded."""
+    """Sums over decoded utterances: log-likelihoods, frames, results without a final state."""
 
     loglike: float = 0.0
     num_frames: int = 0

@@ -38,10 +38,11 @@ def spoken_words(
 ) -> list[SpokenWord]:
     """The words of a path with times, in frames of the network's output, and confidences.
 
-    Times come from the alignment's phones and the lexicon. Without a lexicon, or if the phones do
-    not match it (in a path that was cut off), they come from the positions of the words in the
-    graph. Confidences are those of minimum Bayes risk, as lattice-to-ctm-conf --decode-mbr=false
-    computes them; the lattice's costs must contain their scales.
+    Times come from the alignment's phones (`transitions` gives the phone of a transition id) and
+    the lexicon. Without a lexicon, or if the phones do not match it (in a path that was cut off),
+    they come from the positions of the words in the graph. Confidences are those of minimum Bayes
+    risk, as lattice-to-ctm-conf --decode-mbr=false computes them; the lattice's costs must contain
+    their scales.
     """
     words = path.transcript.tolist()
     confidences = minimum_bayes_risk(lattice, words, decode_mbr=False).confidences

@@ -38,8 +38,8 @@ class _Placed:
 class Blocks(ChunkPlan):
     """A ChunkPlan that joins utterances to one stream and cuts the stream into blocks of frames.
 
-    Each block is one minibatch. `complete` gives no minibatches, because an utterance waits for
-    less than one block. The network must satisfy `graph.time_reach.is_local_in_time`.
+    Each block is one minibatch. The method `complete` yields nothing, because an utterance waits
+    only for the rest of a block. The network must satisfy `graph.time_reach.is_local_in_time`.
     """
 
     def __init__(self, options: SimpleComputationOptions, context: NnetContext) -> None:
@@ -96,7 +96,10 @@ class Blocks(ChunkPlan):
         return Minibatch(shape, parts, check_parts_only=True)
 
     def _part(self, placed: _Placed, begin: int, num_inputs: int, num_outputs: int) -> Part:
-        """Rows of an utterance in a block whose input begins at time `begin` of the stream."""
+        """Rows of an utterance in a block whose input begins at time `begin` of the stream.
+
+        The block has `num_inputs` input rows and `num_outputs` output rows.
+        """
         utterance, context = placed.utterance, self._context
         last_frame = placed.first_frame + (len(utterance.output) - 1) * self._step
         first = max(placed.first_frame - context.left, begin)

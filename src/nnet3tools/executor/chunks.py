@@ -24,7 +24,8 @@ _IVECTOR_TOLERANCE = 50
 class ChunkShape(NamedTuple):
     """The properties of a chunk that decide its program; time 0 is the time of its first output.
 
-    `stride` is the number of frames from one output to the next.
+    `first_input_t` is the time of its first input, `stride` the frames from one output to the next.
+    A program may compute `num_sequences` chunks of this shape together.
     """
 
     first_input_t: int

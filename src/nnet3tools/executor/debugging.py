@@ -44,7 +44,10 @@ class Debugger:
         return Magnitudes(written, self._parameters(c))
 
     def after(self, c: int, before: Magnitudes, seconds: float) -> str:
-        """The log line of command number `c`, which has just run and taken `seconds`."""
+        """The log line of command number `c`, which has just run and taken `seconds`.
+
+        `before` was measured before it ran.
+        """
         after = self.before(c)
         changes = [
             f"{self._names.submatrix(s)}: {old:g}->{new:g}"

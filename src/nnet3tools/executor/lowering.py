@@ -255,7 +255,7 @@ def _add_row_ranges(program: BoundProgram, c: int, command: AddRowRanges) -> Ste
 
 
 def _recoding(program: BoundProgram, c: int, submatrix: int) -> tuple[Array, Array] | None:
-    """The whole matrix before and after command `c` (de)compresses it, as a pair of arrays.
+    """(whole matrix of `submatrix` before command `c` (de)compresses it, the matrix after it).
 
     None if the memory plan ignores this command.
     """

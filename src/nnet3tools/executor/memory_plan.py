@@ -149,7 +149,10 @@ def plan_memory(
 
 
 def _carry_over(computation: Computation, plan: MemoryPlan) -> None:
-    """For a looped program, add the moves at the goto; extend blocks that later rounds need."""
+    """For a looped program, add the moves at the goto to `plan`; extend the lifetimes of blocks.
+
+    A block lives on to the goto if its matrix is read in the next round of the loop.
+    """
     commands = computation.commands
     if not commands or not isinstance(goto := commands[-1], GotoLabel):
         return

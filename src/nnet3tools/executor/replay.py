@@ -60,7 +60,10 @@ class Replayer:
     def __init__(
         self, workspace: Workspace, capture: Capture | None = None, repeats: bool = False
     ) -> None:
-        """With `repeats`, keys will probably run again, so a CPU may record their first runs."""
+        """With `repeats`, keys will probably run again, so a CPU may record their first runs.
+
+        `workspace` has the scratch memory; `capture` makes a graph of work on a GPU, None on a CPU.
+        """
         self._workspace, self._capture = workspace, capture
         may_record_first = repeats and capture is None and workspace.grows_in_place
         self._first = Occasion.FIRST_OF_MANY if may_record_first else Occasion.FIRST
@@ -96,7 +99,10 @@ class Replayer:
         return sequence.next_run()
 
     def run(self, key: Hashable, work: Step, begins_run: bool = True) -> None:
-        """Run `work` live, record it or replay it, depending on the earlier runs of `key`."""
+        """Run `work` live, record it or replay it, depending on the earlier runs of `key`.
+
+        `begins_run` is false if recordings refer to memory of keys used before in the same run.
+        """
         for _, step in self.steps(key, [(0, work)], begins_run):
             step()
 

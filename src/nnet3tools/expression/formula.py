@@ -59,10 +59,11 @@ class Formula:
         self.definitions, self.result = read.definitions, read.result
 
     def build(self, graph: Graph, names: Mapping[str, Node | float]) -> Node:
-        """Add the formula to a graph and return the node of its value; `names` has its operands.
+        """Add the formula to a graph and return the node of its value.
 
-        TextError, which marks the column, for unknown names and functions, operands that do not
-        fit, and definitions that depend on themselves.
+        `names` has the nodes or numbers that names in the text stand for. TextError, which marks
+        the column, for unknown names and functions, operands that do not fit, and definitions that
+        depend on themselves.
         """
         for name in self.definitions:
             if name in names:
@@ -92,7 +93,7 @@ class _Builder:
         self._being_built: list[str] = []
 
     def look_up(self, use: Name) -> Any:
-        """The value of a name in the formula; TextError if it is unknown or depends on itself."""
+        """The value of the name `use`; TextError if it is unknown or depends on itself."""
         name, definitions = use.name, self._formula.definitions
         if name in self._operands:
             return self._operands[name]

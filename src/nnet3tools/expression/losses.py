@@ -75,8 +75,6 @@ def _labels(x: Node, labels: Node) -> Node:
 def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
     """Cross-entropy -log softmax(x)[label], (.., 1); x is (.., D), labels are (..) or (.., 1).
 
-    The target is 1 - label_smoothing for the label, plus label_smoothing / D for each class.
-
     Derivative: adj * (softmax(x) - target) by x; target is (1 - s) onehot(label) + s / D for
       label smoothing s.
     """

@@ -50,7 +50,7 @@ def place(buffers: Sequence[Buffer]) -> int:
 class Scratch:
     """Memory shared by several executions, for values needed only during one run.
 
-    When it grows, executions that use the former memory keep it.
+    When it grows, executions bound before keep the old memory.
     """
 
     def __init__(self) -> None:

@@ -58,8 +58,9 @@ class Node:
     """A node of an expression; Python's operators build larger expressions.
 
     `<` and similar operators give 0 or 1 elementwise. `==` compares nodes; elementwise equality is
-    `expression.eq`. Reductions keep the reduced axis with size 1. Each class attribute says what
-    passes may do with nodes of this kind: merge, recompute, share memory.
+    `expression.eq`. Reductions keep the reduced axis with size 1. Each class attribute, which has
+    its own docstring, says what a graph may do with nodes of this kind: merge, recompute, share
+    memory.
     """
 
     type_name: str

@@ -27,7 +27,10 @@ _PROBE_ROWS = (7, 11)
 
 
 def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) -> tuple[Node, ...]:
-    """Build a graph for an objective's formula; returns nodes (output, target, value)."""
+    """Build a graph for an objective's formula; returns nodes (output, target, value).
+
+    `output` and `target` have shape (rows, dim) and type `element`.
+    """
     graph = Graph(like)
     output = graph.input("output", (rows, dim), element, trainable=True)
     target = graph.input("target", (rows, dim), element)

@@ -50,7 +50,7 @@ class OnnxWriter:
         return f"{prefix}_{self._count}"
 
     def emit(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Add an ONNX node; returns the name of its last output."""
+        """Add a node with an ONNX operator and attributes; returns the name of its last output."""
         names = [self.new_name(operator.lower()) for _ in range(outputs)]
         made = self.onnx.helper.make_node(operator, list(inputs), names, **attributes)
         self.nodes.append(made)

@@ -61,10 +61,8 @@ def max_pooling(
 ) -> Node:
     """The maximum of each window of the last two axes; by default windows do not overlap.
 
-    Of equal elements the first gets the gradient. Padding is never the maximum.
-
-    Shapes: x (.., h, w), value (.., h', w') with one element a window.
-    Derivative: adj at the first maximum of each window, 0 elsewhere.
+    `pads` and `strides` are (of rows, of columns). Of equal elements the first gets the gradient.
+    Padding is never the maximum.
     """
     lowest = MASKED.get(x.type, 0.0)
     return _pooling("max", x, height, width, pads, strides, lowest)
@@ -73,10 +71,9 @@ def max_pooling(
 def avg_pooling(
     x: Node, height: int, width: int, pads: Pair = (0, 0), strides: Pair | None = None
 ) -> Node:
-    """The mean of each window of the last two axes; padding counts as zeros.
+    """The mean of each window of the last two axes; by default windows do not overlap.
 
-    Shapes: x (.., h, w), value (.., h', w') with one element a window.
-    Derivative: adj / (height * width) of all windows of an element.
+    `pads` and `strides` are (of rows, of columns). Padding counts as zeros.
     """
     total = _pooling("add", x, height, width, pads, strides, 0.0)
     return total * (1.0 / (height * width))

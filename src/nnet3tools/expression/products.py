@@ -142,10 +142,9 @@ def _with_lead(made: Node, a: Node) -> Node:
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * A B for each pair of matrices of two stacks; their other axes are broadcast.
+    """scalar * A B for matrices A of a stack and B of another; their other axes are broadcast.
 
-    Shapes: a (.., n, k), b (.., k, m), value (.., n, m).
-    Derivative: scalar * adj B' by A, scalar * A' adj by B, summed over broadcast axes.
+    A and B are transposed first if `trans_a` and `trans_b`.
     """
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
@@ -169,11 +168,7 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """scalar * A B as in `dot`, plus a bias of shape (columns) or (1, columns).
-
-    Shapes: a (.., n, k), b (k, m), value (.., n, m).
-    Derivative: as that of dot; the sum of the rows of adj by the bias.
-    """
+    """scalar * A B (transposed if `trans_a`, `trans_b`) plus a bias: (columns) or (1, columns)."""
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
     cols = b.shape[-2 if trans_b else -1] if fits else -1
     fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols

@@ -28,7 +28,7 @@ Labels = tuple[int, ...]
 
 
 class _Element(NamedTuple):
-    """A state of the input FST, its residual weight, and its output labels not yet written."""
+    """A state of the input FST, its residual weight, and the output labels still to be written."""
 
     state: int
     weight: float
@@ -83,9 +83,9 @@ def _written_out(arcs_of: list[list[_NewArc]]) -> Fst:
 
 @dataclass
 class _SubsetNumbers:
-    """Numbers of subsets, looked up by states and labels exactly and by weights within DELTA.
+    """Numbers of subsets of input states, found by states and labels, and by weights within DELTA.
 
-    `by_key`: (weights of the states, number of the subset) by states and labels.
+    `by_key`: (weights of the states, number of the subset) by states and labels. `count`: subsets.
     """
 
     by_key: dict[tuple, list[tuple[list[float], int]]] = field(default_factory=dict)

@@ -69,7 +69,10 @@ def walk_vector(walk: ByteWalk) -> None:
 
 
 def _check_vector(finals: list[float], arcs: bytes, num_states: int) -> None:
-    """Raise OtherFormError unless labels, next states and weights are valid."""
+    """Raise OtherFormError unless labels, next states and weights are valid.
+
+    `arcs` are the file's arc records, `finals` the final weights.
+    """
     if math.isnan(sum(finals)) or min(finals, default=0.0) == -math.inf:
         raise OtherFormError
     if not arcs:

@@ -67,7 +67,10 @@ class Fst:
         nextstates: NDArray[np.integer],
         olabels: NDArray[np.integer] | None = None,
     ) -> Fst:
-        """Make an FST from arrays over arcs, in any order; without `olabels` it is an acceptor."""
+        """Make an FST from arrays over arcs, in any order, and the final weights of states.
+
+        The arcs leave `sources`. Without `olabels` the FST is an acceptor.
+        """
         order = np.argsort(sources, kind="stable")
         inputs = np.asarray(ilabels, _INT)[order]
         outputs = inputs if olabels is None else np.asarray(olabels, _INT)[order]

@@ -83,9 +83,7 @@ def expanded(lattice: CompactLattice) -> Lattice:
     finals: list[tuple[float, float] | None] = [None] * size
 
     def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
-        """Add `first` as a chain through `num_inner` new states; returns the last of them or
-        `state`.
-        """
+        """Add arcs with ids[0] to ids[`num_inner` - 1] of `first` from `state`; returns the end."""
         word, graph, acoustic, ids, _ = first
         for place in range(num_inner):
             arcs.append([])

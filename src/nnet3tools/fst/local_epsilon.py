@@ -99,7 +99,10 @@ class _Work:
         self.finals[state] = NOT_FINAL
 
     def _join_with_many(self, state: int, position: int, arc: ArcTuple) -> None:
-        """Join `arc`, the only arc into its next state, with each following arc where possible."""
+        """Join the arc at `position`, alone in entering its next state, with each following arc.
+
+        `arc` is the arc of `state`; arcs that cannot be joined stay.
+        """
         between = arc[3]
         removed = kept = NOT_FINAL
         added: list[ArcTuple] = []
@@ -138,9 +141,9 @@ class _Work:
             self.finals[between] = single(self.finals[between] - weight)
 
     def _join_with_one(self, state: int, position: int, arc: ArcTuple) -> None:
-        """Join an arc with the only arc, or the final weight, that leaves its next state.
+        """Join arc number `position` of `state` with the only arc, or final weight, of its target.
 
-        Other arcs may enter that state.
+        Other arcs may enter the target.
         """
         between = arc[3]
         last_way_in = self.num_in[between] == 1

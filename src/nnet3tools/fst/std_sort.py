@@ -26,7 +26,7 @@ Item = tuple[int, int]
 
 
 def _partition_all(items: list[Item], first: int, last: int, depth: int) -> None:
-    """Partition a range of items recursively until no part has more than 16 items.
+    """Partition items[first:last] recursively until no part has more than 16 items.
 
     Parts at the recursion depth `depth` are heap-sorted.
     """
@@ -64,7 +64,7 @@ def _partition(items: list[Item], first: int, last: int) -> int:
 
 
 def _heap_sort(items: list[Item], first: int, last: int) -> None:
-    """Sort a range of items by heap sort, as std::partial_sort does."""
+    """Sort items[first:last] by heap sort, as std::partial_sort does."""
     heap = items[first:last]
     for hole in reversed(range(len(heap) // 2)):
         _sift(heap, hole, len(heap), heap[hole])
@@ -75,7 +75,7 @@ def _heap_sort(items: list[Item], first: int, last: int) -> None:
 
 
 def _sift(heap: list[Item], top: int, size: int, value: Item) -> None:
-    """Move the hole at `top` down to a leaf, then `value` up from there."""
+    """Sift in a heap of `size` items: the hole at `top` goes down to a leaf, then `value` up."""
     hole = top
     while (child := 2 * hole + 2) < size:
         if heap[child][0] < heap[child - 1][0]:

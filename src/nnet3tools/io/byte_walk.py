@@ -66,7 +66,7 @@ class ByteWalk:
             raise IndexError(size)
 
     def unpack(self, form: struct.Struct) -> tuple:
-        """Move past the values of a struct and return them."""
+        """Move past the values of the struct `form` and return them."""
         self.need(form.size)
         values = form.unpack_from(self.data, self.at)
         self.at += form.size

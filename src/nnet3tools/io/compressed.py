@@ -112,7 +112,10 @@ def _empty() -> CompressedMatrix:
 def compress_all(
     matrices: NDArray, method: CompressionMethod = CompressionMethod.AUTOMATIC
 ) -> list[CompressedMatrix]:
-    """Compress each of N matrices (N, rows, columns); errors as in CompressedMatrix.from_dense."""
+    """Compress each of N matrices (N, rows, columns) by `method`.
+
+    DataError for infinity or NaN if the method uses minimum and range.
+    """
     num, rows, cols = matrices.shape
     if rows == 0 or cols == 0:
         return [_empty()] * num

@@ -37,7 +37,7 @@ def quantize(values: NDArray, low: NDArray, extent: NDArray, steps: int) -> NDAr
 
 
 def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.float32]:
-    """Decompress CM2 or CM3 codes (N, rows, columns), given minima and ranges (N,)."""
+    """Decompress CM2 or CM3 codes (N, rows, columns); minima `low` and ranges `extent` are (N,)."""
     steps = 65535.0 if codes.dtype.itemsize == 2 else 255.0
     increment = (extent.astype(np.float64) * (1.0 / steps)).astype(_F)
     out = codes.astype(_F)

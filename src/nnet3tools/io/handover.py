@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 @dataclass
 class Handed:
-    """A program's output in memory: bytes, or a table's objects with the holder that wrote them."""
+    """A program's output in memory: `data` or, if it is a table, `items` and the holder's kind.
+
+    Items are (key, object); the holder is the one that wrote them, None without a table.
+    """
 
     data: bytes = b""
     items: list[tuple[str, Any]] = field(default_factory=list)

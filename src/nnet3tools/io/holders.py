@@ -146,7 +146,10 @@ def _write_cells(writer: Writer, count: int, values: NDArray) -> None:
 
 
 def _read_pairs(reader: Reader, kind: type) -> NDArray:
-    """Read pairs as Kaldi's BasicPairVectorHolder: `1 2 ; 3 4` in text, or binary."""
+    """Read pairs as Kaldi's BasicPairVectorHolder: `1 2 ; 3 4` in text, or binary.
+
+    `kind` is int32 or float32.
+    """
     if reader.binary:
         count = reader.read_int32()
         if count < 0:

@@ -190,7 +190,7 @@ def _follows(reader: Reader, data: bytes) -> bool:
 
 
 def _split(reader: Reader, size: int, with_nodes: bool) -> tuple[bytes, NDArray]:
-    """Consume `size` encoded Indexes or Cindexes; return their bytes and each one's length."""
+    """Consume `size` encoded Indexes or, if `with_nodes`, Cindexes: (bytes, length of each)."""
     pattern = _NODE_ELEMENT if with_nodes else _ELEMENT
     pieces: list[bytes] = []
     lengths: list[int] = []
@@ -248,7 +248,7 @@ def _decode(reader: Reader, data: bytes, lengths: NDArray, with_nodes: bool) -> 
 
 
 def _get_ints(reader: Reader, raw: NDArray[np.uint8], starts: NDArray, width: int) -> Ints:
-    """Load rows of `width` integers that `_put_ints` stored, checking the size bytes."""
+    """Load rows of `width` integers at offsets `starts` of `raw`, checking the size bytes."""
     cells = raw[starts[:, None] + np.arange(5 * width)].reshape(-1, width, 5)
     if (cells[:, :, 0] != 4).any():
         raise reader.error("expected 32-bit integers in a vector of indexes")
@@ -281,7 +281,10 @@ def _read_text_indexes(reader: Reader, size: int) -> Ints:
 
 
 def _read_text_groups(reader: Reader, size: int) -> tuple[Ints, Ints]:
-    """Read groups "[node :<I1> n t x <I1> n t x ]" until there are `size` Indexes."""
+    """Read groups "[node :<I1> n t x <I1> n t x ]" until there are `size` Indexes.
+
+    Returns node numbers (N,) and Indexes (N, 3).
+    """
     nodes: list[Ints] = []
     parts: list[Ints] = []
     found = 0

@@ -166,7 +166,7 @@ class InputBuffer:
         return self.peek_byte() < 0
 
     def expect_byte(self, byte: bytes, what: str) -> None:
-        """Consume white space and then `byte`; DataError if another byte comes."""
+        """Consume white space and then `byte`; DataError, expecting `what`, for other bytes."""
         self.skip_space()
         if self.peek_byte() != byte[0]:
             raise self.error(f"expected {what} ({byte.decode()}), found {self._next_text()}")
@@ -211,9 +211,10 @@ class InputBuffer:
     def _match(
         self, pattern: re.Pattern[bytes], what: str, closed: bool = False
     ) -> re.Match[bytes]:
-        """Match a regular expression at the position, reading ahead as far as it may match.
+        """Match `pattern` at the position, reading ahead as far as it may match.
 
-        With `closed`, more bytes after a match never change the match.
+        With `closed`, more bytes after a match never change the match. DataError, expecting `what`,
+        if there is no match.
         """
         while True:
             match = pattern.match(self._buffer, self._at)
@@ -269,7 +270,11 @@ class InputBuffer:
         return first if len(pieces) == 1 else np.concatenate(pieces)
 
     def _read_into(self, piece: NDArray[np.uint8], missing: int, what: str) -> None:
-        """Fill `piece` directly from the stream; `missing` bytes remain. The buffer is empty."""
+        """Fill `piece` directly from the stream, as the buffer is empty.
+
+        `missing` bytes, at least the piece's, are still to be read; errors say that `what` was
+        expected.
+        """
         file: Any = self._file
         view, done = piece.data, 0
         while done < len(view):

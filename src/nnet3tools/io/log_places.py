@@ -155,7 +155,7 @@ _TRAINERS = {
 
 
 def place(path: str, function: str, program: str) -> str:
-    """The text `Function():file.cc` of Kaldi's log line for `function` of source file `path`."""
+    """The text Function():file.cc that Kaldi's `program` logs for `function` of module `path`."""
     module = path.replace("\\", "/").rpartition("/nnet3tools/")[2]
     key = f"{module.removesuffix('.py')} {function}"
     trainer, trainer_file = _TRAINERS.get(program, ("", ""))

@@ -209,7 +209,7 @@ class Reader(InputBuffer):
         return matrix
 
     def _open_bracket(self, what: str) -> bytes:
-        """Consume a text vector or matrix and a newline after it; return the text in brackets."""
+        """Consume a text vector or matrix (`what`) and a newline; return the text in brackets."""
         self.expect_byte(b"[", what)
         body = self.until_bracket(what)
         if self.peek_byte() == ord("\r"):
@@ -225,7 +225,7 @@ class Reader(InputBuffer):
             raise self.error(str(error)) from None
 
     def _expect_size(self, sizes: tuple[int, ...], what: str) -> int:
-        """Consume and return the byte with a number's size; DataError if not in `sizes`."""
+        """Consume and return a number's size byte; DataError, naming `what`, if not in `sizes`."""
         size = self.peek_byte()
         if size not in sizes:
             expected = " or ".join(map(str, sizes))

@@ -156,7 +156,10 @@ class Repeated(Field):
     newlines: bool = False
 
     def read(self, reader: Reader, values: Values, end: str) -> list[Any]:
-        """Read the token and the list of records; DataError for a number that is not positive."""
+        """Read the token and the list of records; DataError for a number that is not positive.
+
+        `values` and `end`, as for all fields, are the earlier fields and the record's last token.
+        """
         reader.expect_token(self.token)
         count = reader.read_int32()
         if not 0 < count <= _MAX_COUNT:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A matrix in CSR form: row r has elements row_offsets[r] to row_offsets[r + 1]."""
+    """A matrix in CSR form: row r has elements row_offsets[r] to row_offsets[r + 1].
+
+    Element i is `values[i]` in column `indices[i]`.
+    """
 
     row_offsets: NDArray[np.int32]
     indices: NDArray[np.int32]
@@ -194,7 +197,10 @@ def _read_binary(reader: Reader) -> SparseMatrix:
 
 
 def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix | None, int]:
-    """Decode up to `limit` complete rows at the start of `piece`; return matrix and bytes used."""
+    """Decode up to `limit` complete rows at the start of `piece`: (matrix, bytes used).
+
+    The matrix is None if no row is complete.
+    """
     if (even := _decode_even_rows(piece, limit)) is not None:
         return even
     rows = _ROW.findall(piece)[:limit]

@@ -20,8 +20,9 @@ class TableKind(enum.Enum):
 class Rspecifier:
     """A parsed rspecifier: the table to read.
 
-    Options: (bg) a thread reads ahead; (s) keys are sorted; (o) each key is requested once; (cs)
-    keys are requested in order; (p) an unreadable object counts as missing and ends an archive.
+    Options: `background` (bg), a thread reads ahead; `sorted` (s), keys are sorted; `once` (o),
+    each key is requested once; `called_sorted` (cs), keys are requested in order; `permissive` (p),
+    an unreadable object counts as missing and ends an archive.
     """
 
     text: str
@@ -36,9 +37,10 @@ class Rspecifier:
 
 @dataclass(frozen=True)
 class Wspecifier:
-    """A table to write. Options: (t) text, (f) flush after each object, (p) skip unknown keys.
+    """A table to write: wxfilenames `archive` and `script`, "" if the table has no such file.
 
-    `archive` and `script` are wxfilenames, "" if the table has no such file.
+    Options: `binary` (false: t), `flush` (f) after each object, `permissive` (p): skip unknown
+    keys.
     """
 
     text: str

@@ -105,7 +105,10 @@ def _read_format(reader: Reader, order: str) -> tuple[int, int, int]:
 
 
 def _skip_until(reader: Reader, wanted: bytes, order: str) -> int:
-    """Skip chunks up to the chunk `wanted`; returns the number of bytes read."""
+    """Skip chunks up to the chunk `wanted`; returns the number of bytes read.
+
+    `order` is the byte order, "<" or ">".
+    """
     counted = 4
     while (tag := _tag(reader)) != wanted:
         left = size = _number(reader, order)

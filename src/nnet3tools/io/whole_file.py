@@ -106,7 +106,10 @@ def _mode_of(path: str) -> int | None:
 
 
 def _temporary(target: str, exists: bool) -> _Temporary:
-    """Open a temporary file to become `target`; OSError if it could not replace `target` later."""
+    """Open a temporary file to become `target`; OSError if it could not replace `target` later.
+
+    `exists`: there is a file `target`.
+    """
     if exists and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     folder = os.path.dirname(target)
@@ -134,7 +137,10 @@ class _Temporary:
     file: BinaryIO
 
     def finish(self, target: str, mode: int | None) -> None:
-        """Turn the written bytes into the file `target`; OSError if that fails."""
+        """Turn the written bytes into the file `target`; OSError if that fails.
+
+        `mode` is the permission bits of the file that it replaces, None if it is new.
+        """
         raise NotImplementedError
 
     def discard(self) -> None:

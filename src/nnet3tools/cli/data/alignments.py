@@ -89,7 +89,7 @@ def ali_to_phones(options: AliToPhonesOptions, args: list[str]) -> None:
 
 
 def _phones_by(model_in: str) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from an alignment to its phones and their lengths, shape (phones, 2)."""
+    """A function from an alignment to rows (phone, length); `model_in` has the transition model."""
     from nnet3tools.nnet.hmm.alignment import phone_ends
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 

@@ -112,7 +112,7 @@ class _Totals:
 
 
 def _of_speakers(spk2utt: str, source: str, totals: _Totals) -> Iterator[tuple[str, np.ndarray]]:
-    """Pairs (speaker, statistics), one for each line of the file spk2utt."""
+    """(speaker, statistics) for each line of spk2utt; `totals` counts utterances in `source`."""
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

@@ -68,7 +68,7 @@ class Summing:
         return 0 if num_done and num_missing < num_done - num_missing else 1
 
     def table(self, source: str, target: str, binary: bool, average: bool = False) -> int:
-        """Write the sum of all objects of a table; returns the exit status."""
+        """Write a table's sum or, with `average`, mean of objects; returns the exit status."""
         from nnet3tools.cli.tables import write_object
         from nnet3tools.io.files import prove_output
         from nnet3tools.io.table import SequentialTableReader
@@ -98,7 +98,7 @@ class Summing:
         return 0 if num_failed < num_done else 1
 
     def files(self, sources: list[str], target: str, binary: bool, average: bool = False) -> int:
-        """Write the sum of the objects in several files; returns the exit status.
+        """Write the sum or, with `average`, the mean of several files; returns the exit status.
 
         Each object must be at least as large as those before it, which are padded with zeros;
         DataError if one is smaller.

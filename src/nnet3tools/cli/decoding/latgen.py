@@ -145,7 +145,10 @@ def _utterances(
     counts: UtteranceCounts,
     pauses: InputPauses,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]]:
-    """Tuples (key, features, i-vectors, graph); `graph` is the utterance's or the common one."""
+    """(key, features, i-vectors or None, graph) of each utterance, for the tables in `args`.
+
+    `graph` is the utterance's or the common one. `pauses` will watch the table of features.
+    """
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import is_table
     from nnet3tools.decoding.graph import DecodingGraph

@@ -87,7 +87,10 @@ def _align_all(
     counts: UtteranceCounts,
     totals: _Totals,
 ) -> None:
-    """Align and write all utterances; NothingDoneError if none could be aligned."""
+    """Align and write all utterances; NothingDoneError if none could be aligned.
+
+    `computer` computes the outputs, which `aligner` aligns; `counts` and `totals` are updated.
+    """
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import OptionalTable
     from nnet3tools.fst.files import FST
