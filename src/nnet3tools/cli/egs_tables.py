@@ -130,7 +130,8 @@ _MOST_BYTES = 1 << 21
 class _TablesInTurn(Generic[E]):
     """Writes examples to several tables in turn.
 
-    Examples wait until there are enough for one call of `Changes.finish`.
+    Examples wait until there are enough for one call of `finish` (of Changes), which turns them
+    into the examples to write.
     """
 
     def __init__(self, writers: list[TableWriter[E]], changes: Changes[E] | None) -> None:

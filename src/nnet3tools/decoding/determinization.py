@@ -94,7 +94,10 @@ class Determinizer:
     """Determinizes one lattice on its labels, in Python: call `run`, then `result`."""
 
     def __init__(self, lattice: CompactLattice, beam: float, delta: float, max_memory: int) -> None:
-        """`delta`: tolerance between equal subsets' weights; `max_memory`: bytes (0: no limit)."""
+        """Prepare to determinize `lattice` within `beam` of its best path.
+
+        `delta`: tolerance between equal subsets' weights; `max_memory`: bytes (0: no limit).
+        """
         self._delta, self._max_memory = _Single(delta), max_memory
         arc_lists = [[_single(arc) for arc in arcs] for arcs in lattice.arc_lists()]
         self._finals = [

@@ -44,8 +44,8 @@ class EndpointRule:
     def holds(self, trailing_silence: float, relative_cost: float, length: float) -> bool:
         """Whether an utterance of `length` seconds meets all conditions (RuleActivated).
 
-        `trailing_silence` is in seconds. `relative_cost`: best path to a final state minus best
-        path.
+        `trailing_silence` is in seconds. `relative_cost` is the cost of the best path to a final
+        state minus that of the best path.
         """
         return (
             (length > trailing_silence or not self.must_contain_nonsilence)

@@ -30,7 +30,7 @@ class PhoneDeterminizer:
     """Determinizes lattices of one acoustic model on phones, then on words, with pruning."""
 
     def __init__(self, model: TransitionModel, beam: float, options: DeterminizeOptions) -> None:
-        """`beam` is the lattice beam, which limits costs relative to the best path."""
+        """Prepare to determinize lattices; `beam` limits costs relative to the best path."""
         self._options, self._beam = options, beam
         transitions = model.transitions()
         entered = (model.tuples[transitions.states, 1] == 0) & ~transitions.is_self_loop

@@ -62,7 +62,7 @@ class UtteranceDecoder:
         acoustic_scale: float,
         allow_partial: bool,
     ) -> None:
-        """`acoustic_scale` is contained in the log-likelihoods, but is removed from lattices.
+        """Prepare to decode; `acoustic_scale`, a factor of log-likelihoods, is undone in lattices.
 
         Without `allow_partial`, an utterance that reaches no final state has no result.
         """

@@ -60,9 +60,10 @@ class Replayer:
     def __init__(
         self, workspace: Workspace, capture: Capture | None = None, repeats: bool = False
     ) -> None:
-        """With `repeats`, keys will probably run again, so a CPU may record their first runs.
+        """Prepare to record work: with scratch memory of `workspace`, and as a graph if on a GPU.
 
-        `workspace` has the scratch memory; `capture` makes a graph of work on a GPU, None on a CPU.
+        `capture` makes a graph of work on a GPU; it is None on a CPU. With `repeats`, keys will
+        probably run again, so a CPU may record their first runs.
         """
         self._workspace, self._capture = workspace, capture
         may_record_first = repeats and capture is None and workspace.grows_in_place

@@ -82,9 +82,10 @@ class EvenChunks(_OneVector):
     _partial_factor = 0.0
 
     def __init__(self, context: NnetContext, chunk_size: int, batch_size: int, pad: bool) -> None:
-        """OptionError if `chunk_size` (frames) is not larger than the network's context.
+        """Prepare chunks of `chunk_size` frames, `batch_size` to a minibatch.
 
-        `batch_size`: chunks in a minibatch. `pad`: lengthen shorter utterances to one chunk.
+        OptionError if the size is not larger than the network's context. `pad`: lengthen shorter
+        utterances to one chunk.
         """
         super().__init__(batch_size)
         log.log(f"Left/right context is {context.left}, {context.right}")

@@ -163,7 +163,7 @@ class _Closures:
     """Replaces the epsilon arcs of states by the arcs and final weights that they lead to."""
 
     def __init__(self, fst: Fst, plain: Fst) -> None:
-        """A state with arcs in `plain` has them in place of its arcs in `fst`."""
+        """Prepare to replace epsilons of `fst`; states with arcs in `plain` have these instead."""
         self._fst, self._plain = fst, plain
         self._arcs: dict[int, list[ArcTuple]] = {}
         self._finals: dict[int, float] = {}

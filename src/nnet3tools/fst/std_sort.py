@@ -28,7 +28,7 @@ Item = tuple[int, int]
 def _partition_all(items: list[Item], first: int, last: int, depth: int) -> None:
     """Partition items[first:last] recursively until no part has more than 16 items.
 
-    Parts at the recursion depth `depth` are heap-sorted.
+    Parts that are larger after `depth` levels of recursion are sorted by heap sort.
     """
     while last - first > _SMALL:
         if depth == 0:
