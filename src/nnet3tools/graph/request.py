@@ -6,18 +6,21 @@ Kaldi's structs IoSpecification and ComputationRequest (nnet-computation.h), wit
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3tools.errors import RequestError, naming
+from nnet3tools.errors import DataError, RequestError, naming
 from nnet3tools.io.files import open_input
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
+from nnet3tools.io.reader import Reader
 from nnet3tools.nnet.indexes import IndexArray, make_indexes, pack
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.io.stream import Writer
     from nnet3tools.nnet.nnet import Nnet
 
 
@@ -211,8 +214,15 @@ class ComputationRequest:
         with open_input(rxfilename) as reader:
             if reader.binary:
                 return cls.read(reader)
-            with naming(rxfilename):
-                return cls.from_text(reader.read_rest())
+            text = reader.read_rest()
+        # The grammar is only for errors: importing pyparsing takes half of nnet3-compile's time.
+        source = Reader(BytesIO(text.encode(errors="replace")), rxfilename)
+        with suppress(DataError):
+            request = cls.read(source)
+            if not source.read_rest().strip():
+                return request
+        with naming(rxfilename):
+            return cls.from_text(text)
 
     def write(self, writer: Writer) -> None:
         """Write this ComputationRequest in Kaldi's form."""
