@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import resource
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -176,15 +177,15 @@ class EgsMaking:
 
     def _features(self, name: str) -> str:
         """The rspecifier of the normalized features of a set of utterances, such as "valid"."""
-        egs, data, options = self._egs, self._data.path, self.experiment.options.feat.cmvn_opts
-        source = f"scp:{egs}/feats.{name}.scp ark:-"
+        egs, data = self._egs, self._data.path
+        options = shlex.split(self.experiment.options.feat.cmvn_opts)
         if self.opts.online_cmvn:
             speakers = f"--spk2utt=ark:{egs}/spk2utt.{name}"
-            program = f"apply-cmvn-online {options} {speakers} {egs}/global_cmvn.stats {source}"
+            program = ("apply-cmvn-online", *options, speakers, f"{egs}/global_cmvn.stats")
         else:
             speakers = f"--utt2spk=ark:{data}/utt2spk"
-            program = f"apply-cmvn {options} {speakers} scp:{data}/cmvn.scp {source}"
-        return "ark,s,cs:" + pipe_text(program)
+            program = ("apply-cmvn", *options, speakers, f"scp:{data}/cmvn.scp")
+        return "ark,s,cs:" + pipe_text((*program, f"scp:{egs}/feats.{name}.scp", "ark:-"))
 
     def _ivector_words(self) -> list[str]:
         if not (where := self.experiment.options.feat.online_ivector_dir):
@@ -198,7 +199,7 @@ class EgsMaking:
     def _get_egs(self, name: str, out: str) -> Pipeline:
         """The pipeline that makes examples of a set, such as "valid" or "3"; `out`: wspecifier."""
         script = self._egs / f"targets.{name}.scp"
-        before = pipe_text(*map(" ".join, self.targets.reading(script)))
+        before = pipe_text(*self.targets.reading(script))
         words = (
             *self.targets.program,
             f"--frame-subsampling-factor={self.opts.frame_subsampling_factor}",
@@ -253,7 +254,7 @@ class EgsMaking:
         parts = tuple(egs / names.subset(name) for name in ("valid_combine", "train_combine"))
         if not self.opts.generate_egs_scp:
             return Concatenate(combine, parts, "no examples to combine models with")
-        source, out = f"ark:cat {' '.join(map(str, parts))} |", egs / "combine.scp"
+        source, out = "ark:" + pipe_text(("cat", *map(str, parts))), egs / "combine.scp"
         words = (names.program("copy-egs"), source, f"ark,scp:{combine},{out}")
         return self._step("copy_combine", words, out=out)
 
@@ -300,7 +301,7 @@ class EgsMaking:
             sources = [str(self._unshuffled(n, m)) for n in range(1, self._num_parts + 1)]
             numbers = range((m - 1) * multiple + 1, m * multiple + 1)
             outs = [self._archive_out(number) for number in numbers]
-            *before, words = self._shuffle(m, f"ark:cat {' '.join(sources)} |")
+            *before, words = self._shuffle(m, "ark:" + pipe_text(("cat", *sources)))
             programs: Pipeline = (*before, (*words, outs[0]))
             if multiple > 1:
                 programs = (*before, (*words, "ark:-"), (names.program("copy-egs"), "ark:-", *outs))

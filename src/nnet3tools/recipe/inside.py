@@ -177,7 +177,7 @@ def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
     """Yield (path, whether it is a script file) for the files that the programs of a pipe name."""
     for word in (word for program in pipe for word in program[1:]):
         if name := _pipe_read(word):
-            inner = parse_pipeline(name[:-1]) or ((("", *name[:-1].split()),))
+            inner = parse_pipeline(name[:-1]) or ((("", *shlex.split(name[:-1])),))
             yield from _paths(inner)
             continue
         kind, _, path = word.partition(":")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
-from nnet3tools.recipe.jobs import Job, Pipeline
+from nnet3tools.recipe.jobs import Job, Pipeline, pipe_text
 from nnet3tools.recipe.objective import ExampleOrder
 from nnet3tools.recipe.options import ChunkOptimizationOptions
 from nnet3tools.recipe.plan import Jobs, Later, Remove, Stage, Step, WriteText
@@ -108,9 +109,10 @@ def _training_jobs(e: Experiment, egs: EgsDir, schedule: Iterations, n: int) -> 
             "never made): make them with --stage=-3, or name others with --egs.dir"
         )
     shrink, rate = _shrink(e, schedule, n), schedule.learning_rate(n)
-    model = f"nnet3-copy --learning-rate={rate} --scale={shrink} {e.model(n)} - |"
+    copy = ("nnet3-copy", f"--learning-rate={rate}", f"--scale={shrink}", str(e.model(n)), "-")
+    model = pipe_text(copy)
     if edits := dropout_edits(e.options.trainer.dropout_schedule, schedule.fraction(n)):
-        model += f"nnet3-copy --edits='{edits}' - - |"
+        model += pipe_text(("nnet3-copy", f"--edits={edits}", "-", "-"))
     jobs = range(1, schedule.num_jobs(n) + 1)
     return tuple(_training_job(e, egs, schedule, n, job, model) for job in jobs)
 
@@ -129,7 +131,7 @@ def _training_job(
         t.shuffle_buffer_size,
         n + t.srand,
         (k // egs.num_archives + archive) % objective.passes_per_archive,
-        f"--srand={k + t.srand} {augmentation}" if augmentation else "",
+        (f"--srand={k + t.srand}", *shlex.split(augmentation)) if augmentation else (),
     )
     examples = objective.training_examples(egs.path, order, egs.is_multitask)
     options = _training_options(e, n, job, schedule.num_jobs(n))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from nnet3tools.errors import UserError
+from nnet3tools.errors import OptionError, UserError
 
 Pipeline = tuple[tuple[str, ...], ...]
 """Programs with their arguments; each reads the output of the program before it."""
@@ -29,7 +30,7 @@ class Job:
     @property
     def words(self) -> list[str]:
         """The command line as words for run.pl, with | and && between programs."""
-        return self._joined(lambda word: shlex.quote(word) if len(word.split()) == 1 else word)
+        return self._joined(_safe_for_run_pl)
 
     @property
     def header(self) -> str:
@@ -50,21 +51,41 @@ class Job:
         return words
 
 
+def _safe_for_run_pl(word: str) -> str:
+    """Quote a word for run.pl, which passes on words without white space as they are.
+
+    It puts other words in double quotes, or in single quotes if they contain a double quote.
+    """
+    if len(word.split()) == 1 and word == word.strip():
+        return shlex.quote(word)
+    if not any(char in word for char in '$`\\"') or ('"' in word and "'" not in word):
+        return word
+    return "$'" + "".join(f"\\x{byte:02x}" for byte in os.fsencode(word)) + "'"
+
+
 def _quoted_as_run_pl(word: str) -> str:
     if word and not any(c.isspace() for c in word):
         return word
     return f"'{word}'" if '"' in word else f'"{word}"'
 
 
-def pipe_text(*programs: str) -> str:
-    """Join command lines to an rxfilename: a pipe that ends in |."""
-    return " | ".join(" ".join(program.split()) for program in programs) + " |"
+def split_words(option: str, text: str) -> list[str]:
+    """Split the text of an option to words as a shell does; OptionError for an open quotation."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise OptionError(f"--{option}={text}: {error}") from None
+
+
+def pipe_text(*programs: tuple[str, ...]) -> str:
+    """Join programs to an rxfilename, a pipe that ends in |; their words are quoted for a shell."""
+    return " | ".join(map(shlex.join, programs)) + " |"
 
 
 def unzipped(folder: object, kind: str, count: int) -> str:
     """The rspecifier that reads `folder`/`kind`.1.gz to `folder`/`kind`.`count`.gz."""
-    files = " ".join(f"{folder}/{kind}.{n + 1}.gz" for n in range(count))
-    return f"ark:gunzip -c {files} |"
+    files = (f"{folder}/{kind}.{n + 1}.gz" for n in range(count))
+    return "ark:" + pipe_text(("gunzip", "-c", *files))
 
 
 @dataclass(frozen=True)

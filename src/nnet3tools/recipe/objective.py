@@ -14,7 +14,7 @@ class ExampleOrder:
     """The examples that a training job reads: the number of the archive, and how to read it.
 
     `shift` is the frame to use of each example, or the number of frames to shift by. `buffer_size`
-    and `srand` are for shuffling. `augmentation` has options of nnet3-egs-augment-image; "": none.
+    and `srand` are for shuffling. `augmentation` has options of nnet3-egs-augment-image.
     """
 
     archive: int
@@ -22,7 +22,7 @@ class ExampleOrder:
     buffer_size: int
     srand: int
     shift: int
-    augmentation: str = ""
+    augmentation: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,32 +93,35 @@ class Objective:
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
         """The rspecifier of a job's examples: a pipe that copies, shuffles and merges them."""
-        shift = f"{self.shift_option}={order.shift}" if self.shift_option else ""
-        source = f"ark:{egs}/{self.archive(order.archive)}"
+        shift = (f"{self.shift_option}={order.shift}",) if self.shift_option else ()
+        source: tuple[str, ...] = (f"ark:{egs}/{self.archive(order.archive)}",)
         if is_multitask:
             outputs = _multitask_options(egs, f"{self.files}.", f".{order.archive}")
-            source = f"{outputs} scp:{egs}/{self.archive(order.archive, 'scp')}"
-        shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
-        varied = f"nnet3-egs-augment-image {order.augmentation} ark:- ark:-"
+            source = (*outputs, f"scp:{egs}/{self.archive(order.archive, 'scp')}")
+        shuffling = (f"--buffer-size={order.buffer_size}", f"--srand={order.srand}")
+        varied = ("nnet3-egs-augment-image", *order.augmentation, "ark:-", "ark:-")
         return "ark,bg:" + pipe_text(
-            f"{self.program('copy-egs')} {shift} {source} ark:-",
-            f"{self.program('shuffle-egs')} {shuffling} ark:- ark:-",
+            (self.program("copy-egs"), *shift, *source, "ark:-"),
+            (self.program("shuffle-egs"), *shuffling, "ark:-", "ark:-"),
             *((varied,) if order.augmentation else ()),
-            f"{self.program('merge-egs')} --minibatch-size={order.minibatch_size} ark:- ark:-",
+            self._merge(order.minibatch_size),
         )
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
         """The rspecifier that merges the subset `name` ("combine" etc.) by the rule `sizes`."""
-        source = f"ark:{egs}/{self.subset(name)}"
+        source: tuple[str, ...] = (f"ark:{egs}/{self.subset(name)}",)
         if is_multitask:
-            source = f"{_multitask_options(egs, f'{name}.', '')} scp:{egs}/{name}.scp"
+            source = (*_multitask_options(egs, f"{name}.", ""), f"scp:{egs}/{name}.scp")
         return "ark,bg:" + pipe_text(
-            f"{self.program('copy-egs')} {source} ark:-",
-            f"{self.program('merge-egs')} --minibatch-size={sizes} ark:- ark:-",
+            (self.program("copy-egs"), *source, "ark:-"), self._merge(sizes)
         )
 
+    def _merge(self, sizes: str) -> tuple[str, ...]:
+        """The words of the command that merges examples in a pipe by the rule `sizes`."""
+        return (self.program("merge-egs"), f"--minibatch-size={sizes}", "ark:-", "ark:-")
 
-def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:
+
+def _multitask_options(egs: Path, prefix: str, suffix: str) -> list[str]:
     """Options of nnet3-copy-egs that rename outputs and weight the examples of each task.
 
     They name the files PREFIXoutputSUFFIX.ark and PREFIXweightSUFFIX.ark in `egs` that exist.
@@ -128,4 +131,4 @@ def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:
         path = f"{egs}/{prefix}{name}{suffix}.ark"
         if os.path.isfile(path):
             found.append(f"--{option}=ark:{path}")
-    return " ".join(found)
+    return found

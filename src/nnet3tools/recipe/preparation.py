@@ -121,7 +121,7 @@ def _lda_stage(e: Experiment, egs: EgsDir) -> Stage:
     for n in range(1, count + 1):
         kind = "scp" if egs.is_multitask else "ark"
         source = f"{kind}:{egs.path}/{e.objective.archive(n, kind)}"
-        examples = "ark:" + pipe_text(f"{e.objective.program('copy-egs')} {source} ark:-")
+        examples = "ark:" + pipe_text((e.objective.program("copy-egs"), source, "ark:-"))
         words = (
             e.objective.program("acc-lda-stats"),
             f"--rand-prune={options.rand_prune}",
@@ -149,7 +149,11 @@ def _prior_stage(e: Experiment) -> Stage:
     counts = [e.dir / f"pdf_counts.{n}" for n in range(1, num_jobs + 1)]
     jobs = []
     for n in range(1, num_jobs + 1):
-        to_post = ("ali-to-post", f"ark:gunzip -c {ali}/ali.{n}.gz |", "ark:-")
+        to_post = (
+            "ali-to-post",
+            "ark:" + pipe_text(("gunzip", "-c", f"{ali}/ali.{n}.gz")),
+            "ark:-",
+        )
         to_counts = (
             "post-to-tacc",
             "--per-pdf=true",

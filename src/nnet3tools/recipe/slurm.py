@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.recipe.jobs import Job, Outcome, last_lines
+from nnet3tools.recipe.jobs import Job, Outcome, last_lines, split_words
 from nnet3tools.recipe.submitted import environment_with_programs
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -55,7 +55,8 @@ class SlurmRunner:
     _running: dict[str, Job] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """OptionError if Slurm is not installed."""
+        """OptionError if Slurm is not installed, or if options have an open quotation."""
+        split_words("slurm-opts", self.options + " " + self.gpu_options)
         for program in ("sbatch", "squeue", "scancel"):
             if shutil.which(program) is None:
                 raise OptionError(f"--executor=slurm: there is no program {program} on PATH")

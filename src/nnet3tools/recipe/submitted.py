@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.errors import OptionError
-from nnet3tools.recipe.jobs import Job, Outcome
+from nnet3tools.recipe.jobs import Job, Outcome, split_words
 
 _SECONDS_BETWEEN_LOOKS = 0.1
 
@@ -46,7 +46,7 @@ class CommandRunner:
     def __post_init__(self) -> None:
         """OptionError if the command does not exist."""
         for text in filter(None, (self.command, self.egs_command)):
-            program = shlex.split(text)[0]
+            program = (split_words("cmd", text) or [""])[0]
             if shutil.which(program) is None:
                 raise OptionError(f"--cmd={text}: there is no command '{program}'")
         if not self.command:

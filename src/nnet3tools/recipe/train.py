@@ -19,6 +19,7 @@ from nnet3tools.recipe.finishing import finishing_stages, tidying_steps
 from nnet3tools.recipe.iterations import iteration_stages, schedule_of
 from nnet3tools.recipe.jobs import JobRunner
 from nnet3tools.recipe.options import DnnOptions, JobOptions, RnnOptions
+from nnet3tools.recipe.path_options import check_paths
 from nnet3tools.recipe.plan import Stage, WriteText, lines_at
 from nnet3tools.recipe.preparation import (
     early_copies,
@@ -42,6 +43,7 @@ def train(program: str, options: DnnOptions | RnnOptions | ChainOptions) -> None
         experiment: Experiment = ChainExperiment(program, options)
     else:
         experiment = Experiment(program, options)
+    check_paths(options)
     experiment.check()
     with working_in(experiment.dir):
         _Training(experiment).run()

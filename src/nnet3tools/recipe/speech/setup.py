@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.recipe.data_dir import read_lines
-from nnet3tools.recipe.jobs import Job
+from nnet3tools.recipe.jobs import Job, pipe_text
 from nnet3tools.recipe.plan import Jobs, Later, Step
 from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
 from nnet3tools.recipe.speech.sizes import Size
@@ -122,5 +122,5 @@ def features(script: Path, stats: Path) -> str:
 
     `stats` is the folder of global_cmvn.stats.
     """
-    normalize = f"apply-cmvn-online {CMVN_OPTIONS} {stats / 'global_cmvn.stats'}"
-    return f"ark,s,cs:{normalize} scp:{script} ark:- |"
+    options = (*CMVN_OPTIONS.split(), str(stats / "global_cmvn.stats"))
+    return "ark,s,cs:" + pipe_text(("apply-cmvn-online", *options, f"scp:{script}", "ark:-"))

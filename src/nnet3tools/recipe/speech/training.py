@@ -8,6 +8,7 @@ from typing import Any
 from nnet3tools.cli.options import CommandLine
 from nnet3tools.recipe.chain_options import E2eOptions, LatticeChainOptions
 from nnet3tools.recipe.data_dir import read_map
+from nnet3tools.recipe.jobs import pipe_text
 from nnet3tools.recipe.plan import Later, Step, WriteText
 from nnet3tools.recipe.speech.options import RUN_NAMES
 from nnet3tools.recipe.speech.setup import CMVN_OPTIONS, FLAT, SUBSAMPLING, Setup, action, step
@@ -100,7 +101,8 @@ def _average(setup: Setup, folder: Path, data: Path) -> Step:
     last, kept = numbers[-1], [n for n in numbers[:-1] if n and n % interval == 0]
     others = min(_MODELS_AVERAGED, num_passes // 2) - 1
     chosen = [*(kept[-others:] if others > 0 else []), last]
-    models = [f"nnet3-am-copy --raw=true {folder}/{number}.mdl - |" for number in chosen]
+    copies = (("nnet3-am-copy", "--raw=true", f"{folder}/{n}.mdl", "-") for n in chosen)
+    models = map(pipe_text, copies)
     out = folder / "averaged.mdl"
     into = ("nnet3-am-copy", "--set-raw-nnet=-", f"{folder}/{last}.mdl", str(out))
     return step(f"average.{folder.name}", ("nnet3-average", *models, "-"), into, out=out)
