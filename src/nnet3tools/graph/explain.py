@@ -81,7 +81,10 @@ def _missing(builder: GraphBuilder, terms: IntArray) -> IntArray:
 
 
 def _path(builder: GraphBuilder, came_from: dict[int, int], end: int) -> str:
-    """Text that names the last cindex of a path and the components on the way to it."""
+    """Text that names cindex `end` and the components on the path to it.
+
+    `came_from` maps each cindex of the path to the one before, the first to -1.
+    """
     nnet = builder.plan.nnet
     through = []
     cindex = came_from[end]

@@ -95,7 +95,7 @@ class Leaf(SumDescriptor):
 
     @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The only forwarding expression."""
+        """The forwarding expression, as a tuple of one."""
         return (self.source,)
 
     def dim(self, nnet: NodeDims) -> int:
@@ -262,7 +262,7 @@ class Descriptor:
 
     @classmethod
     def parse(cls, text: str, node_numbers: dict[str, int]) -> Descriptor:
-        """Parse text in the general grammar; `node_numbers` maps the allowed node names to numbers.
+        """Parse a descriptor in which operators may nest freely; `node_numbers` are by node name.
 
         ConfigError gives the column, and the most similar name for an unknown name.
         """

@@ -70,7 +70,10 @@ def _simplify_scale(expression: Expression) -> Expression:
 
 
 def _simplify_forwarding(expression: Expression) -> Expression:
-    """Rewrite with Offset, Switch, Round or ReplaceIndex below Sum, Failover and IfDefined."""
+    """Move Offset, Switch, Round and ReplaceIndex below Sum, Failover and IfDefined.
+
+    Offset(Sum(a, b), 1) becomes Sum(Offset(a, 1), Offset(b, 1)).
+    """
     child = expression.children[0]
     if expression.operator == "Offset":
         t, x = (*expression.numbers, 0)[:2]
@@ -152,7 +155,7 @@ def _split_first(operator: str, expression: Expression) -> tuple[Expression, Exp
 
 
 def _simplify_top(expression: Expression) -> Expression:
-    """Bring an expression whose arguments are in normal form into normal form as a whole."""
+    """Bring an expression into three-level form; its arguments have that form already."""
     if expression.operator in ("Sum", "Failover"):
         return _joined(expression.operator, expression.children, expression.position)
     if expression.operator == "Scale":
@@ -173,7 +176,10 @@ def _depth(expression: Expression) -> int:
 
 
 def normalize(expression: Expression) -> list[Expression]:
-    """The terms of the top-level Append in normal form; ConfigError if there is no such form."""
+    """Bring a descriptor into Kaldi's three-level form; return the terms of the top-level Append.
+
+    ConfigError if the descriptor has no such form.
+    """
     parts = [_simplify(term) for term in _append_terms(expression)]
     if max(map(_depth, parts)) >= MAX_DEPTH:  # Append takes one level
         raise expression.error(f"the normal form is nested more than {MAX_DEPTH} levels deep")

@@ -55,7 +55,7 @@ class _Level:
 class _Nested:
     """A finished operator that may still be merged into the same operator around it.
 
-    Its arguments are in reverse order, so that outer arguments are appended.
+    `backwards` are its arguments in reverse order, so that outer arguments are appended.
     """
 
     level: _Level

@@ -81,9 +81,10 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
 def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most: int) -> KeyArray:
     """Extrapolate Indexes that a recurrence requests further and further in time.
 
-    `known` and `new` are sorted keys; `new` lies wholly before or after `known`. Returns copies of
-    `new`, each shifted by as many frames more as `new` extends `known`, sorted; at most `most`
-    copies, until they pass frame `first` or `last`. Empty if `new` lies elsewhere or has passed it.
+    `known` and `new` are sorted keys. `new` extends the time range of `known` to one side, by d
+    frames. Returns copies of `new`, shifted by d, 2 d, ... frames to that side, sorted: at most
+    `most`, until they pass frame `first` or `last`. Empty if `new` extends nothing, or has passed
+    it.
     """
     if len(known) == 0:
         return new[:0]

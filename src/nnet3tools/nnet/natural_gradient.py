@@ -211,12 +211,9 @@ class OnlineNaturalGradient(HasSettings):
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """The result of `_plan` for an estimate on the host.
-
-        The host records first calls like all other calls, so "is first call" is None.
-        """
+        """Count a call on the host; returns (None, updates estimate, rows of a deferred update)."""
         _, updating, pending_rows = self._plan()
-        return None, updating, pending_rows
+        return None, updating, pending_rows  # the host records first calls like all others
 
     def eta(self, num_rows: int) -> float:
         """Weight of the new scatter matrix in the estimate, 0 < eta <= 0.9."""
@@ -259,9 +256,10 @@ class OnlineNaturalGradient(HasSettings):
     def _projected(
         self, parts: Sequence[Array], trace: Any, updating: bool, at_once: bool = False
     ) -> Iterator[Array]:
-        """Yield H = X W^T; if `updating`, update the estimate after the `with` block.
+        """Context manager for H = X W^T, for X with the columns of `parts`.
 
-        `trace` is tr(X X^T). With `at_once` the update is never deferred.
+        If `updating`, the estimate is updated after the block, with `at_once` without deferring.
+        `trace` is tr(X X^T).
         """
         w, first = self.w, parts[0]
         assert w is not None

@@ -60,7 +60,7 @@ def constrain_orthonormal(
     """Move constrained parameter matrices toward the constraint; called after each minibatch.
 
     Each matrix is chosen one time in four (by Kaldi's rand), because it changes little in between.
-    `run(key, work)` does the work for one matrix.
+    `run(key, work)` calls `work`, which changes one matrix; `key` identifies it.
     """
     for name, component in components:
         constraint = component.orthonormal_constraint

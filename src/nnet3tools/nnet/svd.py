@@ -142,10 +142,7 @@ def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, di
 
 
 def _split_nodes(nnet: Nnet, split: dict[int, str]) -> None:
-    """Replace each node of the split components by component-nodes `<node>_a` and `<node>_b`.
-
-    `split` maps the number of a split component to its name.
-    """
+    """Replace nodes of split components (number -> name) by `<node>_a` and `<node>_b`."""
     renamed = list(nnet.node_names)
     parts: dict[int, str] = {}
     for n, node in enumerate(nnet.nodes):

@@ -123,7 +123,7 @@ class NonlinearComponent(Component):
                 setattr(self, name, zeros)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Add values and derivatives to the sums on the first and about half of the minibatches."""
+        """Add values and derivatives to the sums, on the first minibatch and half of the others."""
         with recording.optional(self._stores_now, out_value) as is_now:
             if is_now:
                 self.sum_stats(out_value)
@@ -142,7 +142,7 @@ class NonlinearComponent(Component):
             type(self).sum_derivatives(self.deriv_sum, out_value, beta=1.0)
 
     def store_backprop_stats(self, out_deriv: Array) -> None:
-        """Add squares of derivatives to `oderiv_sumsq` on 3 of 4 minibatches, and the first."""
+        """Add squares of derivatives to `oderiv_sumsq`, on the first and 3/4 of other minibatches."""
         with recording.optional(self._stores_derivatives_now, out_deriv) as is_now:
             if is_now:
                 self._sum_derivatives(out_deriv)

@@ -190,7 +190,7 @@ class Statistic(_ArrayField):
         self.average_of, self.ndim = average_of, ndim
 
     def count_of(self, owner: Any) -> float:
-        """The count of the owner by which the sum is divided to store an average in files."""
+        """The component's count by which the sum is divided for the average in files."""
         return 1.0 if self.average_of is None else float(getattr(owner, self.average_of))
 
     def read_value(self, reader: Reader) -> Array:
@@ -204,7 +204,7 @@ class Statistic(_ArrayField):
             setattr(owner, self.name, self.total(average, self.count_of(owner)))
 
     def total(self, average: Array, count: float) -> Array:
-        """The sum that belongs to the average in a file and the number of rows."""
+        """The sum over `count` rows, given their average from a file."""
         return average * count
 
     def owner_problem(self, owner: Any) -> str | None:

@@ -65,7 +65,7 @@ class _NumRows(Count):
 
 
 class _NumBoundaries(Count):
-    """Field for a number of boundaries that info lines show as an integer."""
+    """Field for the number of rows at a zeroing boundary; info lines show an integer."""
 
     def text(self, value: float) -> str:
         return str(int(value))

@@ -58,9 +58,9 @@ class PrecomputedIndexes(Declared):
     HAS_SETTINGS: ClassVar[bool] = False
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
-        """Whether a component with `num_inputs` and `num_outputs` rows can safely use the data.
+        """Whether `component`, of the data's type, can safely use the data for so many rows.
 
-        Must return False if any access would be out of bounds. The component has the right type.
+        Must return False if any access would be out of bounds.
         """
         return True
 

@@ -34,8 +34,9 @@ _NAME = "TimeHeightConvolutionComponent"
 class ConvolutionStep:
     """Part of a convolution: gather patches of the input, multiply by some parameter columns.
 
-    The step skips `input_time_shift` input times, reads the heights `height_map` and multiplies by
-    the parameter columns from `params_start_col` on.
+    The step skips `input_time_shift` input times and multiplies by the parameter columns from
+    `params_start_col` on. `height_map` has the input height of each position of the patches,
+    grouped by output height; -1 stands for zeros.
     """
 
     input_time_shift: int
@@ -71,7 +72,7 @@ class ConvolutionStep:
 
 
 class _Steps(Field[list[ConvolutionStep]]):
-    """Field for the list of ConvolutionStep: <NumSteps> and the fields of each step."""
+    """Field for a list of ConvolutionStep; files have <NumSteps> and the fields of each step."""
 
     def read_value(self, reader: Reader) -> list[ConvolutionStep]:
         return [self._read_step(reader) for _ in range(reader.read_int32())]
@@ -248,7 +249,7 @@ def _pad_times(model: ConvolutionModel, grid: TimeGrid) -> None:
 
 
 def _append_frames(grid: TimeGrid) -> None:
-    """Set grid.reorder_t_in: as many input frames are joined as the output's step is longer.
+    """Set grid.reorder_t_in: how many input frames are joined, output step / input step.
 
     RequestError if the output's step is no multiple of the input's.
     """

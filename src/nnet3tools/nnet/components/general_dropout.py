@@ -44,7 +44,7 @@ _outside_band = tensor.element(
 
 @register_precomputed
 class DropoutIndexes(PrecomputedIndexes):
-    """Precomputed indexes: a mask row for each block of columns of each row, in this order.
+    """Precomputed indexes: `rows` has the mask row of each block of columns of each row.
 
     `num_mask_rows` is the number of rows of the mask.
     """
@@ -167,11 +167,11 @@ class GeneralDropoutComponent(DropoutBase):
         return mask
 
     def _draw_bands(self, mask: Array) -> None:
-        """Set each mask row to ones with random bands of zeros, which may wrap around.
+        """Set each mask row to ones, with random bands of zeros, which may wrap around.
 
-        As in Kaldi, each region after the first reverses a random half of the circle of columns,
-        which may split a band in two. The reversals are undone in reverse order to find a column's
-        original position.
+        As in Kaldi, one band is zeroed. For each further region, a random half of the circle of
+        columns is then reversed, which may split the band. The code undoes the reversals to find
+        the original position of each column.
         """
         num_rows, dim = mask.shape
         most = int(dim * np.float32(self.specaugment_max_proportion) + 0.5)

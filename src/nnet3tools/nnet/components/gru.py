@@ -107,9 +107,10 @@ class GruNonlinearityBase(UpdatableComponent):
                 args.to_update.update_weights(args.in_value, argument_deriv)
 
     def stats_and_repair(self, h: Array, repair: Array) -> bool:
-        """Add tanh values `h` to the statistics; set `repair`, a pull of saturated units toward 0.
+        """Add tanh values `h` to statistics; set `repair` (cell_dim,) to factors that pull h to 0.
 
-        Runs on about half of the minibatches; on the others it returns False, without repair.
+        The factors are 0 except for saturated units. On half of the minibatches nothing is done,
+        and the result is False.
         """
         if recording.decide(lambda: tensor.random.rand_uniform() > _REPAIR_PROBABILITY):
             return False
@@ -126,9 +127,10 @@ class GruNonlinearityBase(UpdatableComponent):
 
     @abstractmethod
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
-        """Update w_h, given the derivatives at tanh's argument, which may be overwritten.
+        """Update w_h from the input and `argument_deriv`, derivatives at tanh's argument.
 
-        The change is preconditioned unless this component accumulates a gradient.
+        The change is preconditioned unless a gradient is accumulated. May overwrite
+        `argument_deriv`.
         """
 
 
@@ -136,8 +138,8 @@ class GruNonlinearityBase(UpdatableComponent):
 class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
     """GRU cell: [z, r, x_h, c(t-1), s(t-1)] -> [h, c]; `w_h` (cell_dim, recurrent_dim).
 
-    Without projection, s(t-1) is c(t-1) and not repeated; with projection, r and s are smaller than
-    the cell.
+    Without projection, the recurrent value s(t-1) is c(t-1) and not repeated. With projection, r
+    and s are smaller than the cell.
     """
 
     FORMULA = "h = tanh(x_h + W_h (r s(t-1))), c = (1 - z) h + z c(t-1)"

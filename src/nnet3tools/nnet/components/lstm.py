@@ -34,9 +34,9 @@ _count_saturated = tensor.aggregate("where(_1 / _2 < _3, 1.0, 0.0)", "sum", axis
 class LstmNonlinearityComponent(UpdatableComponent):
     """LSTM cell with peepholes: [x_i, x_f, x_c, x_o, c(t-1)(, 3 dropout scales)] -> [c(t), m(t)].
 
-    `params` is (3, cell_dim). Over `count` rows, `value_sum` and `deriv_sum` (5, cell_dim) sum the
-    values and derivatives of the five nonlinearities in float64. `self_repair_total` (5,) counts
-    repaired units; `self_repair_config` (10,) holds five thresholds, then five scales.
+    `params` (3, cell_dim) are peephole weights. Over `count` rows, `value_sum` and `deriv_sum` (5,
+    cell_dim) sum values and derivatives of the five nonlinearities in float64. `self_repair_total`
+    (5,) counts repaired units; `self_repair_config` (10,) holds five thresholds, then five scales.
     """
 
     FORMULA = (
@@ -125,7 +125,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: for each cell 3 gates (9), two tanh (2), c (3), m (1)."""
+        """Number of operations: for each cell 9 in the gates, 2 tanh, 3 for c and 1 for m."""
         return rows * self.output_dim // 2 * 15
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -35,7 +35,7 @@ class _Dim(Int):
 class NormalizeComponent(Component):
     """Scales each block of a row to root mean square `target_rms`: y = x target_rms / rms(x).
 
-    An option appends a column with log rms(x).
+    With `add_log_stddev`, columns with log rms(x) of each block are appended.
     """
 
     FORMULA = "y = target-rms x / sqrt(mean of x_j^2 over j)"

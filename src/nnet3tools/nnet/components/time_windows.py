@@ -24,7 +24,7 @@ def at_shifts(indexes: IndexArray, shifts: IntArray) -> tuple[IndexArray, IntArr
 
 
 def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Outputs that have all required inputs (N,), and the available inputs they use (N * K,).
+    """Flags of outputs that have all required inputs (N,), and of the inputs they use (N * K,).
 
     `available` is (N * K,): which of an output's K inputs exist; `required` (K,).
     """

@@ -90,7 +90,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def update_affine(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> None:
-        """Update an affine map with natural gradient, or plainly if `is_gradient`.
+        """Update an affine map with natural gradient, or without it to accumulate a gradient.
 
         `derivs` (N, D) are derivatives at the output. `parts` are inputs of N rows each, one for
         each range of columns of `linear`. `bias` (D,) is None if there is none; it is
@@ -119,10 +119,11 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def _update_factored(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> bool:
-        """Do `update_affine` without a preconditioned copy of inputs or derivatives, if faster.
+        """Update `linear` and `bias` without a preconditioned copy of one side, if that is faster.
 
-        For one side (x - h w) is multiplied as x and two narrow factors; a copy would take longer.
-        Returns False, without an update, if this form is not faster.
+        `parts` are ranges of the inputs' columns, `derivs` the derivatives. One of the two sides,
+        x, is preconditioned as x - h w, with narrow factors. Returns False, without an update, if
+        this is not faster than a copy.
         """
         if device_of(derivs) != "numpy":  # on a GPU, multiplications do not dominate the time
             return False

@@ -34,7 +34,7 @@ class LearningRate(NotNegative):
     """
 
     def number(self, owner: Any) -> Number | None:
-        """The copy on a GPU; None for an owner on the host."""
+        """The rate's copy in the memory of a GPU; None if the component `owner` is on the host."""
         return owner.__dict__.get("_learning_rate_number")
 
     def __set__(self, owner: Any, value: float) -> None:

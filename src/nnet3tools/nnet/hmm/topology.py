@@ -25,7 +25,7 @@ class HmmState:
 
 @dataclass(frozen=True)
 class HmmTopology:
-    """The HMMs of all phones; `phone_to_entry[phone]` is the number of the HMM entry, or -1."""
+    """The HMMs of `phones`: the states are entries[phone_to_entry[phone]]; -1 is no entry."""
 
     phones: NDArray[np.int32]
     phone_to_entry: NDArray[np.int32]

@@ -222,7 +222,7 @@ class ContextDependency:
     ) -> set[tuple[int, int]]:
         """(forward, self-loop) pdfs for two pdf classes over all contexts of a phone.
 
-        A negative self-loop class means no self-loop, with pdf -1.
+        `phones` are all phones. A negative self-loop class means no self-loop, with pdf -1.
         """
         window = {self.central: phone}
         if forward_class == self_loop_class:
@@ -233,7 +233,7 @@ class ContextDependency:
     def _pairs(
         self, phones: np.ndarray, window: Event, forward_class: int, self_loop_class: int
     ) -> set[tuple[int, int]]:
-        """(forward, self-loop) pdfs for two pdf classes over all ways to complete `window`."""
+        """(forward, self-loop) pdfs for two pdf classes over all completions of a context window."""
         forward = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
         if self_loop_class < 0:
             return {(pdf, -1) for pdf in forward}

@@ -73,7 +73,7 @@ class ConvLayer(Layer):
 
     @property
     def operations(self) -> list[str]:
-        """The operations that the layer's type names, without noconv."""
+        """The operations that the layer's type names, without its word noconv."""
         return [word for word in self.type.split("-")[:-1] if word != "noconv"]
 
     def derive(self) -> None:

@@ -48,20 +48,20 @@ class _FastGru(RecurrentLayer):
             self._write_gate(out, gate)
         out.node(".hpart_t", self.input.node, component=".W_hpart.x")
 
-    def _dropout_part(self, gate: str) -> str:
-        """The name of the dropout component of a gate; the reset gate may need its own."""
+    def _dropout_suffix(self, gate: str) -> str:
+        """The suffix of a gate's dropout component; a reset gate, of another width, has its own."""
         return f".dropout_{gate}" if "r" in self.GATES else ".dropout"
 
     def _write_dropout(self, out: ConfigLines) -> None:
-        for part, dim in {self._dropout_part(g): self._gate_dim(g) for g in self.GATES}.items():
-            self.dropout(out, part, dim)
+        for suffix, dim in {self._dropout_suffix(g): self._gate_dim(g) for g in self.GATES}.items():
+            self.dropout(out, suffix, dim)
 
     def _write_gate(self, out: ConfigLines, gate: str) -> None:
         weights = f".W_{gate}.{self.WEIGHTS}"
         node = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=weights)
         if self.drops:
             node = out.node(f".{gate}_t_predrop", node, component=f".{gate}")
-        used = self._dropout_part(gate) if self.drops else f".{gate}"
+        used = self._dropout_suffix(gate) if self.drops else f".{gate}"
         out.node(f".{gate}_t", node, component=used)
 
     def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *delayed: str) -> None:

@@ -33,7 +33,7 @@ class _Gru(RecurrentLayer):
         return self.recurrent_dim if gate == "r" else self["cell-dim"]
 
     def write_gate(self, out: ConfigLines, gate: str, dropout: str) -> None:
-        """Add the nodes of a gate; `dropout` names its dropout component, if the layer drops."""
+        """Add the nodes of a gate; with dropout, its last component is <layer><dropout>."""
         pre = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=f".W_z.xs_{gate}")
         if self.drops:
             pre = out.node(f".{gate}_predrop_t", pre, component=f".{gate}")
