@@ -102,10 +102,7 @@ class _Finder:
         return ids, as_slice(ids)
 
     def _used(self, node: int, places: slice | IntArray) -> IntArray:
-        """The rows of the cindexes that the cindexes `places` of a node use, one array row each.
-
-        A dependency that is not used is -1.
-        """
+        """The ids that the cindexes `places` of a node use, a row for each; -1 for unused ones."""
         store, rule = self._store, self._plan.rules[node]
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:

@@ -47,7 +47,7 @@ class UpdateBuffers(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A pending update of an estimate from `num_rows` rows X; `trace` is tr(X X^T)."""
+    """A pending update of an estimate with a matrix X of `num_rows` rows; `trace` is tr(X X^T)."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers
@@ -56,7 +56,7 @@ class Update(NamedTuple):
 
 
 def make_buffers(w: Array) -> UpdateBuffers:
-    """Allocate permanent UpdateBuffers for an estimate on a device."""
+    """Allocate permanent UpdateBuffers for an estimate whose matrix W is `w`, on its device."""
     rank = w.shape[0]
     return UpdateBuffers(
         padded(w.shape, like=w),

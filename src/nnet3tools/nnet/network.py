@@ -159,7 +159,10 @@ class Network:
     # -- text
 
     def config_line(self, node: int, include_dim: bool = False) -> str:
-        """The config line of an input, output, component or dim-range node, as Kaldi prints it."""
+        """The config line of an input, output, component or dim-range node, as Kaldi prints it.
+
+        With `include_dim`, lines of component and output nodes also have dim=.
+        """
         name = self.node_names[node]
         match self.nodes[node]:
             case InputNode(dim):

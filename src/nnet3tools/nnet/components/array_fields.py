@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 class _ArrayField(Field[Array]):
-    """Field that holds an array on any device; by default zeros of shape `shape(component)`."""
+    """Field that holds an array; by default zeros of the shape that `shape(component)` returns."""
 
     dtype: Any = np.float32
 
@@ -170,9 +170,9 @@ class Count(Field[Any]):
 class Statistic(_ArrayField):
     """Field for a float64 sum over the rows of minibatches; files store its average.
 
-    `average_of` names the owner's count to divide by; None stores the sum. With a `shape` the sum
-    is zero if files have none. Without it the sum is None before the first minibatch, and files may
-    have any size.
+    `average_of` names the component's count to divide by; None stores the sum. With a `shape` the
+    sum is zero if files have none. Without it the sum is None before the first minibatch, and files
+    may have any size.
     """
 
     dtype = np.float64

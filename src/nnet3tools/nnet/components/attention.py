@@ -204,7 +204,7 @@ class RestrictedAttentionComponent(Component):
         return shift
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations: q.k, bias, softmax (4), weight * value per head and frame."""
+        """Number of operations; per head and frame: q.k, bias, 4 of softmax, weight * value."""
         per_frame = 2 * self.key_dim + 2 * self.value_dim + 5
         return rows * self.num_heads * self.context_dim * per_frame
 
@@ -283,7 +283,10 @@ class RestrictedAttentionComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use."""
+        """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use.
+
+        `available` (M,) flags the inputs that exist; output i may use offsets[i]:offsets[i + 1].
+        """
         places = self._places()
         required = (places >= -self.num_left_inputs_required) & (
             places <= self.num_right_inputs_required

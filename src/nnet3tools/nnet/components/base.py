@@ -103,21 +103,19 @@ class Component(Declared):
     Attributes are declared as fields (field.py, fields.py, array_fields.py), from which files,
     config lines, info lines, sums and moves between devices follow. A subclass declares its
     PROPERTIES; FLAGS adds to them those that follow from its methods and base classes (IMPLIED).
+    `flops_per_input` is the number of operations for an input element; None: 1 for an output
+    element. `backprop_reads_signs_only`: of the output, backprop needs only signs.
     """
 
     PROPERTIES: ClassVar[Properties] = Properties(0)
-    """The flags that the class body declares."""
     IMPLIED: ClassVar[Properties] = Properties(0)
     """The flags of all instances of all subclasses."""
     FLAGS: ClassVar[Properties]
-    """All flags that instances have in common."""
     INFO = "input_dim output_dim"
     FORMULA: ClassVar[str] = ""
     """The output y as a function of the input x, in one line."""
     flops_per_input: ClassVar[int | None] = None
-    """Number of operations for each input element; None for one per output element."""
     backprop_reads_signs_only: ClassVar[bool] = False
-    """Whether backprop needs only the output's signs, so that a byte per element is enough."""
 
     def __init_subclass__(cls, **named: Any) -> None:
         """Set FLAGS: SIMPLE, REORDERS_INDEXES and STORES_STATS follow from overridden methods."""
@@ -210,10 +208,7 @@ class Component(Declared):
     # -- cost
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations for `rows` output rows.
-
-        By default `flops_per_input` for each input element, or if that is None, 1 for each output
-        element.
+        """Number of operations for `rows` output rows; by default from `flops_per_input`.
 
         An addition, multiplication, comparison or function such as exp of one element counts 1, so
         a matrix product (N x K) (K x M) counts 2 N K M. Moves count 0. The counts are those of the
@@ -256,7 +251,7 @@ class Component(Declared):
     def reorder_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray
     ) -> tuple[IndexArray, IndexArray]:
-        """Reorder input and output Indexes (padded with t = NO_TIME) as the component requires.
+        """Reorder input and output Indexes, and pad them with t = NO_TIME, as the component needs.
 
         Only called if REORDERS_INDEXES. RequestError for indexes that it cannot process.
         """

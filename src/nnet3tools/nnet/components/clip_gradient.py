@@ -87,7 +87,7 @@ class _WholeCount(Count):
 
 
 class _Calls(_WholeCount):
-    """Field for calls of backprop in this process; scaling and adding models do not change it."""
+    """Field for a number of calls of backprop in this process; scaling and adding keep it."""
 
     def scale(self, owner: Any, scale: float) -> None:
         pass

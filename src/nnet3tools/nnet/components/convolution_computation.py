@@ -286,10 +286,10 @@ def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep
 
 
 def _set_temp_size(computation: ConvolutionComputation, limit: float) -> None:
-    """Choose how many output rows are processed at once (temp_rows), and set temp_cols.
+    """Set temp_rows, the output rows processed at once, and temp_cols, the width of their patches.
 
-    The patches of so many rows fit into `limit` * 10^6 bytes. Arithmetic is in float32, as Kaldi's,
-    because programs store the result.
+    The patches fit into `limit` * 10^6 bytes. Arithmetic is in float32, as Kaldi's, because
+    programs store the result.
     """
     all_rows = computation.num_t_out * computation.num_images
     if (cols := computation.patch_cols()) == 0:

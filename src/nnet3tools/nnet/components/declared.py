@@ -129,7 +129,7 @@ class Declared:
         return ", ".join(filter(None, [self.type_name, self.info_of(self.INFO)]))
 
     def info_of(self, names: str) -> str:
-        """The text `key=value, ...` of the fields and properties "name name ..." with a value."""
+        """The text `key=value, ...` for those of the blank-separated `names` that have a value."""
         return ", ".join(filter(None, map(self._info_of, names.split())))
 
     def _info_of(self, name: str) -> str:

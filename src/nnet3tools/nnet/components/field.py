@@ -8,7 +8,7 @@ order in which Kaldi writes them:
 
 The first argument is the token in files ("": no token of its own, the value follows the one before;
 None: not in files), the second the key in config lines (None: not configurable), the third the
-default. A default may be a function of the owner (`lambda c: c.dim`); fields without
+default. A default may be a function of the component (`lambda c: c.dim`); fields without
 a default are required in config lines. declared.py and base.py read, write,
 show, copy, move, scale and add fields; array_fields.py has parameters and statistics. Special cases
 of a component are small subclasses in its own file.
@@ -111,14 +111,14 @@ class Field(Generic[T]):
             setattr(getattr(owner, holder) if holder else owner, attribute, value)
 
     def default_of(self, owner: Any) -> T:
-        """The field's default for an owner that has no value yet."""
+        """The field's default for a component that has no value yet."""
         if self.default is REQUIRED:
             raise AttributeError(f"{type(owner).__name__} was given no '{self.name}'")
         value: T = self.default(owner) if callable(self.default) else self.default
         return value
 
     def is_default(self, owner: Any) -> bool:
-        """Whether the owner's value equals the field's default."""
+        """Whether the component's value equals the field's default."""
         return self.default is not REQUIRED and bool(
             getattr(owner, self.name) == self.default_of(owner)
         )
@@ -153,11 +153,11 @@ class Field(Generic[T]):
         return str(value)
 
     def owner_problem(self, owner: Any) -> str | None:
-        """A sentence if the owner's value contradicts other fields (all are set); else None."""
+        """A sentence if the component's value contradicts its other fields (all set); else None."""
         return None
 
     def structure(self, owner: Any) -> object:
-        """The part of the owner's value that compiled programs depend on; None if there is none."""
+        """The part of the component's value that compiled programs depend on; None for none."""
         return None
 
     # -- files, configs, info lines
@@ -183,10 +183,10 @@ class Field(Generic[T]):
         return True
 
     def after_read(self, owner: Any) -> None:
-        """Convert the owner's value with the help of other fields, after all fields were read."""
+        """Convert the component's value with the help of other fields, after all were read."""
 
     def write(self, writer: Writer, owner: Any) -> None:
-        """Write the field's token and value, unless the field is omitted for this owner."""
+        """Write the field's token and value, unless the field is omitted for this component."""
         if self.token is None or not self.is_written(owner):
             return
         if self.token:
@@ -194,17 +194,17 @@ class Field(Generic[T]):
         self.write_value(writer, self.file_value(owner))
 
     def is_written(self, owner: Any) -> bool:
-        """Whether files of this owner contain the field."""
+        """Whether files of this component contain the field."""
         if self.when is not None and not self.when(owner):
             return False
         return not (self.omit and self.is_default(owner))
 
     def file_value(self, owner: Any) -> Any:
-        """The owner's value in the form in which files store it."""
+        """The component's value in the form in which files store it."""
         return getattr(owner, self.name)
 
     def from_config(self, line: ConfigLine, owner: Any) -> None:
-        """Set the owner's value if the line has the field's key. ConfigError if it is invalid."""
+        """Set the component's value if the line has the field's key; ConfigError if invalid."""
         if self.config is None:
             return
         if self.config not in line and self.default is not REQUIRED:
@@ -223,10 +223,10 @@ class Field(Generic[T]):
     # arrays and sums (most fields have none)
 
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
-        """Replace each floating-point array in the owner's value by `function` of the array."""
+        """Replace each floating-point array in the component's value by `function` of the array."""
 
     def arrays(self, owner: Any) -> list[Any]:
-        """The floating-point arrays in the owner's value."""
+        """The floating-point arrays in the component's value."""
         found: list[Any] = []
 
         def note(array: Any) -> Any:
@@ -237,16 +237,16 @@ class Field(Generic[T]):
         return found
 
     def scale(self, owner: Any, scale: float) -> None:
-        """Multiply a parameter or statistic of the owner; 0 sets zero, even in place of NaN."""
+        """Multiply a parameter or statistic of the component; 0 sets zero, even in place of NaN."""
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
-        """Add alpha times the value of `other` to the owner's, for parameters and statistics."""
+        """Add alpha times the value of component `other`, for parameters and statistics."""
 
     def zero_stats(self, owner: Any) -> None:
-        """Set the owner's value to zero if the field is a statistic."""
+        """Set the component's value to zero if the field is a statistic."""
 
     def freeze(self, owner: Any) -> None:
-        """Make the owner's host arrays read-only, so that devices may keep copies of them."""
+        """Make the component's host arrays read-only, so that devices may keep copies of them."""
         if hasattr(value := getattr(owner, self.name), "flags"):
             value.flags.writeable = False
 
@@ -261,4 +261,4 @@ class Field(Generic[T]):
         return []
 
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
-        """Stop (or resume) updates of natural-gradient estimates in the owner's value."""
+        """Stop (or resume) updates of natural-gradient estimates in the component's value."""

@@ -224,7 +224,7 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
         return None if self.w_h.shape == (dim,) else f"expected <w_h> of {dim} numbers"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Number of operations; per cell: sigmoid, w * c, sum, tanh, interpolation (4)."""
+        """Number of operations; per cell: sigmoid, w * c, sum, tanh, 4 of interpolation."""
         return 8 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:

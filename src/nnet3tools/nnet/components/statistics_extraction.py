@@ -111,7 +111,7 @@ class StatisticsExtractionComponent(SumsOfRanges):
                 tensor.add_row_ranges(out_value[:, dim + 1 :], squares, indexes.forward)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """Compute the input derivative from the sums and sums of squares; the count has none."""
+        """Compute the input derivative from the derivatives at sums and sums of squares."""
         assert isinstance(args.indexes, ExtractionIndexes)
         dim = self.input_dim
         tensor.copy_rows(args.in_deriv, args.out_deriv[:, 1 : dim + 1], args.indexes.backward)
@@ -137,9 +137,9 @@ class StatisticsExtractionComponent(SumsOfRanges):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Which outputs, (N,), have a frame of their period; the second array is `available`.
+        """Flags: outputs, (N,), with a frame in their period, and inputs, (M,), that they use.
 
-        `available` (M,) flags the frames that exist; outputs use all of them.
+        `available` (M,) flags the inputs that exist; output i may use offsets[i]:offsets[i + 1].
         """
         return used_if_any(available, self.output_period // self.input_period)
 

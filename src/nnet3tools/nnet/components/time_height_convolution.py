@@ -212,7 +212,10 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use."""
+        """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use.
+
+        `available` (M,) flags the inputs that exist; output i may use offsets[i]:offsets[i + 1].
+        """
         required = np.isin(self.model.time_offsets, self.model.required_time_offsets)
         return used_if_required(available, required)
 

@@ -119,11 +119,10 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def _update_factored(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> bool:
-        """Update `linear` and `bias` without a preconditioned copy of one side, if that is faster.
+        """Update `linear` and `bias` with natural gradient, without a copy of one side, if faster.
 
-        `parts` are ranges of the inputs' columns, `derivs` the derivatives. One of the two sides,
-        x, is preconditioned as x - h w, with narrow factors. Returns False, without an update, if
-        this is not faster than a copy.
+        The sides are the inputs (`parts`, side by side) and `derivs`. One is used as it is, and a
+        low-rank correction is added. Returns False, without an update, if this is not faster.
         """
         if device_of(derivs) != "numpy":  # on a GPU, multiplications do not dominate the time
             return False
@@ -136,9 +135,10 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """The side whose form as narrow factors saves most work; None if neither saves enough.
+        """Which matrix to precondition without a copy: COLUMNS the inputs, ROWS the derivatives.
 
-        COLUMNS are the inputs (num_rows, num_in), ROWS the derivatives (num_rows, num_out).
+        It is the one that saves more work; None if neither saves enough. The inputs are (num_rows,
+        num_in), the derivatives (num_rows, num_out).
         """
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}

@@ -233,7 +233,11 @@ class ContextDependency:
     def _pairs(
         self, phones: np.ndarray, window: Event, forward_class: int, self_loop_class: int
     ) -> set[tuple[int, int]]:
-        """(forward, self-loop) pdfs for two pdf classes over all completions of a context window."""
+        """(forward, self-loop) pdfs for two pdf classes in all completions of a context.
+
+        `window` (position -> phone) is the part of the context given so far; `phones` are all
+        phones.
+        """
         forward = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
         if self_loop_class < 0:
             return {(pdf, -1) for pdf in forward}
