@@ -66,10 +66,7 @@ class AmNnet:
             self.write(writer)
 
     def check_simple(self, name: str) -> None:
-        """Raise DataError unless the network has an acoustic model's inputs and outputs.
-
-        They are "output", "input" and perhaps "ivector". `name` is the file's, for the message.
-        """
+        """Raise DataError unless inputs and outputs are an acoustic model's; `name` is the file's."""
         if not self.nnet.is_simple():
             raise DataError(
                 f"{name}: the network of an acoustic model must have a node 'output', and input "

@@ -123,10 +123,7 @@ class Derived(_ArrayField):
 
 
 class Count(Field[Any]):
-    """Field for a count in statistics, such as a number of rows, as a float64 Tally.
-
-    When models are scaled or added, their counts are, too.
-    """
+    """Field for a count in statistics, a float64 Tally; scaling and adding models change it, too."""
 
     METHODS = "read_double", "write_double", ""
 

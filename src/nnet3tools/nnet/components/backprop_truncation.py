@@ -43,10 +43,7 @@ _number_above = tensor.aggregate("where(_1 < _2, 0, 1)", "sum", axis=None)
 
 @register_precomputed
 class TruncationIndexes(PrecomputedIndexes):
-    """Precomputed indexes: `zeroing` is -1 for each row whose gradient may be zeroed, else 0.
-
-    `zeroing_sum` is the sum of these numbers.
-    """
+    """Precomputed indexes: -1 for each row that may be zeroed, else 0 (`zeroing`), and their sum."""
 
     type_name: ClassVar[str] = "BackpropTruncationComponentPrecomputedIndexes"
 

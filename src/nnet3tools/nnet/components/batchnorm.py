@@ -124,10 +124,7 @@ class BatchNormComponent(BatchStatisticsComponent):
         return None
 
     def mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of the columns in the stored statistics, (block_dim,) each.
-
-        They are float32 on the host, rounded at each step like Kaldi's.
-        """
+        """Mean and variance of columns, (block_dim,) float32, rounded at each step like Kaldi's."""
         mean, var = (rounded_average(s, self.count) for s in (self.stats_sum, self.stats_sumsq))
         return mean, var if self.count.is_zero() else var - mean * mean
 

@@ -132,10 +132,7 @@ MAX_PARAMETERS = 1 << 26
 
 @register
 class ExpressionComponent(UpdatableComponent):
-    """A component that computes a formula of its input's parts and its parameters.
-
-    The vector `values` holds all parameters, one after the other.
-    """
+    """Computes a formula of the input's parts and of the parameters, which are in `values`."""
 
     FORMULA = "y = expression(x, params)"
     KEYS = "[dim] [input-dim] [output-dim] [input-parts] [params]"

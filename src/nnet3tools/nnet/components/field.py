@@ -74,10 +74,7 @@ class Field(Generic[T]):
         self.name = name
 
     def begin(self, owner: Any) -> None:
-        """Set the default in a new component `owner`, for a field declared with `of=`.
-
-        The value of such a field is an attribute of another field's value.
-        """
+        """Set a new component's default, if the field is declared with `of=`."""
         if self.paths and self.default is not REQUIRED:
             setattr(owner, self.name, self.default)
 

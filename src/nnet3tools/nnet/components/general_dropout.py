@@ -44,10 +44,7 @@ _outside_band = tensor.element(
 
 @register_precomputed
 class DropoutIndexes(PrecomputedIndexes):
-    """Precomputed indexes: `rows` has the mask row of each block of columns of each row.
-
-    `num_mask_rows` is the number of rows of the mask.
-    """
+    """Precomputed indexes: the mask row of each block of each row, and the number of mask rows."""
 
     type_name: ClassVar[str] = "GeneralDropoutComponentPrecomputedIndexes"
 
