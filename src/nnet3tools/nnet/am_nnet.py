@@ -66,7 +66,10 @@ class AmNnet:
             self.write(writer)
 
     def check_simple(self, name: str) -> None:
-        """Raise DataError unless inputs and outputs are an acoustic model's; `name` is the file's."""
+        """Raise DataError, with the file's `name`, unless the nodes "input" and "output" exist.
+
+        Other inputs than "ivector" are also errors.
+        """
         if not self.nnet.is_simple():
             raise DataError(
                 f"{name}: the network of an acoustic model must have a node 'output', and input "
