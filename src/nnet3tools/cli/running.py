@@ -104,9 +104,9 @@ _SECONDS_TO_STOP = 5.0
 
 @contextmanager
 def _termination_raises() -> Iterator[None]:
-    """Scope in which signals end the commands of pipes and unwind the stack.
+    """Context in which a termination signal ends the commands of pipes and raises SystemExit.
 
-    Unfinished files are removed.
+    So unfinished files are removed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -63,7 +63,10 @@ class PhoneDeterminizer:
         return lattice.connected(), complete
 
     def _run(self, lattice: CompactLattice) -> tuple[CompactLattice, bool]:
-        """(determinized lattice, whether complete within the beam); a smaller beam saves memory."""
+        """(determinized lattice, whether it is complete within the beam).
+
+        If the memory does not suffice, a smaller beam is tried.
+        """
         beam = self._beam
         for attempt in range(_MOST_TRIES):
             made, reached = determinized(lattice, beam, self._options.delta, self._options.max_mem)

@@ -218,7 +218,7 @@ def xvector_computer(
 ) -> UtteranceComputer:
     """Make a computer of x-vectors, which are outputs of shape (1, dim).
 
-    `plan` is a plan of xvector_plans.py.
+    `plan`, XvectorPieces or EvenChunks, cuts utterances into the pieces that are averaged.
     """
     network = SimpleNetwork(nnet)
     if network.ivector_dim > 0:

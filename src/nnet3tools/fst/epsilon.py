@@ -69,10 +69,11 @@ def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_], pl
 
 
 def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst | None:
-    """Whole-array form of `_expanded`, with the same result; None if `fst` has an unsuitable form.
+    """An FST with the arcs and final weights that replace epsilons; None if `fst` is unsuitable.
 
     Each epsilon must be the only arc of its state and lead to a state without epsilons, and no
-    state may get two equal arcs. FSTs of joined supervisions have this form.
+    state may get two equal arcs. FSTs of joined supervisions have this form. `epsilons` (A,) masks
+    the epsilon arcs, `kept` (N,) the states whose arcs are wanted.
     """
     states, targets = fst.sources[epsilons], fst.nextstates[epsilons]
     has_epsilons = np.zeros(fst.num_states, bool)

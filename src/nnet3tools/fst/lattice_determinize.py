@@ -37,7 +37,11 @@ def from_acceptor(acceptor: CompactLattice) -> Lattice:
 
 
 def reversed_lattice(acceptor: CompactLattice) -> CompactLattice:
-    """The acceptor of the reversed sequences; states are numbered as by `reversed_fst`."""
+    """The acceptor of the reversed sequences, with a new state 0 before the former final states.
+
+    Epsilons with the final weights lead to the former final states. The former start is final. The
+    number of each former state increases by one.
+    """
     fst = reversed_fst(acceptor.fst)
     ends = np.flatnonzero(acceptor.fst.is_final)
     sources = np.concatenate([np.zeros(len(ends), np.int32), acceptor.fst.nextstates + 1])

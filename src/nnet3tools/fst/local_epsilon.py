@@ -99,9 +99,9 @@ class _Work:
         self.finals[state] = NOT_FINAL
 
     def _join_with_many(self, state: int, position: int, arc: ArcTuple) -> None:
-        """Join the arc at `position`, alone in entering its next state, with each following arc.
+        """Join an arc, the only one into its next state, with each following arc where possible.
 
-        `arc` is the arc of `state`; arcs that cannot be joined stay.
+        `arc` is arc number `position` of `state`.
         """
         between = arc[3]
         removed = kept = NOT_FINAL

@@ -126,7 +126,7 @@ def compress_all(
 
 
 def compressed_bytes(matrices: NDArray) -> list[bytes]:
-    """Compress N matrices (N, rows, columns) as `compress_all`; return the file bytes of each.
+    """Compress N matrices (N, rows, columns) automatically; return each one's bytes in a file.
 
     The matrices must have at least one row and one column.
     """
@@ -181,7 +181,7 @@ def decompress_all(
 
 
 def _ranges_of(matrices: NDArray[np.float32], method: int) -> tuple[NDArray, NDArray]:
-    """The fields `min_value` and `range` for compressing each of N matrices, float32 (N,)."""
+    """(minimum, range) with which `method` compresses each of N matrices, float32 (N,)."""
     if (fixed := _FIXED_RANGES.get(method)) is not None:
         low, extent = np.repeat(np.array(fixed, _F)[:, None], len(matrices), axis=1)
         return low, extent

@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 @dataclass
 class Handed:
-    """A program's output in memory: `data` or, if it is a table, `items` and the holder's kind.
+    """A program's output in memory: bytes (`data`), or the (key, object) `items` of a table.
 
-    Items are (key, object); the holder is the one that wrote them, None without a table.
+    `holder` is the one that wrote the items; None for bytes.
     """
 
     data: bytes = b""

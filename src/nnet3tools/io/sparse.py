@@ -250,7 +250,7 @@ def _uneven_rows(
 
 
 def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
-    """Decode `num_rows` (at least one) valid rows in the binary form of `rows_of_sparse`."""
+    """Decode `num_rows` (at least one) valid rows in binary form: 13 bytes each, 10 per element."""
     if (even := _decode_even_rows(data, num_rows)) is not None:
         return even[0]
     lengths = np.array(list(map(len, _ROW.findall(data))))
