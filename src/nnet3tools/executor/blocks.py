@@ -39,7 +39,7 @@ class Blocks(ChunkPlan):
     """A ChunkPlan that joins utterances to one stream and cuts the stream into blocks of frames.
 
     Each block is one minibatch. The method `complete` yields nothing, because an utterance waits
-    only for the rest of a block. The network must satisfy `graph.time_reach.is_local_in_time`.
+    only for the rest of a block. The network's outputs must depend on a fixed window of frames.
     """
 
     def __init__(self, options: SimpleComputationOptions, context: NnetContext) -> None:
