@@ -39,7 +39,7 @@ class CpuDeviceOptions(DeviceOptions):
 
 
 class CudaDeviceOptions(DeviceOptions):
-    """Kaldi's CuDevice options as well, which are other names for two values of --gpu-math."""
+    """DeviceOptions and Kaldi's CuDevice options, which are other names of --gpu-math's values."""
 
     cuda_use_tensor_cores: bool = option(
         False,

@@ -152,7 +152,7 @@ class _TablesInTurn(Generic[E]):
             self.flush()
 
     def flush(self) -> None:
-        """Apply `finish` to all waiting examples and write them."""
+        """Turn all waiting examples into the examples to write, and write them."""
         waiting, self._waiting, self._bytes_waiting = self._waiting, [], 0
         examples: Iterable[E] = [example for _, _, example in waiting]
         if self._finish is not None:

@@ -35,7 +35,7 @@ class _MathWithFallback(str):
 
 
 def math_if_possible(gpu_math: str) -> str:
-    """A value of --gpu-math for which `choose_device` takes fp32 on GPUs that lack it."""
+    """Mark `gpu_math` as optional: on GPUs that lack this precision, `choose_device` takes fp32."""
     return _MathWithFallback(gpu_math)
 
 

@@ -60,7 +60,7 @@ class Replayer:
     def __init__(
         self, workspace: Workspace, capture: Capture | None = None, repeats: bool = False
     ) -> None:
-        """Prepare to record work: with scratch memory of `workspace`, and as a graph if on a GPU.
+        """Prepare to run, record and replay work; `workspace` has the scratch memory of recordings.
 
         `capture` makes a graph of work on a GPU; it is None on a CPU. With `repeats`, keys will
         probably run again, so a CPU may record their first runs.

@@ -150,7 +150,7 @@ def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas
 
 
 def _times_adj(factor: formulas.Expr) -> formulas.Expr:
-    """The cheapest formula for adj * factor; a factor that is 0 or 1 selects, as 0 * inf is NaN."""
+    """The cheapest formula for adj * factor; a 0-or-1 factor becomes `where`, as 0 * inf is NaN."""
     if isinstance(factor, Apply):
         name, arguments = factor.function.name, factor.arguments
         if factor.function.rule in (Rule.COMPARE, Rule.LOGIC):

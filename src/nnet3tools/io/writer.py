@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=1024)
 def _token(token: str) -> bytes:
-    """The bytes of a token and a space, checked; cached, because the check takes long."""
+    """The bytes of a token and a space; ProgramError if it has white space. Cached for speed."""
     if not is_word(token):
         raise ProgramError(f"not a token: '{token}'")
     return (token + " ").encode("utf-8", "surrogateescape")
