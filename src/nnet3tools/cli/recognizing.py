@@ -34,7 +34,7 @@ def directory_words(arguments: Sequence[str]) -> list[str]:
 
 
 def options_of_directory(folder: str, kind: type[T], words: Sequence[str] = ()) -> T:
-    """The options `kind` of the model directory `folder`, whose files `words` override."""
+    """The options (dataclass `kind`) in the files of a model directory; `words` override them."""
     return read_options([*directory_words([folder]), *words], folder, kind)
 
 

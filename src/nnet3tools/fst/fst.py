@@ -89,7 +89,10 @@ class Fst:
     def from_lists(
         cls, start: int, finals: Sequence[float], arcs: Sequence[Sequence[ArcTuple]]
     ) -> Fst:
-        """Make an FST from the final weight and the list of arcs of each state."""
+        """Make an FST from each state's final weight and arcs.
+
+        An arc is (input label, output label, weight, next state).
+        """
         offsets = np.zeros(len(arcs) + 1, np.int64)
         np.cumsum([len(arcs_of_state) for arcs_of_state in arcs], out=offsets[1:])
         flat = [arc for arcs_of_state in arcs for arc in arcs_of_state]
@@ -160,7 +163,7 @@ class Fst:
         return self.olabels is self.ilabels or bool((self.olabels == self.ilabels).all())
 
     def arc_lists(self) -> list[list[ArcTuple]]:
-        """The arcs of each state as Python tuples, for algorithms that visit states one by one."""
+        """Each state's arcs as Python tuples: (input label, output label, weight, next state)."""
         weights = self.weights.tolist()
         inputs, nextstates = self.ilabels.tolist(), self.nextstates.tolist()
         outputs = inputs if self.olabels is self.ilabels else self.olabels.tolist()
