@@ -15,7 +15,7 @@ _floor = tensor.element("_1 = max(_1, 1e-20)")
 
 @register
 class SoftmaxComponent(NonlinearComponent):
-    """y_i = exp(x_i) / sum_j exp(x_j) in each row, at least 1e-20 so that the log is finite."""
+    """Softmax of each row, floored at 1e-20, so that the logarithm of a value is finite."""
 
     FORMULA = "y_i = exp(x_i) / (sum of exp(x_j) over j)"
     PROPERTIES = Properties.IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT
@@ -37,7 +37,7 @@ class SoftmaxComponent(NonlinearComponent):
 
 @register
 class LogSoftmaxComponent(NonlinearComponent):
-    """y_i = x_i - log sum_j exp(x_j) in each row; like Kaldi's, without statistics of values."""
+    """Logarithm of the softmax of each row; like Kaldi's, it keeps no statistics of values."""
 
     FORMULA = "y_i = x_i - log(sum of exp(x_j) over j)"
     PROPERTIES = Properties.BACKPROP_NEEDS_OUTPUT
