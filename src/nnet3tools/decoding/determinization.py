@@ -301,7 +301,6 @@ def _compare(graph: np.float32, acoustic: np.float32, other: _Element) -> int:
 
 
 def _common_prefix(first: _Ids, other: _Ids) -> _Ids:
-    """The longest common prefix of two sequences of transition ids."""
     for place, (one, another) in enumerate(zip(first, other, strict=False)):
         if one != another:
             return first[:place]

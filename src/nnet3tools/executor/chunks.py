@@ -94,10 +94,7 @@ def chunks_of_utterance(
     options: SimpleComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Cut an utterance into chunks; the last chunk may be shorter (Kaldi's DecodableNnetSimple).
-
-    `context` is the network's; `options` may extend it.
-    """
+    """Cut an utterance into chunks; the last chunk may be shorter (Kaldi's DecodableNnetSimple)."""
     factor = options.frame_subsampling_factor
     num_outputs = -(-num_frames // factor)
     chunks = []

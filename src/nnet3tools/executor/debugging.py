@@ -44,10 +44,7 @@ class Debugger:
         return Magnitudes(written, self._parameters(c))
 
     def after(self, c: int, before: Magnitudes, seconds: float) -> str:
-        """The log line of command number `c`, which has just run and taken `seconds`.
-
-        `before` was measured before it ran.
-        """
+        """The log line of command `c`, which took `seconds` after `before` was measured."""
         after = self.before(c)
         changes = [
             f"{self._names.submatrix(s)}: {old:g}->{new:g}"

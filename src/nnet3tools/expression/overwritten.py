@@ -37,10 +37,7 @@ class Overwritten:
 
 
 def nan_check(node: Node, kind: str, array: Array) -> NodeOp:
-    """An operation that raises ExpressionError if `array`, the node's `kind`, has NaN.
-
-    `kind` is "value" or "gradient".
-    """
+    """Check `array`, the node's value or gradient (`kind`): NaN raises ExpressionError."""
 
     def check() -> None:
         if np.isnan(tensor.to_host(array)).any():

@@ -70,10 +70,7 @@ class CsrDot(Node):
         )
 
     def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
-        """An operation that adds the gradient by the stored values of S; None if not trained.
-
-        `adj` is the gradient of the product.
-        """
+        """An operation that adds the gradient by S's values, from `adj`; None if not trained."""
         if not self.children[0].trainable:
             return None
         left, right = (b, adj) if self.trans else (adj, b)

@@ -106,10 +106,7 @@ def _mode_of(path: str) -> int | None:
 
 
 def _temporary(target: str, exists: bool) -> _Temporary:
-    """Open a temporary file to become `target`; OSError if it could not replace `target` later.
-
-    `exists`: there is a file `target`.
-    """
+    """Open a temporary file for `target`, which may exist; OSError if that cannot be replaced."""
     if exists and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     folder = os.path.dirname(target)

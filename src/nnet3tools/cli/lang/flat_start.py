@@ -27,7 +27,6 @@ def _dimension(text: str) -> int:
 
 
 def _load_topology(rxfilename: str) -> HmmTopology:
-    """The HMM topology in a file or pipe."""
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.topology import HmmTopology
 
