@@ -11,11 +11,21 @@ from pathlib import Path
 
 from nnet3tools.nnet.components.reference import components_reference
 from support.descriptor_rows import descriptor_table
+from support.format_tables import component_field_table, format_table, value_table
 from support.pages import PAGES
 
 PARTS: dict[str, Callable[[], str]] = {
     "components": lambda: components_reference("all"),
     "descriptors": descriptor_table,
+    "values": value_table,
+    "model": lambda: format_table("model"),
+    "acoustic model": lambda: format_table("acoustic model", ("Nnet3",)),
+    "component fields": component_field_table,
+    "example": lambda: format_table("example"),
+    "chain example": lambda: format_table("chain example", ("NnetIo",)),
+    "request": lambda: format_table("request"),
+    "computation": lambda: format_table("computation"),
+    "cache": lambda: format_table("cache", ("ComputationRequest", "NnetComputation")),
 }
 """The text of each generated part."""
 
