@@ -115,7 +115,7 @@ class _Changer(Generic[E]):
         return example
 
     def selected(self, key: str, example: E) -> E | None:
-        """One renamed copy of an example from `weighted`; None if the selected frame is missing."""
+        """One renamed copy of a weighted example; None if the frame to be selected is missing."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
             return selected
@@ -167,7 +167,7 @@ def copy_examples(
     """Copy a table of examples to one or more tables in turn, with the changes of the options.
 
     `args` are the rspecifier and the wspecifiers. The order of random draws is Kaldi's. Without
-    `changes` the examples may be any objects, and there may be no weights and names.
+    `changes` the examples may be any objects; the options must not name weights or outputs then.
     """
     from nnet3tools import draws
     from nnet3tools.io.table import SequentialTableReader, TableWriter

@@ -97,7 +97,7 @@ class _LiveDecoding:
         return stream.duration
 
     def report(self) -> None:
-        """Log how many seconds computing takes for a piece of sound."""
+        """Log the milliseconds that computing a piece of sound took: mean, percentile, maximum."""
         if not self._latencies:
             return
         times = sorted(1000 * seconds for seconds in self._latencies)

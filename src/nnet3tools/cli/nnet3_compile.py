@@ -69,7 +69,7 @@ def main(options: Options, args: list[str]) -> None:
 def compile_request(
     options: Options, nnet_in: str, request_in: str, computation_out: str | None = None
 ) -> None:
-    """Compile the request in a file for a network, explain and write the program."""
+    """Explain a request as the options say; unless `computation_out` is None, write its program."""
     from nnet3tools.compiler.explaining import LISTINGS, Explanation
     from nnet3tools.graph.request import ComputationRequest
     from nnet3tools.nnet.model_file import read_nnet

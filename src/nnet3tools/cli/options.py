@@ -174,7 +174,7 @@ class CommandLine(Generic[O]):
         return joined
 
     def _convert(self, options: list[str]) -> dict[bool, dict[tuple[str, ...], Any]]:
-        """Values by path of fields: under True of standard options, under False of others."""
+        """{True: values of standard options, False: of the program's own}, by path of fields."""
         words = [word for item in options for word in self._from_config(item)]
         words += [self._completed(word) for word in options]
         values: dict[bool, dict[tuple[str, ...], Any]] = {True: {}, False: {}}

@@ -34,7 +34,7 @@ class TrainingRunOptions(OptionGroup):
 
 
 class CudaTrainingRunOptions(TrainingRunOptions):
-    """Options of training programs that have Kaldi's CuDevice options as well."""
+    """Options of training programs that accept Kaldi's CuDevice options."""
 
     device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 

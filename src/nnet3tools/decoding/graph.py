@@ -29,7 +29,8 @@ class DecodingGraph:
     def of(cls, fst: Fst, model: TransitionModel, name: str) -> DecodingGraph:
         """Prepare an FST, whose input labels are transition ids of `model`, for the search.
 
-        `name` is the FST's name in error messages. Raises the errors of `check`.
+        DataError, with the FST's `name`, for an empty FST or input labels that are not the model's
+        ids.
         """
         cls.check(fst, model, name)
         arcs = np.flatnonzero(fst.ilabels == EPSILON)

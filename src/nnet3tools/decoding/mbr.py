@@ -58,7 +58,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class BayesRisk:
-    """Minimum-Bayes-risk result: hypothesis, its bins, and its risk (expected word errors)."""
+    """Minimum-Bayes-risk words, confidences, times in frames, bins, and risk (expected errors)."""
 
     words: tuple[int, ...]
     confidences: tuple[float, ...]

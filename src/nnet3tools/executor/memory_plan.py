@@ -32,16 +32,16 @@ from nnet3tools.tensor.offsets import assign_offsets
 
 @dataclass
 class Block:
-    """A part of the arena that holds one matrix at a time, from command `first` to `last`."""
+    """A part of the arena that holds one matrix at a time, from command `first` to `last`.
+
+    `matrix` is the number of the matrix that decides its size.
+    """
 
     matrix: int
-    """The matrix that decides its size."""
     dtype: str
     num_bytes: int
     first: int
-    """First command that touches the block."""
     last: int
-    """Last command that touches the block."""
 
     def touch(self, first: int, last: int) -> None:
         """Extend the block's lifetime to include the commands with numbers `first` and `last`."""

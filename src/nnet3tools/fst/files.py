@@ -27,7 +27,7 @@ def load_fst(rxfilename: str) -> Fst:
 def save_fst(wxfilename: str, fst: Fst, symbols: bytes = b"") -> None:
     """Write a vector file, always in binary as Kaldi does, to a file, pipe or "-".
 
-    `symbols` is a `binary_writer.symbol_table` for the header.
+    `symbols` is a binary symbol table for the header, or empty.
     """
     with open_output(wxfilename, header=False) as writer:
         write_vector_fst(writer, fst, symbols)
