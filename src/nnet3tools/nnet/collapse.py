@@ -88,8 +88,7 @@ def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
 
 
 def _only_source(descriptor: Descriptor) -> int:
-    """Number of the only node that a descriptor reads, at one or several times; -1 if none or
-    several.
+    """Number of the only node that a descriptor reads, at one or several times; else -1.
 
     A Scale() of the node also gives -1. (Kaldi ignores the Scale and then scales a bias wrongly.)
     """

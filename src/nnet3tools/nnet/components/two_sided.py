@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def both_paths(option: str) -> tuple[str, str]:
-    """The attribute paths of an option in both natural-gradient estimates, for Field(of=...)."""
+    """For a Field's `of=`: the attribute paths of an option in both natural-gradient estimates."""
     return f"preconditioner_in.{option}", f"preconditioner_out.{option}"
 
 

@@ -107,7 +107,7 @@ class UpdatableComponent(Component):
         raise NotImplementedError
 
     def update(self, args: BackpropArgs) -> None:
-        """Update the parameters, or accumulate their gradient, given values and derivatives."""
+        """Update the parameters, or accumulate their gradient, from values and derivatives."""
         raise NotImplementedError
 
     @property

@@ -123,7 +123,7 @@ class _ProjectedGru(Projected, _Gru):
         self.truncate(out, ".s_r", self.recurrent_dim)
 
     def write_projection(self, out: ConfigLines, cell: str) -> None:
-        """Add the nodes that project node `cell`; the first columns are the recurrent value."""
+        """Add the nodes that project <layer>.<cell>; the first columns are the recurrent value."""
         self.write_projection_components(out)
         out.node(".sn_t", self.node(cell), component=".W_s.ys")
         node = out.dim_range(".s_t_preclip", ".sn_t", self.recurrent_dim)

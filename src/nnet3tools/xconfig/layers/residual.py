@@ -80,7 +80,7 @@ class ResBlock(_Block):
         self.values["num-filters"] = filters
 
     def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the sum of input and convolutions, perhaps as a node."""
+        """The layer's main output: the sum of input and convolutions, as a node or a descriptor."""
         last = f"{self.name}.conv{self._num_convolutions}"
         sources = {
             "input": self.input.node,
