@@ -32,7 +32,7 @@ class Output:
 class LayerInput:
     """The input of a layer: its descriptor and its number of columns.
 
-    `node` is the descriptor for configs, `normalized` the same with layers' names for nodes'.
+    `node` is the descriptor for configs, `normalized` has layers' names in place of nodes' names.
     """
 
     node: str

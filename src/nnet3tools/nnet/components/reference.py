@@ -32,7 +32,7 @@ def _default_text(field: Field[Any], default: Any) -> str:
 
 
 def config_keys(cls: type[Declared]) -> dict[str, str]:
-    """The config keys of a class in order of declaration, each as `key`, `key=default` or `[key]`."""
+    """The config keys of a class in order of declaration, with their text in the reference."""
     found: dict[str, str] = {}
     for field in cls.FIELDS:
         if isinstance(field, Part):

@@ -37,7 +37,10 @@ def phone_ends(transitions: Transitions, ids: NDArray[np.int32]) -> NDArray[np.i
 
 
 def _is_reordered(states: NDArray[np.int32], is_loop: NDArray[np.bool_]) -> bool:
-    """Whether an alignment has self-loops after the transition that leaves their state."""
+    """Whether self-loops of an alignment come after the transition that leaves their state.
+
+    `states` and `is_loop` have an element for each frame.
+    """
     changes = np.flatnonzero(states[1:] != states[:-1])
     before, after = is_loop[changes], is_loop[changes + 1]
     if (both := np.flatnonzero(before & after)).size:
