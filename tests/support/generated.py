@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nnet3tools.nnet.components.reference import components_reference
+from support.command_table import command_table
 from support.descriptor_rows import descriptor_table
 from support.format_tables import component_field_table, format_table, value_table
 from support.pages import PAGES
 
 PARTS: dict[str, Callable[[], str]] = {
+    "commands": command_table,
     "components": lambda: components_reference("all"),
     "descriptors": descriptor_table,
     "values": value_table,
