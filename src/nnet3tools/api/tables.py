@@ -37,7 +37,10 @@ Kind = Literal[
 
 
 def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
-    """A function that converts a value to an array; the function raises ValueError on failure."""
+    """A function that converts a value to an array of `dtype` with `num_dims` axes.
+
+    The function raises ValueError on failure.
+    """
 
     def convert(value: Any) -> np.ndarray:
         array = numbers("a value", value)

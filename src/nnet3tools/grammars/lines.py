@@ -21,7 +21,10 @@ Line = tuple[str, dict[str, str]]
 
 
 def read_layer(text: str) -> Line | None:
-    """Parse a line of an xconfig file; None if it is blank or a comment, TextError if malformed."""
+    """Parse a line of an xconfig file to (layer type, values by key); None if it is blank.
+
+    TextError if the line is malformed.
+    """
     text = text.split("#", 1)[0].rstrip()
     if foreign := _FOREIGN.search(text):
         hint = '; values that contain = stand in "..."' if foreign[0] == "'" else ""
@@ -31,7 +34,10 @@ def read_layer(text: str) -> Line | None:
 
 
 def read_edit(text: str) -> Line | None:
-    """Parse a command of --edits or --edits-config; None if blank, TextError if malformed."""
+    """Parse a command of --edits or --edits-config to (command, values by key); None if blank.
+
+    TextError if the line is malformed.
+    """
     return _read(text.split("#", 1)[0].rstrip(), "a command such as set-learning-rate")
 
 

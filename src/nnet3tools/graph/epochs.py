@@ -51,7 +51,8 @@ def visit_order(graph: Graph, starts: Sequence[int]) -> list[int]:
 def top_sort(graph: Graph) -> list[int]:
     """The position of each node of an acyclic graph in a topological order.
 
-    If two nodes have no order between them, the later node comes first, as in Kaldi.
+    graph[i] lists the successors of node i. If two nodes have no order between them, the later node
+    comes first, as in Kaldi.
     """
     position = [0] * len(graph)
     for i, node in enumerate(visit_order(graph, range(len(graph)))):

@@ -42,7 +42,7 @@ def _name(builder: GraphBuilder, cindex: int) -> str:
 
 
 def _reason(builder: GraphBuilder, start: int) -> str:
-    """Why a cindex is not computable: the input not given, or the cycle, that it depends on."""
+    """Why cindex `start` is not computable: the missing input, or the cycle, that it depends on."""
     store = builder.store
     came_from = {start: -1}
     pending = [start]

@@ -56,7 +56,7 @@ def _name(line: ConfigLine) -> str:
 def _collect_lines(
     existing: Sequence[ConfigLine], lines: Sequence[ConfigLine]
 ) -> dict[str, ConfigLine]:
-    """The last config line of each node name, in the order in which nodes are numbered."""
+    """The last line of each node name in the order of node numbers, with `existing` lines first."""
     line_of_node = {_name(line): line for line in existing}
     seen: dict[tuple[bool, str], ConfigLine] = {}
     for line in lines:

@@ -299,7 +299,7 @@ class Descriptor:
 
 
 def _to_sum(expression: Expression, node_numbers: dict[str, int]) -> SumDescriptor:
-    """Convert an expression in Kaldi's three-level form to a part of a descriptor."""
+    """Convert an expression in Kaldi's three-level form to a part; `node_numbers` are by name."""
     if expression.operator in ("Sum", "Failover"):
         terms = tuple(_to_sum(child, node_numbers) for child in expression.children)
         return Joined(expression.operator, terms)
@@ -311,7 +311,7 @@ def _to_sum(expression: Expression, node_numbers: dict[str, int]) -> SumDescript
 
 
 def _to_forwarding(expression: Expression, node_numbers: dict[str, int]) -> Forwarding:
-    """Convert an expression in Kaldi's three-level form, without sums, to a Forwarding."""
+    """Convert an expression without sums to a Forwarding; `node_numbers` are by node name."""
     if expression.operator in ("", "Scale"):
         leaf = expression.children[0] if expression.children else expression
         node = node_numbers.get(leaf.name)

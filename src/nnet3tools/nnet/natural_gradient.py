@@ -216,7 +216,7 @@ class OnlineNaturalGradient(HasSettings):
         return None, updating, pending_rows  # the host records first calls like all others
 
     def eta(self, num_rows: int) -> float:
-        """Weight of the new scatter matrix in the estimate, 0 < eta <= 0.9."""
+        """Weight of the scatter matrix of `num_rows` new rows in the estimate, 0 < eta <= 0.9."""
         if self.num_minibatches_history > 0.0:
             return 1.0 / self.num_minibatches_history
         return min(0.9, 1.0 - math.exp(-num_rows / self.num_samples_history))

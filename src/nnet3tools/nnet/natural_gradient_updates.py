@@ -127,7 +127,10 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Defer an update, whose input is in the estimate's buffers, until `apply_all_pending`."""
+    """Defer an update until `apply_all_pending`; its input is in the estimate's buffers.
+
+    `num_rows` is the number of rows of the minibatch.
+    """
     _pending[estimate] = num_rows
 
 
@@ -137,7 +140,10 @@ def take_pending(estimate: OnlineNaturalGradient) -> int:
 
 
 def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Apply a deferred update that `take_pending` returned; products are in full precision."""
+    """Apply the deferred update for which `take_pending` returned `num_rows`, if it is not 0.
+
+    The caller has set products to full precision.
+    """
     if num_rows:
         _apply([_update(estimate, num_rows)])
 

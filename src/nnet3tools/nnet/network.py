@@ -187,7 +187,7 @@ class Network:
         raise ProgramError(f"node {name} has no config line of its own")
 
     def config_lines(self, include_dim: bool = False) -> list[str]:
-        """The config lines of all nodes."""
+        """The config lines of all nodes; with `include_dim`, also with the dimensions of nodes."""
         return [
             self.config_line(node, include_dim)
             for node in range(self.num_nodes)

@@ -40,7 +40,7 @@ Constrained = list[tuple[str, Any]]
 
 
 def constrained_components(nnet: Nnet) -> Constrained:
-    """The updatable components that may have an orthonormal constraint.
+    """The (name, component) of all components that may have an orthonormal constraint.
 
     Callers keep the list: the search takes 0.05 ms in a large network, much of the host's time for
     a minibatch on a GPU.
@@ -57,7 +57,7 @@ def constrained_components(nnet: Nnet) -> Constrained:
 def constrain_orthonormal(
     components: Constrained, run: Callable[[Hashable, Callable[[], None]], None] = run_now
 ) -> None:
-    """Move constrained parameter matrices toward the constraint; called after each minibatch.
+    """Move parameter matrices of `components` toward the constraint; called after each minibatch.
 
     Each matrix is chosen one time in four (by Kaldi's rand), because it changes little in between.
     `run(key, work)` calls `work`, which changes one matrix; `key` identifies it.

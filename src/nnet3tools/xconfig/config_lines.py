@@ -43,12 +43,15 @@ class ConfigLines:
         return name
 
     def step(self, suffix: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
-        """Add component <layer><suffix> and its node, with input `source`; return its name."""
+        """Add component <layer><suffix> of type `kind`, and its node; return the node's name."""
         self.component(suffix, kind, *texts, **settings)
         return self.node(suffix, source)
 
     def dim_range(self, suffix: str, source: str, dim: Value, offset: Value = 0) -> str:
-        """Add dim-range-node <layer><suffix> for columns of <layer><source>; return its name."""
+        """Add dim-range-node <layer><suffix>: `dim` columns, from `offset`, of <layer><source>.
+
+        Returns the node's name.
+        """
         name = f"{self.prefix}{suffix}"
         self.add(
             "dim-range-node",

@@ -41,8 +41,8 @@ def update_by_rows(
 ) -> None:
     """Add the learning rate times the sum of the rows of `derivs` to `params` of a component.
 
-    A copy of the rows is preconditioned before, unless the component accumulates a plain gradient
-    or has natural gradient switched off.
+    Before, a copy of the rows is preconditioned with `estimate`, unless the component accumulates a
+    plain gradient or has natural gradient switched off.
     """
     if component.is_gradient or not component.use_natural_gradient:
         _sum_rows(params, derivs, alpha=component.rate, beta=1.0)

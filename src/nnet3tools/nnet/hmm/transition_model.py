@@ -229,7 +229,10 @@ def _with_none(values: NDArray, none: int | bool) -> NDArray:
 
 
 def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
-    """Read the transition states, (size, 4); a triple's self-loop pdf is its forward pdf."""
+    """Read the transition states, (size, 4), from lists of 3 or 4 numbers (`columns`).
+
+    The self-loop pdf of a list of 3 is its forward pdf.
+    """
     if reader.binary:
         rows = reader.read_array(size, _packed(columns), "transition states")
         if any((rows[f"size{i}"] != 4).any() for i in range(columns)):
