@@ -37,10 +37,7 @@ Kind = Literal[
 
 
 def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
-    """A function that converts a value to an array of `dtype` with `num_dims` axes.
-
-    The function raises ValueError on failure.
-    """
+    """A function to convert a value to an array of `dtype` with `num_dims` axes, or ValueError."""
 
     def convert(value: Any) -> np.ndarray:
         array = numbers("a value", value)

@@ -21,10 +21,7 @@ Line = tuple[str, dict[str, str]]
 
 
 def read_layer(text: str) -> Line | None:
-    """Parse a line of an xconfig file to (layer type, values by key); None if it is blank.
-
-    TextError if the line is malformed.
-    """
+    """(layer type, values by key) of an xconfig line; None if it is blank, TextError for errors."""
     text = text.split("#", 1)[0].rstrip()
     if foreign := _FOREIGN.search(text):
         hint = '; values that contain = stand in "..."' if foreign[0] == "'" else ""
@@ -34,10 +31,7 @@ def read_layer(text: str) -> Line | None:
 
 
 def read_edit(text: str) -> Line | None:
-    """Parse a command of --edits or --edits-config to (command, values by key); None if blank.
-
-    TextError if the line is malformed.
-    """
+    """(command, values by key) of a line of --edits; None if it is blank, TextError for errors."""
     return _read(text.split("#", 1)[0].rstrip(), "a command such as set-learning-rate")
 
 

@@ -127,10 +127,7 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Defer an update until `apply_all_pending`; its input is in the estimate's buffers.
-
-    `num_rows` is the number of rows of the minibatch.
-    """
+    """Defer an update for `num_rows` minibatch rows, whose sums are in the estimate's buffers."""
     _pending[estimate] = num_rows
 
 

@@ -48,10 +48,7 @@ class ConfigLines:
         return self.node(suffix, source)
 
     def dim_range(self, suffix: str, source: str, dim: Value, offset: Value = 0) -> str:
-        """Add dim-range-node <layer><suffix>: `dim` columns, from `offset`, of <layer><source>.
-
-        Returns the node's name.
-        """
+        """Add dim-range-node <layer><suffix>, columns of node <layer><source>; return its name."""
         name = f"{self.prefix}{suffix}"
         self.add(
             "dim-range-node",
