@@ -1,5 +1,6 @@
 """Names of directories that a shell, a specifier or an option reader could take for more."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -101,3 +102,35 @@ def test_words_survive_shell_and_run_pl(word: str) -> None:
         joined.append(given if plain else f"'{given}'" if '"' in given else f'"{given}"')
     text = os.fsencode(" ".join(joined))
     assert subprocess.run(["bash", "-c", text], stdout=subprocess.PIPE).stdout == expected
+
+
+ALLOWED = {
+    "io/files.py": 2,  # opens the pipes of rxfilenames and wxfilenames
+    "recipe/jobs.py": 2,  # quotes
+    "recipe/speech/stages.py": 1,  # names a constant folder and a number
+}
+"""Places that run or join shell text, by file."""
+
+
+def joins_shell_text(node: ast.AST) -> bool:
+    """Whether a node passes `shell=`, or joins text that begins or ends a pipe."""
+    if isinstance(node, ast.keyword):
+        return node.arg == "shell"
+    parts: list[ast.expr] = []
+    if isinstance(node, ast.JoinedStr):
+        parts = node.values
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [node.left, node.right]
+    texts = [part.value if isinstance(part, ast.Constant) else "" for part in parts]
+    texts = [text.strip() for text in texts if isinstance(text, str)]
+    return bool(texts) and (texts[0].startswith(("|", "ark:|")) or texts[-1].endswith("|"))
+
+
+def test_shell_text_is_joined_in_one_place() -> None:
+    root = Path(__file__).parents[2] / "src/nnet3tools"
+    found: dict[str, int] = {}
+    for path in root.rglob("*.py"):
+        count = sum(map(joins_shell_text, ast.walk(ast.parse(path.read_text()))))
+        if count:
+            found[str(path.relative_to(root))] = count
+    assert found == ALLOWED

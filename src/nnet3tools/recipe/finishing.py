@@ -8,7 +8,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.iterations import diagnostics
-from nnet3tools.recipe.jobs import Job
+from nnet3tools.recipe.jobs import Job, output_pipe
 from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step
 from nnet3tools.recipe.schedules import Iterations, models_to_combine
 
@@ -64,7 +64,9 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
     )
     target = str(out)
     if e.is_acoustic:
-        target = f"| nnet3-am-copy --set-raw-nnet=- {e.model(schedule.count)} {out}"
+        target = output_pipe(
+            ("nnet3-am-copy", "--set-raw-nnet=-", str(e.model(schedule.count)), str(out))
+        )
     words = e.objective.combine(options, tuple(map(str, models)), examples, target)
     return e.step("combine", words, out=out, wants_gpu=e.wants_gpu)
 

@@ -82,6 +82,11 @@ def pipe_text(*programs: tuple[str, ...]) -> str:
     return " | ".join(map(shlex.join, programs)) + " |"
 
 
+def output_pipe(program: tuple[str, ...]) -> str:
+    """The wxfilename, a pipe that begins with |, of a program's input; words are quoted."""
+    return "| " + shlex.join(program)
+
+
 def unzipped(folder: object, kind: str, count: int) -> str:
     """The rspecifier that reads `folder`/`kind`.1.gz to `folder`/`kind`.`count`.gz."""
     files = (f"{folder}/{kind}.{n + 1}.gz" for n in range(count))
