@@ -43,7 +43,7 @@ class Step:
 
 @dataclass
 class Steps:
-    """The steps of a computation, and for each cindex the step and row in which it is."""
+    """The steps of a computation; cindex i is in step step_of[i], row row_of[i]."""
 
     steps: list[Step]
     step_of: IntArray

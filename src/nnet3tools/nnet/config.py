@@ -197,7 +197,7 @@ class ConfigLine:
         return self._get(key, default, parse_finite, "a number")
 
     def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
-        """The value of a key as a bool. As in Kaldi, only the first letter counts."""
+        """The value of a key as a bool. As in Kaldi, only the first letter, t or f, counts."""
         truth = {"t": True, "T": True, "f": False, "F": False}
         return self._get(key, default, lambda text: truth.get(text[:1]), "true or false")
 

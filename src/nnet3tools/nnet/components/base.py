@@ -103,8 +103,9 @@ class Component(Declared):
     Attributes are declared as fields (field.py, fields.py, array_fields.py), from which files,
     config lines, info lines, sums and moves between devices follow. A subclass declares its
     PROPERTIES; FLAGS adds to them those that follow from its methods and base classes (IMPLIED).
-    `flops_per_input` is the number of operations for an input element; None: 1 for an output
-    element. `backprop_reads_signs_only`: of the output, backprop needs only signs.
+    FORMULA is the output y for input x, for users. `flops_per_input` is the number of operations
+    for an input element; None: 1 for an output element. `backprop_reads_signs_only`: of the output,
+    backprop needs only signs.
     """
 
     PROPERTIES: ClassVar[Properties] = Properties(0)
@@ -113,7 +114,6 @@ class Component(Declared):
     FLAGS: ClassVar[Properties]
     INFO = "input_dim output_dim"
     FORMULA: ClassVar[str] = ""
-    """The output y as a function of the input x, in one line."""
     flops_per_input: ClassVar[int | None] = None
     backprop_reads_signs_only: ClassVar[bool] = False
 

@@ -37,7 +37,7 @@ def as_rows(matrix: Array, *shape: int) -> Array:
 
 @dataclass(frozen=True)
 class _Piece:
-    """One step of a convolution for a range of output times.
+    """One step of a convolution for a range of output times, with rows `out_rows`.
 
     `heights` (from ConvolutionStep.pieces) says where patches lie in the input rows `in_rows`.
     `params` are the columns of the parameter matrix that the step uses.

@@ -21,8 +21,8 @@ class Declared:
     Files have the fields in the order of declaration, those of base classes first. A class that
     redeclares a base class's field moves it to its own position. FIELDS are all fields in this
     order. `type_name` is the token that opens the object in files; one of CLOSING_TOKENS closes it.
-    INFO names the fields and properties on the info line. HAS_SETTINGS is False for objects that
-    never change, so that recordings need not watch them.
+    INFO names the fields and properties on the info line, KEYS config keys that are not fields.
+    HAS_SETTINGS is False for objects that never change, so that recordings need not watch them.
     """
 
     type_name: ClassVar[str]
