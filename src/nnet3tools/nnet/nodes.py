@@ -32,7 +32,7 @@ class ComponentInputNode(DescriptorNode):
 
 @dataclass(frozen=True)
 class OutputNode(DescriptorNode):
-    """A node that is an output matrix; `objective` is linear, quadratic or `expression`, a formula."""
+    """A node that is an output matrix; `objective` is linear, quadratic or expression (formula)."""
 
     objective: str = "linear"
     """linear, quadratic or expression."""
