@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from support.seed_statements import SEEDS, VERDICTS, statements
+
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "seeds.md").read_text()
 PROSE = re.split(r"```python\n|```\n", TEXT)[::2]
+TERMS = TEXT[: TEXT.index("## How to add")]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in TEXT.replace(" | |", " |  |").splitlines()
+    for line in TERMS.replace(" | |", " |  |").splitlines()
     if line.startswith("| ") and not line.startswith("| term")
 ]
 ROOMS = {path.name for path in (ROOT / "src" / "nnet3tools").iterdir() if path.is_dir()}
@@ -56,3 +59,35 @@ def test_files_that_it_names_exist() -> None:
     assert paths
     for path in paths:
         assert (ROOT / path).exists(), path
+
+
+STATEMENTS = statements()
+
+
+def test_statements_are_numbered_and_in_order() -> None:
+    assert len(STATEMENTS) >= 343
+    for document in range(1, 6):
+        rows = [s for s in STATEMENTS if s.document == document]
+        assert [s.number for s in rows] == list(range(1, len(rows) + 1))
+        assert [s.line for s in rows] == sorted(s.line for s in rows)
+
+
+def test_every_statement_has_a_verdict_and_a_place_or_reason() -> None:
+    for statement in STATEMENTS:
+        assert statement.verdict in VERDICTS, statement
+        has_place = bool(re.search(r"`[\w.]+\.[\w.]+`|\]\(", statement.place))
+        assert has_place or statement.verdict == "other", statement
+
+
+def test_a_difference_is_explained() -> None:
+    for statement in STATEMENTS:
+        if statement.verdict != "holds":
+            words = re.sub(r"`[^`]*`", "", statement.place)
+            assert len(re.findall(r"\w+", words)) >= 2 or "](" in words, statement
+
+
+@pytest.mark.skipif(not SEEDS.exists(), reason="the documents are not beside the checkout")
+def test_every_statement_is_in_its_line() -> None:
+    documents = [path.read_text().splitlines() for path in sorted(SEEDS.glob("*.txt"))]
+    for statement in STATEMENTS:
+        assert documents[statement.document - 1][statement.line - 1].strip(), statement

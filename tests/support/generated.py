@@ -14,11 +14,13 @@ from support.command_table import command_table
 from support.descriptor_rows import descriptor_table
 from support.format_tables import component_field_table, format_table, value_table
 from support.pages import PAGES
+from support.seed_statements import count_table
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": command_table,
     "components": lambda: components_reference("all"),
     "descriptors": descriptor_table,
+    "statements": count_table,
     "values": value_table,
     "model": lambda: format_table("model"),
     "acoustic model": lambda: format_table("acoustic model", ("Nnet3",)),
