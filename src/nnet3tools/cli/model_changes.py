@@ -42,10 +42,24 @@ class ChangeOptions(OptionGroup):
         "components, and merges components where that saves computation.",
     )
 
+    dequantize: bool = option(
+        False,
+        "If true, integer weights (see nnet3-quantize) become floats, so that the network can be "
+        "trained, changed and read by Kaldi. The first of all changes.",
+    )
+
     @property
     def more_than_numbers(self) -> bool:
         """Whether the options may change the network's structure, and so its context."""
         return bool(self.nnet_config or self.edits_config or self.edits or self.prepare_for_test)
+
+
+def to_float(nnet: Nnet, options: ChangeOptions) -> None:
+    """Convert integer weights to floats if --dequantize asks for it."""
+    if options.dequantize:
+        from nnet3tools.nnet.quantization import dequantize
+
+        log.log(f"Dequantized {len(dequantize(nnet))} components")
 
 
 def read_config(nnet: Nnet, options: ChangeOptions) -> None:
@@ -123,6 +137,7 @@ def nnet3_copy(options: CopyOptions, args: list[str]) -> None:
     nnet_in, nnet_out = args
     changes = options.changes
     nnet = read_nnet(nnet_in)
+    to_float(nnet, changes)
     read_config(nnet, changes)
     set_learning_rates(nnet, changes)
     scale_parameters(nnet, changes)
@@ -179,6 +194,7 @@ def nnet3_am_copy(options: AmCopyOptions, args: list[str]) -> None:
         draw_before_statistics(model.nnet)
     if options.set_raw_nnet:
         _set_raw_nnet(model, options.set_raw_nnet)
+    to_float(model.nnet, changes)
     read_config(model.nnet, changes)
     if options.convert_repeated_to_block:
         _convert_repeated_to_block(model)

@@ -117,6 +117,8 @@ def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor)
 def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> int:
     """Number of a component, perhaps new, that computes second(first(x)); -1 if impossible."""
     a, b = nnet.components[first], nnet.components[second]
+    if a.is_quantized or b.is_quantized:
+        return -1
     name_a, name_b = nnet.component_names[first], nnet.component_names[second]
     combined: Component | None = None
     name = f"{name_a}.{name_b}"

@@ -201,8 +201,7 @@ def _precomputed_problem(
     data = tables.computation.component_precomputed_indexes[precomputed].data
     if data is None:
         return f"precomputed indexes {precomputed} are empty"
-    # Kaldi's names: a component of type T precomputes a TPrecomputedIndexes.
-    if data.type_name != f"{component.type_name}PrecomputedIndexes":
+    if data.type_name != component.indexes_type:
         return f"precomputed indexes {precomputed} are of type {data.type_name}"
     rows = tables.rows(source), tables.rows(result)
     if source and not data.fits(tables.nnet.component(component_index), *rows):

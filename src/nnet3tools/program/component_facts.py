@@ -22,7 +22,7 @@ _P = {p.name: int(p) for p in Properties}
 class ComponentFacts(NamedTuple):
     """The type and dimensions of one component, and its properties (flags of Properties)."""
 
-    type_name: str
+    indexes_type: str
     input_dim: int
     output_dim: int
     simple: bool
@@ -45,7 +45,7 @@ def component_facts(component: Component) -> ComponentFacts:
     """The present properties and dimensions of a component."""
     flags = int(component.properties)
     return ComponentFacts(
-        component.type_name,
+        component.indexes_type,
         component.input_dim,
         component.output_dim,
         *(bool(flags & flag) for flag in _FLAGS),

@@ -115,6 +115,8 @@ class Component(Declared):
     INFO = "input_dim output_dim"
     FORMULA: ClassVar[str] = ""
     flops_per_input: ClassVar[int | None] = None
+    is_quantized: ClassVar[bool] = False
+    """Whether weights are integers, which cannot be trained or merged with those of others."""
     backprop_reads_signs_only: ClassVar[bool] = False
 
     def __init_subclass__(cls, **named: Any) -> None:
@@ -150,6 +152,11 @@ class Component(Declared):
     def properties(self) -> Properties:
         """The property flags of this component, which may depend on its configuration."""
         return self.FLAGS
+
+    @property
+    def indexes_type(self) -> str:
+        """The type name of precomputed indexes for this component, which is Kaldi's."""
+        return f"{self.type_name}PrecomputedIndexes"
 
     @property
     def couples_rows(self) -> bool:

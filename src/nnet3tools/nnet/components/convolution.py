@@ -178,9 +178,13 @@ class ConvolutionComponent(UpdatableComponent):
             for image, patch in self._patch_views(self._images(in_value), patches):
                 tensor.copy(patch, image)
             flat = patches.reshape(num_patches, self.patch_dim)
-            tensor.prod(filtered, flat, self.filter_params, trans_b=True)
+            self.filter_patches(filtered, flat)
             shape = (num_rows, math.prod(self.steps), num_filters)
             _add_with_bias(out_value.reshape(shape), filtered.reshape(shape), self.bias_params)
+
+    def filter_patches(self, filtered: Array, patches: Array) -> None:
+        """Set `filtered` to the products of patches with all filters."""
+        tensor.prod(filtered, patches, self.filter_params, trans_b=True)
 
     def backprop(self, args: BackpropArgs) -> None:
         num_rows = args.out_deriv.shape[0]

@@ -7,7 +7,7 @@ rows are processed at a time, which bounds the memory for patches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -107,14 +107,20 @@ def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) 
 
 
 def add_output(
-    computation: ConvolutionComputation, in_value: Array, params: Array, out_value: Array
+    computation: ConvolutionComputation,
+    in_value: Array,
+    out_value: Array,
+    add_product: Callable[[Array, Array, slice], None],
 ) -> None:
-    """Add the convolution of in_value with params, without bias, to out_value."""
+    """Add the convolution of in_value, without bias, to out_value.
+
+    `add_product(out, patches, columns)` adds the product of patches with columns of the parameters.
+    """
     frames = _frames(computation, in_value)
     for piece in _plan(computation):
         out = as_rows(out_value[piece.out_rows], computation.num_filters_out)
         with _patches(computation, piece, frames) as patches:
-            tensor.prod(out, patches, params[:, piece.params], trans_b=True, beta=1.0)
+            add_product(out, patches, piece.params)
 
 
 def add_input_deriv(

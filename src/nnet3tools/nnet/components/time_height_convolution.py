@@ -158,7 +158,11 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ConvolutionIndexes)
         _set_rows(as_rows(out_value, self.model.num_filters_out), self.bias_params)
-        add_output(indexes.computation, in_value, self.linear_params, out_value)
+        add_output(indexes.computation, in_value, out_value, self.add_product)
+
+    def add_product(self, out: Array, patches: Array, columns: slice) -> None:
+        """Add to `out` the products of patches with some columns of the parameters."""
+        tensor.prod(out, patches, self.linear_params[:, columns], trans_b=True, beta=1.0)
 
     def backprop_input(self, args: BackpropArgs) -> None:
         assert isinstance(args.indexes, ConvolutionIndexes)

@@ -1,0 +1,120 @@
+"""nnet3-quantize: give a network integer weights, for faster computation on CPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
+from nnet3tools.errors import OptionError, naming
+from nnet3tools.io import log
+from nnet3tools.recognizer.utterances import IvectorOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nnet3tools.nnet.nnet import Nnet
+
+USAGE = """\
+Convert the weights of affine, linear, TDNN and convolution components to integers, with
+one scale for each output, and prepare the network for test as nnet3-copy --prepare-for-test=true
+does. Programs then quantize the inputs of these components, too, and compute products of integers.
+Works with 'raw' networks and acoustic models (.mdl). Kaldi's programs cannot read the result;
+nnet3-copy --dequantize=true makes floats of the integers.
+
+Usage:  nnet3-quantize [options] <nnet-in> <nnet-out>
+e.g.:
+ nnet3-quantize final.mdl final.int8.mdl
+ nnet3-quantize --calibrate=scp:train_subset/feats.scp final.raw final.int8.raw
+See also: nnet3-copy, nnet3-am-copy, nnet3-info
+"""
+
+
+class Options(OptionGroup):
+    binary: bool = option(True, "Write output in binary mode")
+    bits: int = option(8, "Bits of a weight: 8 or 16")
+    calibrate: str = option(
+        "",
+        "Rspecifier of features. If supplied, inputs of components are quantized with steps for "
+        "the ranges that these features give; otherwise each row has the step for its own range.",
+    )
+    float_components: str = option(
+        "", "Components that keep float weights: names, separated by commas; * matches anything."
+    )
+    quantize_inputs: bool = option(
+        False,
+        "If true, components that read features or i-vectors are quantized, too. Columns of "
+        "different size share the step of their row.",
+    )
+    ivectors: IvectorOptions = option_group("", IvectorOptions)
+
+
+@program("nnet3-quantize", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> None:
+    from nnet3tools.io.files import open_input, prove_output
+    from nnet3tools.nnet.am_nnet import AmNnet
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.nnet.quantization import check_float
+
+    nnet_in, nnet_out = args
+    if options.bits not in (8, 16):
+        raise OptionError(f"--bits={options.bits}: expected 8 or 16")
+    prove_output(nnet_out)
+    with open_input(nnet_in) as reader:
+        is_acoustic = reader.peek_token() == "<TransitionModel>"
+        model = AmNnet.read(reader) if is_acoustic else Nnet.read(reader)
+    nnet = model.nnet if isinstance(model, AmNnet) else model
+    with naming(nnet_in):
+        check_float(nnet)
+        _quantize(nnet, options)
+    if isinstance(model, AmNnet):
+        model.save(nnet_out, options.binary)
+    else:
+        from nnet3tools.nnet.model_file import write_nnet
+
+        write_nnet(model, nnet_out, options.binary)
+    log.log(f"Quantized {nnet_in} to {nnet_out}")
+
+
+def _quantize(nnet: Nnet, options: Options) -> None:
+    """Quantize a network in place, and log the components with their rounding errors."""
+    from nnet3tools.errors import DataError
+    from nnet3tools.nnet.collapse import prepare_for_test
+    from nnet3tools.nnet.quantization import components_to_quantize, quantize, relative_error
+
+    prepare_for_test(nnet)
+    patterns = [pattern for pattern in options.float_components.split(",") if pattern]
+    names = components_to_quantize(nnet, patterns, options.quantize_inputs)
+    if not names:
+        raise DataError("the network has no component to quantize")
+    limits = _calibrated(nnet, names, options) if options.calibrate else {}
+    original = nnet.copy()
+    quantize(nnet, names, options.bits, limits)
+    for name in names:
+        found = f", inputs {limits[name].tolist()}" if name in limits else ""
+        error = relative_error(nnet, original, name)
+        log.log(f"Component {name}: int{options.bits}, rounding error {error:.3g}{found}")
+
+
+def _calibrated(
+    nnet: Nnet, names: Sequence[str], options: Options
+) -> dict[str, NDArray[np.float32]]:
+    """The ranges of the named components' inputs for the features of --calibrate."""
+    from nnet3tools.executor.simple_options import SimpleComputationOptions
+    from nnet3tools.executor.utterance_computer import computer_together
+    from nnet3tools.nnet.quantization import RangeObserver
+    from nnet3tools.recognizer.outputs import outputs_in_order
+    from nnet3tools.recognizer.utterances import UtteranceCounts, utterances
+
+    options.ivectors.check()
+    observed, counts = nnet.copy(), UtteranceCounts()
+    observer = RangeObserver(observed, names)
+    computer = computer_together(observed, SimpleComputationOptions())
+    inputs = utterances(options.calibrate, options.ivectors, counts)
+    for _ in outputs_in_order(computer, ((*each, None) for each in inputs)):
+        counts.done += 1
+    computer.close()
+    log.log(f"Calibrated with {counts.frames} frames of {counts.done} utterances")
+    return observer.limits()

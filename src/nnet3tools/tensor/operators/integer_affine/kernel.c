@@ -1,0 +1,243 @@
+/* Products of quantized rows with integer weights; see __init__.py for the scheme and its bounds.
+
+   The product works on 16 bytes of a row at a time (16 numbers of 8 bits or 8 of 16) for 8 outputs.
+   Weights stand in memory in the order of these steps: for 4 bytes of a row the 4 bytes of each of 8
+   outputs, so that a vector register of 32 bytes multiplies 4 broadcast bytes. All paths give the
+   same sums: no sum can overflow, whatever the order. */
+
+enum { Q_STEP = 16, Q_OUTPUTS = 8, Q_ROWS = 8, Q_BLOCK = 64 };
+
+typedef s32 q_s32 __attribute__((vector_size(32)));
+typedef f32 q_f32 __attribute__((vector_size(32)));
+typedef s32 q_s32_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
+typedef f32 q_f32_anywhere __attribute__((vector_size(32), aligned(4), may_alias));
+#define Q_INLINE static inline __attribute__((always_inline))
+
+/* Keeps a vector in a register. GCC would read it from memory for each row, which takes a third more
+   time. */
+#ifdef __AVX2__
+#define Q_KEEP(vector) __asm__("" : "+x"(vector))
+#else
+#define Q_KEEP(vector) ((void)0)
+#endif
+
+Q_INLINE q_s32 q_broadcast(const u8 *x, int quad) {
+  s32 bytes;
+  memcpy(&bytes, x + 4 * quad, 4);
+  return (q_s32){bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes};
+}
+
+/* The weights of a step: 4 vectors by value, so that they stay in registers. */
+#define Q_WEIGHTS q_s32 w0, q_s32 w1, q_s32 w2, q_s32 w3
+typedef q_s32 q_dot(q_s32 sum, const u8 *x, Q_WEIGHTS);
+
+/* sum + the products of 16 bytes at x with the weights of 8 outputs, without vector instructions. */
+Q_INLINE q_s32 q_plain8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
+  const q_s32 w[4] = {w0, w1, w2, w3};
+  for (int quad = 0; quad < 4; ++quad)
+    for (int o = 0; o < Q_OUTPUTS; ++o)
+      for (int k = 0; k < 4; ++k)
+        sum[o] += (s32)x[4 * quad + k] * (s32)((const signed char *)w)[32 * quad + 4 * o + k];
+  return sum;
+}
+Q_INLINE q_s32 q_plain16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
+  const q_s32 w[4] = {w0, w1, w2, w3};
+  for (int quad = 0; quad < 4; ++quad)
+    for (int o = 0; o < Q_OUTPUTS; ++o)
+      for (int k = 0; k < 2; ++k)
+        sum[o] += (s32)((const int16_t *)x)[2 * quad + k] * (s32)((const int16_t *)w)[16 * quad + 2 * o + k];
+  return sum;
+}
+
+#if (defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)
+/* Assembly, because compilers do not agree on the names of these instructions. */
+#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
+#define Q_VNNI(name, x, w) __asm__(name " %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w))
+#else
+#define Q_VNNI(name, x, w) __asm__("{vex} " name " %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w))
+#endif
+Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
+  Q_VNNI("vpdpbusd", q_broadcast(x, 0), w0);
+  Q_VNNI("vpdpbusd", q_broadcast(x, 1), w1);
+  Q_VNNI("vpdpbusd", q_broadcast(x, 2), w2);
+  Q_VNNI("vpdpbusd", q_broadcast(x, 3), w3);
+  return sum;
+}
+Q_INLINE q_s32 q_fast16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
+  Q_VNNI("vpdpwssd", q_broadcast(x, 0), w0);
+  Q_VNNI("vpdpwssd", q_broadcast(x, 1), w1);
+  Q_VNNI("vpdpwssd", q_broadcast(x, 2), w2);
+  Q_VNNI("vpdpwssd", q_broadcast(x, 3), w3);
+  return sum;
+}
+#elif defined(__AVX2__)
+typedef char q_s8 __attribute__((vector_size(32)));
+typedef int16_t q_s16 __attribute__((vector_size(32)));
+/* vpmaddubsw saturates at 16 bits, and four results are added up in 16 bits before vpmaddwd widens
+   them. The bound on groups of weights excludes that any of this overflows. */
+#define Q_PAIRS(x, w) ((q_s16)__builtin_ia32_pmaddubsw256((q_s8)(x), (q_s8)(w)))
+#define Q_WIDENED(x, w) ((q_s32)__builtin_ia32_pmaddwd256((q_s16)(x), (q_s16)(w)))
+Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
+  const q_s16 ones = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  q_s16 all = Q_PAIRS(q_broadcast(x, 0), w0);
+  all += Q_PAIRS(q_broadcast(x, 1), w1);
+  all += Q_PAIRS(q_broadcast(x, 2), w2);
+  all += Q_PAIRS(q_broadcast(x, 3), w3);
+  return sum + Q_WIDENED(all, ones);
+}
+Q_INLINE q_s32 q_fast16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
+  sum += Q_WIDENED(q_broadcast(x, 0), w0);
+  sum += Q_WIDENED(q_broadcast(x, 1), w1);
+  sum += Q_WIDENED(q_broadcast(x, 2), w2);
+  return sum + Q_WIDENED(q_broadcast(x, 3), w3);
+}
+#elif defined(__ARM_FEATURE_DOTPROD)
+#include <arm_neon.h>
+#define Q_VDOT(lane, w) \
+  s.half[0] = vdotq_laneq_s32(s.half[0], ((q_bytes){w}).half[0], bytes, lane); \
+  s.half[1] = vdotq_laneq_s32(s.half[1], ((q_bytes){w}).half[1], bytes, lane)
+typedef union { q_s32 whole; int32x4_t half[2]; } q_halves;
+typedef union { q_s32 whole; int8x16_t half[2]; } q_bytes;
+Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
+  const int8x16_t bytes = vld1q_s8((const int8_t *)x);
+  q_halves s = {sum};
+  Q_VDOT(0, w0);
+  Q_VDOT(1, w1);
+  Q_VDOT(2, w2);
+  Q_VDOT(3, w3);
+  return s.whole;
+}
+#define q_fast16 q_plain16
+#else
+#define q_fast8 q_plain8
+#define q_fast16 q_plain16
+#endif
+
+typedef struct {
+  f32 *out;
+  const u8 *rows;      /* quantized rows, row_bytes apart, a multiple of Q_STEP */
+  const f32 *ranges;   /* step and zero of each row */
+  const u8 *weights;   /* (parts, panels, row_bytes / 4, 8, 4 bytes) */
+  const s32 *sums;     /* (parts, panels, 8): sums of each output's weights */
+  const f32 *scales;   /* by output */
+  const f32 *bias;     /* by output, or NULL */
+  const i64 *starts;   /* by part: the row that output row 0 reads */
+  i64 parts, stride, num_rows, num_outputs, out_stride, row_bytes, is_wide, is_plain, adds;
+} integer_affine_arguments;
+
+/* The sums of products of 1, 4 or 8 rows, `stride` bytes apart, with the weights at w of 8 outputs.
+   `count` and `dot` are constants. The sums are variables, as GCC keeps no array in registers. */
+Q_INLINE void q_sums(q_s32 *sum, const u8 *x, i64 stride, const q_s32_anywhere *w, i64 bytes, int count, q_dot *dot) {
+  q_s32 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, s4 = {0}, s5 = {0}, s6 = {0}, s7 = {0};
+  const u8 *x1 = x + stride, *x2 = x1 + stride, *x3 = x2 + stride;
+  const u8 *x4 = x3 + stride, *x5 = x4 + stride, *x6 = x5 + stride, *x7 = x6 + stride;
+  for (i64 i = 0; i < bytes; i += Q_STEP, w += 4) {
+    q_s32 w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];
+    Q_KEEP(w0); Q_KEEP(w1); Q_KEEP(w2); Q_KEEP(w3);
+    s0 = dot(s0, x + i, w0, w1, w2, w3);
+    if (count == 1) continue;
+    s1 = dot(s1, x1 + i, w0, w1, w2, w3);
+    s2 = dot(s2, x2 + i, w0, w1, w2, w3);
+    s3 = dot(s3, x3 + i, w0, w1, w2, w3);
+    if (count == 4) continue;
+    s4 = dot(s4, x4 + i, w0, w1, w2, w3);
+    s5 = dot(s5, x5 + i, w0, w1, w2, w3);
+    s6 = dot(s6, x6 + i, w0, w1, w2, w3);
+    s7 = dot(s7, x7 + i, w0, w1, w2, w3);
+  }
+  sum[0] = s0; sum[1] = s1; sum[2] = s2; sum[3] = s3; sum[4] = s4; sum[5] = s5; sum[6] = s6; sum[7] = s7;
+}
+
+/* Outputs [8 panel, 8 panel + 8) of `count` rows from `first` on. */
+Q_INLINE void q_tile(const integer_affine_arguments *a, i64 first, i64 panel, int count, q_dot *dot) {
+  const i64 bytes = a->row_bytes, panels = (a->num_outputs + Q_OUTPUTS - 1) / Q_OUTPUTS;
+  q_f32 total[Q_ROWS] = {{0}};
+  for (i64 part = 0; part < a->parts; ++part) {
+    const i64 row = a->starts[part] + a->stride * first, offset = part * panels + panel;
+    q_s32 sum[Q_ROWS];
+    q_sums(sum, a->rows + row * bytes, a->stride * bytes,
+           (const q_s32_anywhere *)a->weights + offset * (bytes / 4), bytes, count, dot);
+    const q_s32 sums = ((const q_s32_anywhere *)a->sums)[offset];
+    for (int r = 0; r < count; ++r) {
+      const f32 *range = a->ranges + 2 * (row + a->stride * r);
+      total[r] += __builtin_convertvector(sum[r] - sums * (s32)range[1], q_f32) * range[0];
+    }
+  }
+  const i64 size = NN_LEAST(a->num_outputs - panel * Q_OUTPUTS, Q_OUTPUTS);
+  q_f32 scale = {0}, bias = {0};
+  memcpy(&scale, a->scales + panel * Q_OUTPUTS, 4 * size);
+  if (a->bias) memcpy(&bias, a->bias + panel * Q_OUTPUTS, 4 * size);
+  for (int r = 0; r < count; ++r) {
+    f32 *const out = a->out + (first + r) * a->out_stride + panel * Q_OUTPUTS;
+    q_f32 value = total[r] * scale + bias;
+    if (size < Q_OUTPUTS)
+      for (int o = 0; o < size; ++o) out[o] = a->adds ? out[o] + value[o] : value[o];
+    else {
+      if (a->adds) value += *(const q_f32_anywhere *)out;
+      *(q_f32_anywhere *)out = value;
+    }
+  }
+}
+
+/* Rows [first, end), in blocks that stay in the cache while the weights of all outputs pass. */
+Q_INLINE void q_rows(const integer_affine_arguments *a, i64 first, i64 end, q_dot *const dot) {
+  const i64 panels = (a->num_outputs + Q_OUTPUTS - 1) / Q_OUTPUTS;
+  for (; first < end; first += Q_BLOCK) {
+    const i64 last = NN_LEAST(first + Q_BLOCK, end);
+    for (i64 panel = 0; panel < panels; ++panel) {
+      i64 row = first;
+      for (; row + 8 <= last; row += 8) q_tile(a, row, panel, 8, dot);
+      if (row + 4 <= last) { q_tile(a, row, panel, 4, dot); row += 4; }
+      for (; row < last; ++row) q_tile(a, row, panel, 1, dot);
+    }
+  }
+}
+
+/* Steps are rows of the output, Q_ROWS at a time. */
+void integer_affine(const integer_affine_arguments *a, i64 begin, i64 end) {
+  const i64 first = begin * Q_ROWS, last = NN_LEAST(end * Q_ROWS, a->num_rows);
+  if (a->is_wide) { if (a->is_plain) q_rows(a, first, last, q_plain16); else q_rows(a, first, last, q_fast16); }
+  else { if (a->is_plain) q_rows(a, first, last, q_plain8); else q_rows(a, first, last, q_fast8); }
+}
+
+typedef struct {
+  u8 *out;
+  f32 *ranges;         /* (rows, 2) */
+  const f32 *src;
+  i64 size, src_stride, row_bytes, is_wide;
+  f64 levels;
+  const f32 *limits;   /* the least and largest value, or NULL: those of each row */
+} quantize_rows_arguments;
+
+/* The quantized numbers of `size` floats, in 2^23 + 2^22 + q. So the low bits are those of q. */
+Q_INLINE u32 q_number(f32 x, f32 inverse, f32 zero, f32 levels) {
+  const f32 y = x * inverse + zero, below = y < levels ? y : levels;
+  return nn_bits_of((below > 0.0f ? below : 0.0f) + 12582912.0f);
+}
+
+void quantize_rows(const quantize_rows_arguments *a, i64 begin, i64 end) {
+  const f32 levels = (f32)a->levels;
+  const i64 size = a->size, padding = a->row_bytes - (a->is_wide ? 2 : 1) * size;
+  for (i64 r = begin; r < end; ++r) {
+    const f32 *const x = a->src + r * a->src_stride;
+    u8 *const out = a->out + r * a->row_bytes;
+    f32 low = 0.0f, high = 0.0f, probe = 0.0f; /* the probe is NaN if a number is not finite */
+#pragma omp simd reduction(min : low) reduction(max : high) reduction(+ : probe)
+    for (i64 k = 0; k < size; ++k) {
+      low = x[k] < low ? x[k] : low;
+      high = x[k] > high ? x[k] : high;
+      probe += x[k] * 0.0f;
+    }
+    if (a->limits) { low = a->limits[0]; high = a->limits[1]; }
+    const f32 extent = high - low, inverse = extent > 1e-30f ? levels / extent : 0.0f;
+    const f32 zero = (f32)(q_number(-low, inverse, 0.0f, levels) & 0xffff);
+    if (a->is_wide) {
+      int16_t *const wide = (int16_t *)out;
+      for (i64 k = 0; k < size; ++k) wide[k] = (int16_t)q_number(x[k], inverse, zero, levels);
+    } else
+      for (i64 k = 0; k < size; ++k) out[k] = (u8)q_number(x[k], inverse, zero, levels);
+    memset(out + a->row_bytes - padding, 0, padding);
+    a->ranges[2 * r] = extent / levels + probe;
+    a->ranges[2 * r + 1] = zero;
+  }
+}
