@@ -25,7 +25,7 @@ from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.files import read_computation, write_computation
 from nnet3tools.training.example import EXAMPLE
-from support.component_zoo import ZOO, model_of
+from support.component_zoo import QUANTIZED, ZOO, model_of, quantized_model_of
 from support.fuzz_corpus import in_corpus
 
 Read = Callable[[Reader], Any]
@@ -151,7 +151,16 @@ def test_config_lines_of_a_network_make_the_same_nodes(kind: str) -> None:
 
 
 def test_every_component_type_is_in_the_list() -> None:
-    assert set(ZOO) == set(component_types())
+    assert set(ZOO) | set(QUANTIZED) == set(component_types())
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+@pytest.mark.parametrize("bits", [8, 16])
+def test_quantized_networks_are_the_same_bytes(kind: str, bits: int) -> None:
+    read, write = _method(Nnet)
+    for binary in (False, True):
+        data = to_bytes(quantized_model_of(kind, bits), write, binary, False)
+        assert to_bytes(from_bytes(data, read, False)[0], write, binary, False) == data
 
 
 # Files of older Kaldis: what stood there -> what stands there now. Reading the old form gives the

@@ -3,6 +3,7 @@
 from nnet3tools import tensor
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.quantization import quantize
 
 ZOO = {
     "AffineComponent": ("input-dim=4 output-dim=3", 4),
@@ -81,6 +82,15 @@ ZOO = {
 }
 """Component type -> (the rest of its config line, its input dimension)."""
 
+QUANTIZED = {
+    f"Quantized{kind}": kind
+    for kind in (
+        "AffineComponent", "ConvolutionComponent", "FixedAffineComponent", "LinearComponent",
+        "NaturalGradientAffineComponent", "TdnnComponent", "TimeHeightConvolutionComponent",
+    )
+}  # fmt: skip
+"""Type with integer weights -> type with float weights."""
+
 
 def network_config(kind: str) -> str:
     """A network with one component between its input and its output."""
@@ -97,3 +107,10 @@ def model_of(kind: str) -> Nnet:
     """The network of `network_config`, its parameters from a fixed seed."""
     tensor.random.seed(1)
     return Nnet.from_config(parse_config_lines(network_config(kind), f"{kind}.config"))
+
+
+def quantized_model_of(kind: str, bits: int = 8) -> Nnet:
+    """The network of a float type with integer weights, for a type in QUANTIZED."""
+    nnet = model_of(QUANTIZED[kind])
+    quantize(nnet, ["c"], bits, {})
+    return nnet

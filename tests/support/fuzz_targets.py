@@ -43,6 +43,7 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "final.raw": [
         ("nnet3-copy", "--binary=false", "BAD", "out"),
         ("nnet3-info", "BAD"),
+        ("nnet3-quantize", "BAD", "out"),
         ("nnet3-compute", _NO_GPU, *_ONLINE, "BAD", "ark:feats.ark", "ark:out"),
         ("nnet3-train", _NO_GPU, "BAD", "ark:merged", "out"),
     ],

@@ -52,7 +52,13 @@ def test_the_result_is_the_affine_map_of_what_the_integers_stand_for(dtype, adds
 def test_every_path_gives_the_bytes_of_the_reference(dtype):
     """Numbers of rows and outputs that are no multiples of 8; parts with strides; limits; views."""
     rng = np.random.default_rng(2)
-    cases = [(1, 1, 1, 1, 1), (7, 5, 16, 1, 1), (8, 8, 8, 1, 1), (70, 19, 37, 3, 1), (13, 40, 33, 2, 3)]
+    cases = (
+        (1, 1, 1, 1, 1),
+        (7, 5, 16, 1, 1),
+        (8, 8, 8, 1, 1),
+        (70, 19, 37, 3, 1),
+        (13, 40, 33, 2, 3),
+    )
     for num_rows, outputs, columns, parts, stride in cases:
         starts = [int(s) for s in rng.permutation(parts + 2)[:parts]]
         src = rng.normal(size=(max(starts) + stride * num_rows, columns)).astype(np.float32)
@@ -63,7 +69,8 @@ def test_every_path_gives_the_bytes_of_the_reference(dtype):
             rows, ranges = quantized(src, weights, limits)
             found = np.full_like(rows, 55), np.full_like(ranges, 55)
             assert run_compiling(quantize_jobs(*found, src, limits)[0])
-            assert (found[0] == rows).all() and (found[1] == ranges).all()
+            assert (found[0] == rows).all()
+            assert (found[1] == ranges).all()
             for adds, given in ((False, bias), (True, None)):
                 start = rng.random((num_rows, outputs + 3)).astype(np.float32)[:, 1:-2]
                 options = dict(bias=given, starts=starts, stride=stride, adds=adds)
@@ -114,7 +121,8 @@ def test_a_number_that_is_not_finite_shows_in_its_row_only(dtype):
         ranges, out = np.zeros((4, 2), np.float32), np.zeros((4, 9), np.float32)
         quantize(rows, ranges, src)
         integer_affine(out, rows, ranges, weights)
-        assert np.isnan(out[1:3]).all() and np.isfinite(out[[0, 3]]).all()
+        assert np.isnan(out[1:3]).all()
+        assert np.isfinite(out[[0, 3]]).all()
 
 
 def test_lane_sums_are_those_of_every_alignment():

@@ -83,12 +83,15 @@ def _quantize(nnet: Nnet, options: Options) -> None:
     from nnet3tools.errors import DataError
     from nnet3tools.nnet.collapse import prepare_for_test
     from nnet3tools.nnet.quantization import components_to_quantize, quantize, relative_error
+    from nnet3tools.nnet.splicing import splice_in_components
 
     prepare_for_test(nnet)
     patterns = [pattern for pattern in options.float_components.split(",") if pattern]
     names = components_to_quantize(nnet, patterns, options.quantize_inputs)
     if not names:
         raise DataError("the network has no component to quantize")
+    if spliced := splice_in_components(nnet, names):
+        log.log(f"Made TDNN components of {', '.join(spliced)}")
     limits = _calibrated(nnet, names, options) if options.calibrate else {}
     original = nnet.copy()
     quantize(nnet, names, options.bits, limits)

@@ -41,7 +41,9 @@ def components_to_quantize(nnet: Nnet, float_patterns: Sequence[str], inputs: bo
     after_inputs = set() if inputs else _readers_of_inputs(nnet)
     return [
         name
-        for i, (name, component) in enumerate(zip(nnet.component_names, nnet.components, strict=True))
+        for i, (name, component) in enumerate(
+            zip(nnet.component_names, nnet.components, strict=True)
+        )
         if type(component) in _CLASSES and i not in after_inputs
         if not any(name_matches_pattern(name, pattern) for pattern in float_patterns)
     ]
@@ -106,7 +108,7 @@ class RangeObserver:
             columns = component.input_dim
             self._lows[name] = np.zeros(columns, np.float32)
             self._highs[name] = np.zeros(columns, np.float32)
-            component.infer = self._observing(name, component.infer)  # type: ignore[method-assign]
+            vars(component)["infer"] = self._observing(name, component.infer)
 
     def _observing(
         self, name: str, infer: Callable[[Indexes, Array, Array], None]

@@ -115,7 +115,7 @@ class QuantizedAffineComponent(Quantized, AffineComponent):
     """An affine component with integer weights."""
 
     FLOAT: ClassVar[type[Component]] = AffineComponent
-    linear_params = QuantizedParams()  # type: ignore[assignment]
+    linear_params = QuantizedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         matrix = self.weights
@@ -127,7 +127,7 @@ class QuantizedNaturalGradientAffineComponent(Quantized, NaturalGradientAffineCo
     """An affine component with integer weights, which was trained with natural gradient."""
 
     FLOAT = NaturalGradientAffineComponent
-    linear_params = QuantizedParams()  # type: ignore[assignment]
+    linear_params = QuantizedParams()
     propagate = QuantizedAffineComponent.propagate
 
 
@@ -136,8 +136,8 @@ class QuantizedFixedAffineComponent(Quantized, FixedAffineComponent):
     """A constant affine component with integer weights."""
 
     FLOAT = FixedAffineComponent
-    linear_params = QuantizedParams()  # type: ignore[assignment]
-    propagate = QuantizedAffineComponent.propagate  # type: ignore[assignment]
+    linear_params = QuantizedParams()
+    propagate = QuantizedAffineComponent.propagate
 
 
 @register
@@ -146,7 +146,7 @@ class QuantizedLinearComponent(Quantized, LinearComponent):
 
     FLOAT = LinearComponent
     WEIGHTS = "params"
-    params = QuantizedParams()  # type: ignore[assignment]
+    params = QuantizedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         matrix = self.weights
@@ -158,7 +158,7 @@ class QuantizedTdnnComponent(Quantized, TdnnComponent):
     """A TDNN component with integer weights; each input row is quantized once for all offsets."""
 
     FLOAT = TdnnComponent
-    linear_params = QuantizedParams()  # type: ignore[assignment]
+    linear_params = QuantizedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, TdnnIndexes)
@@ -176,7 +176,7 @@ class QuantizedConvolutionComponent(Quantized, ConvolutionComponent):
 
     FLOAT = ConvolutionComponent
     WEIGHTS = "filter_params"
-    filter_params = QuantizedParams()  # type: ignore[assignment]
+    filter_params = QuantizedParams()
 
     def filter_patches(self, filtered: Array, patches: Array) -> None:
         """Set `filtered` to the products of patches with all filters."""
@@ -188,7 +188,7 @@ class QuantizedTimeHeightConvolutionComponent(Quantized, TimeHeightConvolutionCo
     """A convolution over time and height with integer weights; patches are quantized."""
 
     FLOAT = TimeHeightConvolutionComponent
-    linear_params = QuantizedParams()  # type: ignore[assignment]
+    linear_params = QuantizedParams()
 
     def add_product(self, out: Array, patches: Array, columns: slice) -> None:
         """Add to `out` the products of patches with some columns of the parameters."""

@@ -10,8 +10,10 @@ reference, plain C, AVX2, AVX-512 VNNI and NEON.
 
 | V | levels | bound on V, so that nothing overflows |
 |---|---|---|
-| int8 | 127 | positive values in columns j + (0, 1, 4, 5, 8, 9, 12, 13) add up to at most 258, for any j; negative ones to -258 |
+| int8 | 127 | positive numbers of a lane add up to at most 258, negative ones to -258 |
 | int16 | 4095 | absolute values of a row add up to at most (2^31 - 1) / 4095 |
+
+A lane is the columns j + (0, 1, 4, 5, 8, 9, 12, 13) of a row, for any j.
 
 The bound on int8 is for AVX2. vpmaddubsw gives sums of two products in int16, and saturates. The
 kernel adds four such sums in int16 before it widens them: 127 * 258 = 32766. So 128 products take 9
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +33,19 @@ from numpy.typing import NDArray
 from nnet3tools.tensor.arrays import Array, aligned_bytes
 from nnet3tools.tensor.registry import operator
 
-LEVELS = {np.dtype(np.int8): 127, np.dtype(np.int16): 4095}
+LEVELS: dict[np.dtype[Any], int] = {np.dtype(np.int8): 127, np.dtype(np.int16): 4095}
 """Type of weights -> the largest value of a quantized row."""
 
 MAX_LANE_SUM = 258
-"""Bound on the sum of positive int8 weights that one lane of int16 adds up, and of negative ones."""
+"""Bound on the sum of the positive int8 weights of a lane, and of the negative ones."""
 
 MAX_ROW_SUM = (2**31 - 1) // LEVELS[np.dtype(np.int16)]
 """Bound on the sum of the absolute values of a row of int16 weights."""
 
-_ROW_TYPES = {np.dtype(np.int8): np.dtype(np.uint8), np.dtype(np.int16): np.dtype(np.int16)}
+_ROW_TYPES: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.int8): np.dtype(np.uint8),
+    np.dtype(np.int16): np.dtype(np.int16),
+}
 """Type of weights -> type of quantized rows."""
 
 _STEP_BYTES, _PANEL = 16, 8
@@ -50,7 +56,7 @@ _LEAST_EXTENT = 1e-30
 
 
 def largest_lane_sums(magnitudes: NDArray) -> NDArray:
-    """For each row, the largest sum of columns j + (0, 1, 4, 5, 8, 9, 12, 13); shape (rows,)."""
+    """For each row, the largest sum of the numbers of a lane; shape (rows,)."""
     sums = np.pad(magnitudes, ((0, 0), (13, 13)))
     for shift in (1, 4, 8):
         sums = sums[:, :-shift] + sums[:, shift:]

@@ -1,0 +1,108 @@
+"""nnet3-quantize: models that programs take like float ones, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3tools.io.holders import MATRIX
+from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.tensor.cpu import choice
+from support.programs import run
+from support.shell import Shell
+
+CONFIG = """
+input-node name=input dim=4
+component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=30
+component name=relu type=RectifiedLinearComponent dim=30
+component name=b type=NaturalGradientAffineComponent input-dim=90 output-dim=20
+component name=c type=AffineComponent input-dim=20 output-dim=6
+component name=s type=LogSoftmaxComponent dim=6
+component-node name=a component=a input=input
+component-node name=relu component=relu input=a
+component-node name=b component=b input=Append(Offset(relu, -1), relu, Offset(relu, 1))
+component-node name=c component=c input=b
+component-node name=s component=s input=c
+output-node name=output input=s
+"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> Shell:
+    """A folder with 0.raw and features."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.config").write_text(CONFIG)
+    assert run("nnet3-init", "net.config", "0.raw") == 0
+    made = Shell(tmp_path, capfd)
+    rng = np.random.default_rng(1)
+    names = {f"u{i}": rng.normal(size=(40 + i, 4)).astype(np.float32) for i in range(9)}
+    made.write("feats", MATRIX, names)
+    return made
+
+
+def computed(shell: Shell, model: str) -> np.ndarray:
+    shell("nnet3-compute", "--use-gpu=no", model, "ark:feats", "ark:out")
+    return np.concatenate(list(shell.read("out").values()))
+
+
+@pytest.mark.parametrize("options", [(), ("--bits=16",), ("--calibrate=ark:feats",)])
+def test_outputs_are_close_and_the_same_by_every_path(shell: Shell, options, monkeypatch):
+    log = shell("nnet3-quantize", *options, "0.raw", "q.raw")
+    assert "Made TDNN components of b" in log
+    assert "rounding error" in log
+    expected, found = computed(shell, "0.raw"), computed(shell, "q.raw")
+    assert 0 < np.abs(found - expected).max() < (0.01 if "--bits=16" in options else 0.3)
+    monkeypatch.setattr(choice, "_chosen", choice.CpuKernels.NUMPY)
+    by_numpy = computed(shell, "q.raw")
+    # the first affine component and log-softmax are float
+    np.testing.assert_allclose(by_numpy, found, atol=0.05)
+
+
+def test_converted_back_the_network_can_be_trained_and_read(shell: Shell):
+    shell("nnet3-quantize", "0.raw", "q.raw")
+    shell("nnet3-info", "q.raw")
+    assert "type=QuantizedTdnnComponent" in shell.out
+    assert "linear-params=quantized:int8" in shell.out
+    shell("nnet3-copy", "--dequantize=true", "q.raw", "float.raw")
+    types = [c.type_name for c in read_nnet("float.raw").components]
+    assert types[2:4] == ["TdnnComponent", "AffineComponent"]
+    np.testing.assert_allclose(computed(shell, "float.raw"), computed(shell, "q.raw"), atol=0.2)
+
+
+def test_a_text_model_is_the_same(shell: Shell):
+    shell("nnet3-quantize", "0.raw", "q.raw")
+    shell("nnet3-copy", "--binary=false", "q.raw", "q.txt")
+    shell("nnet3-copy", "q.txt", "again.raw")
+    shell("nnet3-copy", "--binary=false", "again.raw", "again.txt")
+    assert Path("again.txt").read_bytes() == Path("q.txt").read_bytes()
+    exact, rounded = (read_nnet(name).components[2].weights for name in ("q.raw", "q.txt"))
+    assert (exact.values == rounded.values).all()
+
+
+def test_what_is_refused_names_the_reason(shell: Shell):
+    shell("nnet3-quantize", "0.raw", "q.raw")
+    refused = {
+        ("nnet3-quantize", "q.raw", "out"): "q.raw: the network is quantized (component 'b')",
+        ("nnet3-quantize", "--bits=4", "0.raw", "out"): "--bits=4: expected 8 or 16",
+        ("nnet3-quantize", "--float-components=*", "0.raw", "out"): "no component to quantize",
+        ("nnet3-average", "q.raw", "q.raw", "out"): "cannot be trained, scaled or added",
+        ("nnet3-copy", "--scale=2", "q.raw", "out"): "cannot be trained, scaled or added",
+    }
+    for command, reason in refused.items():
+        assert reason in shell.error(*command)
+    Path("wrong.config").write_text("component name=b type=QuantizedAffineComponent input-dim=3\n")
+    assert "nnet3-quantize makes it" in shell.error("nnet3-init", "wrong.config", "out")
+    assert not Path("out").exists()
+
+
+def test_training_is_refused_in_one_line(shell: Shell):
+    shell("nnet3-quantize", "0.raw", "q.raw")
+    posteriors = "ark:post"
+    Path("post").write_text("".join(f"u{i}{' [ 1 1 ]' * (40 + i)}\n" for i in range(9)))
+    context = "--left-context=1", "--right-context=1"
+    egs = "nnet3-get-egs", "--num-pdfs=6", *context, "ark:feats", posteriors, "ark:egs"
+    shell(*egs)
+    shell("nnet3-merge-egs", "ark:egs", "ark:merged")
+    error = shell.error("nnet3-train", "--use-gpu=no", "q.raw", "ark:merged", "out")
+    assert "cannot be trained" in error
+    assert not Path("out").exists()

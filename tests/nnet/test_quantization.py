@@ -1,0 +1,139 @@
+"""Integer weights: bounds, rounding, and the same outputs as the float network, nearly."""
+
+import numpy as np
+import pytest
+
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.executor.utterance_computer import computer_one_by_one
+from nnet3tools.nnet.components.quantized_matrix import QuantizedMatrix
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.quantization import RangeObserver, components_to_quantize, dequantize, quantize
+from nnet3tools.nnet.splicing import splice_in_components
+from nnet3tools.tensor import random
+from nnet3tools.tensor.operators.integer_affine import MAX_LANE_SUM, MAX_ROW_SUM, largest_lane_sums
+from support.component_zoo import QUANTIZED, ZOO, model_of, quantized_model_of
+
+NONE = np.empty(0, np.float32)
+
+SPLICING = """
+input-node name=input dim=4
+component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=20
+component name=relu type=RectifiedLinearComponent dim=20
+component name=b type=AffineComponent input-dim=60 output-dim=17 learning-rate-factor=2
+component name=c type=LinearComponent input-dim=34 output-dim=9
+component-node name=a component=a input=input
+component-node name=relu component=relu input=a
+component-node name=b component=b input=Append(Offset(relu, 2), relu, Offset(relu, -1))
+component-node name=c component=c input=Append(b, Offset(b, -3))
+output-node name=output input=c
+"""
+
+
+def outputs(nnet: Nnet, features: np.ndarray) -> np.ndarray:
+    return computer_one_by_one(nnet, SimpleComputationOptions()).compute(features)
+
+
+def features_of(dim: int) -> np.ndarray:
+    return np.random.default_rng(dim).normal(size=(60, dim)).astype(np.float32)
+
+
+def splicing_network() -> Nnet:
+    random.seed(3)
+    return Nnet.from_config(parse_config_lines(SPLICING, "splicing.config"))
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_no_matrix_leaves_the_bounds_or_the_rounding_error(bits):
+    rng = np.random.default_rng(bits)
+    matrices = [
+        rng.normal(size=(40, 100)),
+        np.ones((3, 70)),
+        -np.ones((3, 70)),
+        np.zeros((2, 5)),
+        rng.normal(size=(5, 1)),
+        rng.normal(size=(6, 33)) * np.array([[1e30, 1e-30, 1, 1e-45, 7, 0]]).T,
+        np.where(rng.random((9, 64)) < 0.1, 10.0, 0.01),
+    ]
+    for matrix in (m.astype(np.float32) for m in matrices):
+        made = QuantizedMatrix.of(matrix, bits, NONE)
+        wide = made.values.astype(np.int64)
+        if bits == 8:
+            assert largest_lane_sums(np.maximum(wide, 0)).max() <= MAX_LANE_SUM
+            assert largest_lane_sums(np.maximum(-wide, 0)).max() <= MAX_LANE_SUM
+        else:
+            assert np.abs(wide).sum(axis=1).max() <= MAX_ROW_SUM
+        error = np.abs(made.dense().astype(float) - matrix)
+        assert (error <= 0.501 * made.scales[:, None]).all()
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+@pytest.mark.parametrize(("bits", "bound"), [(8, 0.03), (16, 1e-3)])
+def test_a_quantized_component_computes_nearly_what_its_weights_mean(kind, bits, bound):
+    nnet = quantized_model_of(kind, bits)
+    found, plain = outputs(nnet, features_of(ZOO[QUANTIZED[kind]][1])), nnet.copy()
+    assert dequantize(plain) == ["c"]
+    expected = outputs(plain, features_of(ZOO[QUANTIZED[kind]][1]))
+    assert 0 < np.abs(found - expected).max() < bound * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_converting_back_restores_everything_but_the_rounding(kind):
+    float_nnet, nnet = model_of(QUANTIZED[kind]), quantized_model_of(kind, 16)
+    original = float_nnet.components[0]
+    assert nnet.components[0].type_name == kind
+    assert nnet.updatable_components() == []
+    dequantize(nnet)
+    restored = nnet.components[0]
+    assert type(restored) is type(original)
+    for field in type(original).FIELDS:
+        before, after = getattr(original, field.name), getattr(restored, field.name)
+        if isinstance(before, np.ndarray) and before.ndim == 2:
+            np.testing.assert_allclose(after, before, atol=2e-3 * np.abs(before).max())
+        elif isinstance(before, (int, float, str, np.ndarray)):
+            assert np.array_equal(before, after)
+
+
+def test_readers_of_inputs_and_named_components_stay_float():
+    nnet = splicing_network()
+    assert components_to_quantize(nnet, [], inputs=False) == ["b", "c"]
+    assert components_to_quantize(nnet, ["b*"], inputs=True) == ["a", "c"]
+
+
+def test_splicing_inside_of_components_changes_no_output():
+    nnet = splicing_network()
+    expected = outputs(nnet.copy(), features_of(4))
+    assert splice_in_components(nnet, ["b", "c"]) == ["b", "c"]
+    assert [c.type_name for c in nnet.components[2:]] == ["TdnnComponent"] * 2
+    assert nnet.components[2].learning_rate_factor == 2.0
+    np.testing.assert_allclose(outputs(nnet, features_of(4)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_component_of_two_nodes_or_of_two_sources_is_not_spliced():
+    for change in ("input=Append(relu, Offset(relu, 1), a)", "input=Append(relu, relu, relu)"):
+        text = SPLICING.replace("input=Append(Offset(relu, 2), relu, Offset(relu, -1))", change)
+        nnet = Nnet.from_config(parse_config_lines(text, "other.config"))
+        assert splice_in_components(nnet, ["b"]) == []
+
+
+def test_observed_limits_are_those_of_the_inputs():
+    nnet = splicing_network()
+    observer = RangeObserver(nnet, ["a"])
+    x = features_of(4)
+    computer = computer_one_by_one(nnet, SimpleComputationOptions(frames_per_chunk=8))
+    for _ in range(3):
+        computer.compute(x)  # a later run replays the recording
+    x[11, 2] = -50.0
+    computer.compute(x)
+    low, high = observer.limits()["a"]
+    assert (low, high) == (-50.0, x.max())
+
+
+def test_limits_of_the_inputs_are_used():
+    nnet = splicing_network()
+    quantize(nnet, ["b"], 16, {"b": np.array([0.0, 0.5], np.float32)})
+    assert nnet.components[2].weights.limits.tolist() == [0.0, 0.5]
+    plain = nnet.copy()
+    dequantize(plain)
+    clipped = outputs(nnet, features_of(4)), outputs(plain, features_of(4))
+    assert np.abs(clipped[0] - clipped[1]).max() > 0.1 * np.abs(clipped[1]).max()
