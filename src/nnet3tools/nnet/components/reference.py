@@ -50,7 +50,7 @@ def config_keys(cls: type[Declared]) -> dict[str, str]:
 def component_reference(cls: type[Component]) -> str:
     """The reference text of a component type, in Markdown."""
     purpose = (cls.__doc__ or "").partition("\n")[0]
-    keys = config_keys(cls)
+    keys = {} if cls.is_quantized else config_keys(cls)
     for key in keys:
         purpose = purpose.replace(f"`{key.replace('-', '_')}`", f"`{key}`")
     words = sorted(keys.values(), key=_rank)
@@ -59,7 +59,7 @@ def component_reference(cls: type[Component]) -> str:
         flags.append("others by configuration")
     return (
         f"### {cls.type_name}\n\n{purpose}\n\n- formula: `{cls.FORMULA}`\n"
-        f"- keys: {', '.join(f'`{word}`' for word in words)}\n"
+        f"- keys: {', '.join(f'`{word}`' for word in words) or 'none'}\n"
         f"- properties: {', '.join(flags) or 'none'}\n"
     )
 
