@@ -10,14 +10,14 @@ from nnet3tools.nnet.components.reference import component_reference, config_key
 from nnet3tools.nnet.components.registry import component_class, component_types
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.config_reader import make_component
-from support.component_zoo import ZOO
+from support.component_zoo import QUANTIZED, ZOO, quantized_model_of
 
 
 def line_of(name: str, more: str = "") -> ConfigLine:
     return ConfigLine(f"component type={name} {ZOO[name][0]} {more}")
 
 
-@pytest.mark.parametrize("name", component_types())
+@pytest.mark.parametrize("name", ZOO)
 def test_every_key_that_a_component_reads_is_listed(name: str) -> None:
     line = line_of(name)
     make_component(line)
@@ -27,7 +27,7 @@ def test_every_key_that_a_component_reads_is_listed(name: str) -> None:
     assert set(line.known_keys) <= listed
 
 
-@pytest.mark.parametrize("name", component_types())
+@pytest.mark.parametrize("name", ZOO)
 def test_every_listed_key_is_read_and_its_default_accepted(name: str) -> None:
     """Keys that may be absent, such as matrix=, are alternatives to others: they are not given."""
     for key, word in config_keys(component_class(name)).items():
@@ -46,7 +46,11 @@ def test_every_listed_key_is_read_and_its_default_accepted(name: str) -> None:
 def test_the_listed_properties_are_those_of_instances(name: str) -> None:
     cls = component_class(name)
     if cls.properties is Component.properties:
-        assert make_component(line_of(name)).properties == cls.FLAGS
+        quantized = name in QUANTIZED
+        made = (
+            quantized_model_of(name).components[0] if quantized else make_component(line_of(name))
+        )
+        assert made.properties == cls.FLAGS
     else:
         assert "others by configuration" in component_reference(cls)
 
@@ -56,6 +60,11 @@ def test_every_type_has_purpose_and_formula(name: str) -> None:
     _, purpose, formula = component_reference(component_class(name)).split("\n\n")
     assert purpose.endswith(".")
     assert " = " in formula.partition("\n")[0]
+
+
+def test_quantized_types_have_no_keys() -> None:
+    for name in QUANTIZED:
+        assert "- keys: none\n" in component_reference(component_class(name))
 
 
 def test_an_unknown_key_names_the_known_ones_and_the_nearest() -> None:
