@@ -177,7 +177,7 @@ def test_parameters_are_saved_and_loaded(tmp_path):
         wrong.load(path)
     for content in (b"", b"PK\x03\x04 broken", b"some text"):
         (tmp_path / "bad").write_bytes(content)
-        with pytest.raises(UserError, match="bad: no parameters can be read"):
+        with pytest.raises(UserError, match="bad: no arrays can be read"):
             ex.Graph().load(str(tmp_path / "bad"))
 
 

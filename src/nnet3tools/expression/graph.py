@@ -11,7 +11,7 @@ g.backward()                  # w.grad
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Graph:
         self._execution: Execution | None = None
         self._roots: tuple[Node, ...] = ()
         self._kept: dict[Node, None] = {}
+        self._reached: Container[Node] = ()
+        """The nodes for which the last backward pass computed a gradient."""
         self._count = self._cleared = 0
         """Number of nodes ever added, and its value when the graph was last cleared."""
 
@@ -170,12 +172,11 @@ class Graph:
 
     def clip_gradients(self, norm: float) -> float:
         """Scale parameters' gradients to a joint norm of at most `norm`; return the old norm."""
-        grads = [p.grad for p in self.params.values() if p.grad is not None]
-        found = math.sqrt(sum(_square_sum(g) or 0.0 for g in grads))
-        if not found <= norm:
-            for grad in grads:
-                _scale(grad, norm / found)
-        return found
+        return clip_norm(self.gradients().values(), norm)
+
+    def gradients(self) -> dict[str, Array]:
+        """The gradient of each parameter that the last backward pass reached, by name."""
+        return {p.name: p.grad for p in self.params.values() if p in self._reached}
 
     # execution
 
@@ -229,12 +230,23 @@ class Graph:
         before = [_copy(leaf.grad) for leaf in leaves]
         self._execution.backward(seeds)
         self._execution.settle_backward()
+        self._reached = self._execution.schedule.active
         for leaf, grad in zip(leaves, before, strict=True):
             tensor.add(leaf.grad, grad)
 
 
 _square_sum = tensor.aggregate("sqr(_1)", "sum", None)
 _scale = tensor.element("_1 = _1 * _2")
+
+
+def clip_norm(arrays: Iterable[Array], norm: float) -> float:
+    """Scale arrays to a joint norm of at most `norm`, in place; return the norm before."""
+    parts = list(arrays)
+    found = math.sqrt(sum(_square_sum(part) or 0.0 for part in parts))
+    if not found <= norm:
+        for part in parts:
+            _scale(part, norm / found)
+    return found
 
 
 def _copy(array: Array) -> Array:

@@ -28,20 +28,18 @@ _LARGEST_RATIO = 1100
 
 def write_parameters(path: str, params: Mapping[str, Parameter]) -> None:
     """Write parameters by name to an .npz file."""
-    arrays = {name: tensor.to_host(p.value) for name, p in params.items()}
+    write_arrays(path, {name: tensor.to_host(p.value) for name, p in params.items()})
+
+
+def write_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write host arrays by name to an .npz file, whole or not at all."""
     with whole_file(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_parameters(path: str, params: Mapping[str, Parameter]) -> dict[str, Array]:
     """Read the arrays of an .npz file; UserError if one does not fit the parameter of its name."""
-    try:
-        # NumPy does not close a file that is no archive.
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            _check_sizes(file.zip)
-            found = {name: file[name] for name in file.files}
-    except _UNREADABLE as error:
-        raise UserError(f"{path}: no parameters can be read: {error}") from None
+    found = read_arrays(path)
     missing = params.keys() - found.keys()
     if missing:
         raise UserError(f"{path} has no parameter '{min(missing)}'")
@@ -49,6 +47,17 @@ def read_parameters(path: str, params: Mapping[str, Parameter]) -> dict[str, Arr
         if (got := found[name]).shape != p.shape or str(got.dtype) != p.type.value:
             raise UserError(f"{path}: '{name}' is {got.dtype} {got.shape}, expected {p.describe()}")
     return found
+
+
+def read_arrays(path: str) -> dict[str, np.ndarray]:
+    """Read the arrays of an .npz file by name; UserError if it is damaged or no such file."""
+    try:
+        # NumPy does not close a file that is no archive.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            _check_sizes(file.zip)
+            return {name: file[name] for name in file.files}
+    except _UNREADABLE as error:
+        raise UserError(f"{path}: no arrays can be read: {error}") from None
 
 
 def _check_sizes(archive: zipfile.ZipFile) -> None:
