@@ -24,7 +24,8 @@ def _gates(cell: str, state: Node, count: int, *parts: Node) -> list[list[Node]]
     return [[narrow(p, -1, i * size, size) for i in range(count)] for p in parts]
 
 
-def _keep_masked(new: Node, old: Node, mask: Node | None) -> Node:
+def keep_masked(new: Node, old: Node, mask: Node | None) -> Node:
+    """`new` where the mask is 1, `old` where it is 0; `new` if there is no mask."""
     return new if mask is None else mask * new + (1 - mask) * old
 
 
@@ -43,7 +44,7 @@ def gru(
     reset, update = apply("sigmoid", xr + sr + br), apply("sigmoid", xz + sz + bz)
     inner = xh + (sh + bh) * reset if final else xh + sh * reset + bh
     candidate = apply("tanh", inner)
-    return _keep_masked((1 - update) * candidate + update * state, state, mask)
+    return keep_masked((1 - update) * candidate + update * state, state, mask)
 
 
 def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -> Node:
@@ -56,7 +57,7 @@ def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -
     """
     (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
     forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
-    return _keep_masked(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
+    return keep_masked(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
 
 
 def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:

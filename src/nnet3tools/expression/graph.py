@@ -11,7 +11,7 @@ g.backward()                  # w.grad
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from nnet3tools.expression.control import Named
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.host_values import as_array, type_of_array
+from nnet3tools.expression.initial import glorot_uniform
 from nnet3tools.expression.leaves import Constant, Input, Parameter
 from nnet3tools.expression.node import Node, Operand
 from nnet3tools.expression.products import dot
@@ -138,6 +139,14 @@ class Graph:
         made = Parameter(self, name, value, trainable)
         self.params[name] = made
         return self.add(made)
+
+    def weights(
+        self, name: str, shape: Shape, initial: Callable[[Shape], np.ndarray] = glorot_uniform
+    ) -> Node:
+        """The parameter `name`; if it is missing, make it on the device with `initial(shape)`."""
+        missing = name not in self.params
+        value = initial(shape) if missing else np.empty(shape, np.float32)
+        return self.param(name, tensor.asarray(value, like=self.like) if missing else value)
 
     def input(
         self, name: str, shape: Shape, type: Type = Type.FLOAT32, trainable: bool = False

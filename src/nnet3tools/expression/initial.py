@@ -28,20 +28,47 @@ def uniform(shape: Sequence[int], low: float = 0.0, high: float = 1.0) -> np.nda
     return made * np.float32(high - low) + np.float32(low)
 
 
-def _glorot(shape: Sequence[int]) -> float:
+def zeros(shape: Sequence[int]) -> np.ndarray:
+    """A float32 array of zeros."""
+    return np.zeros(tuple(shape), np.float32)
+
+
+def ones(shape: Sequence[int]) -> np.ndarray:
+    """A float32 array of ones."""
+    return np.ones(tuple(shape), np.float32)
+
+
+def _deviation(shape: Sequence[int], fan_in: bool, fan_out: bool) -> float:
+    """The root of 1 / the mean of the chosen ones of (rows, columns); of both if none is chosen."""
     if len(shape) < 2:
-        raise ExpressionError(f"glorot needs a matrix, found shape {tuple(shape)}")
-    return math.sqrt(2.0 / (shape[-2] + shape[-1]))
+        raise ExpressionError(f"initial values need a matrix, found shape {tuple(shape)}")
+    chosen = [n for n, is_chosen in zip(shape[-2:], (fan_in, fan_out), strict=True) if is_chosen]
+    sizes = chosen or shape[-2:]
+    return math.sqrt(len(sizes) / sum(sizes))
 
 
-def glorot_normal(shape: Sequence[int]) -> np.ndarray:
-    """Normal random numbers with variance 2 / (rows + columns) (Glorot and Bengio 2010)."""
-    return normal(shape, 0.0, _glorot(shape))
+def glorot_normal(shape: Sequence[int], fan_in: bool = False, fan_out: bool = False) -> np.ndarray:
+    """Normal random numbers with variance 2 / (rows + columns) (Glorot and Bengio 2010).
+
+    With `fan_in` alone the variance is 1 / rows, with `fan_out` alone 1 / columns.
+    """
+    return normal(shape, 0.0, _deviation(shape, fan_in, fan_out))
 
 
-def glorot_uniform(shape: Sequence[int]) -> np.ndarray:
-    """Uniform random numbers with variance 2 / (rows + columns)."""
-    limit = math.sqrt(3.0) * _glorot(shape)
+def glorot_uniform(shape: Sequence[int], fan_in: bool = False, fan_out: bool = False) -> np.ndarray:
+    """Uniform random numbers with the variance of `glorot_normal`."""
+    limit = math.sqrt(3.0) * _deviation(shape, fan_in, fan_out)
+    return uniform(shape, -limit, limit)
+
+
+def he_normal(shape: Sequence[int]) -> np.ndarray:
+    """Normal random numbers with variance 2 / rows, for layers with relu (He et al. 2015)."""
+    return normal(shape, 0.0, math.sqrt(2.0) * _deviation(shape, True, False))
+
+
+def he_uniform(shape: Sequence[int]) -> np.ndarray:
+    """Uniform random numbers with variance 2 / rows."""
+    limit = math.sqrt(6.0) * _deviation(shape, True, False)
     return uniform(shape, -limit, limit)
 
 

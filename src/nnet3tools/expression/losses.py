@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from nnet3tools import tensor
-from nnet3tools.expression.elementwise import apply
-from nnet3tools.expression.moves import reshape
+from nnet3tools.expression.elementwise import apply, cast
+from nnet3tools.expression.leaves import constant_like
+from nnet3tools.expression.moves import flatten, reshape
 from nnet3tools.expression.node import Node, NodeGraph, NodeOp
-from nnet3tools.expression.reductions import logsumexp, mean
+from nnet3tools.expression.reductions import logsumexp, mean, scalar_product, sum_
 from nnet3tools.expression.select import as_indexes, gather
 from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis
 from nnet3tools.tensor.formulas import Type
@@ -92,3 +93,14 @@ def unlikelihood(x: Node, labels: Node) -> Node:
     """
     chosen = gather(x, -1, _labels(x, labels))
     return -apply("log", 1.0 - apply("exp", chosen - logsumexp(x, -1)))
+
+
+def masked_mean(loss: Node, mask: Node) -> Node:
+    """The mean (1) of the losses whose mask is not 0, weighted by the mask; Marian's ce-mean-words.
+
+    Shapes: loss (..), mask broadcasts to it, value (1). Derivative: adj * mask / sum of the mask.
+    """
+    full = cast(mask, loss.type) + constant_like(loss, 0)
+    if full.shape != loss.shape:
+        raise ExpressionError(f"masked_mean: {mask.describe()} does not fit {loss.describe()}")
+    return scalar_product(flatten(loss), flatten(full)) / sum_(full, None)

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence, Set
 from typing import Any, ClassVar, Protocol, cast
 
+import numpy as np
+
 from nnet3tools.expression.shapes import ExpressionError, Shape, broadcast, shape_text
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type
@@ -42,6 +44,11 @@ class NodeGraph(Protocol):
 
     def alias(self, node: Node, name: str) -> Node:
         """Make a node that equals `node` and has the name `name`."""
+
+    def weights(
+        self, name: str, shape: Shape, initial: Callable[[Shape], np.ndarray] = ...
+    ) -> Node:
+        """The parameter `name`, made with the value `initial(shape)` if it is missing."""
 
 
 def _operator(name: str) -> Callable[[Node, Operand], Node]:

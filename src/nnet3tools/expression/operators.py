@@ -24,7 +24,13 @@ from nnet3tools.expression.control import (
 from nnet3tools.expression.elementwise import apply, cast
 from nnet3tools.expression.joins import concatenate, repeat, stack
 from nnet3tools.expression.leaves import constant_like
-from nnet3tools.expression.losses import cross_entropy, dropout, dropout_mask, unlikelihood
+from nnet3tools.expression.losses import (
+    cross_entropy,
+    dropout,
+    dropout_mask,
+    masked_mean,
+    unlikelihood,
+)
 from nnet3tools.expression.moves import (
     atleast_nd,
     contiguous,

@@ -25,6 +25,9 @@ from nnet3tools.expression.schedules import Schedule
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array
 
+Slots = Mapping[str, Array]
+"""The arrays of an optimizer for one parameter, by name."""
+
 _clip_elements = tensor.element("_1 = clip(_1, -_2, _2)")
 _add_part = tensor.element("_1 += _2 * _3")
 _move = tensor.element("_1 += (_2 - _1) * _3")
@@ -261,7 +264,7 @@ class Adam(Optimizer):
         self._adam_step(value, gradient, slots, rate, 1.0)
 
     def _adam_step(
-        self, value: Array, gradient: Array, slots: Mapping[str, Array], rate: float, keep: float
+        self, value: Array, gradient: Array, slots: Slots, rate: float, keep: float
     ) -> None:
         """Multiply the value by `keep` and add the change of Adam."""
         _adam(

@@ -67,7 +67,10 @@ def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node
 
 
 def sort(x: Node, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """(the elements of x sorted along an axis, descending or ascending; the index of each in x)."""
+    """(the elements of x sorted along an axis, descending or ascending; the index of each in x).
+
+    Shapes: both values as x. Derivative: adj in the order of x; none by the indexes.
+    """
     return topk(x, x.shape[normal_axis(axis, x.shape, "sort")], axis, descending)
 
 

@@ -63,6 +63,9 @@ def max_pooling(
 
     `pads` and `strides` are (of rows, of columns). Of equal elements the first gets the gradient.
     Padding is never the maximum.
+
+    Shapes: x (.., h, w), value (.., h', w') with one element a window.
+    Derivative: adj at the first maximum of each window, 0 elsewhere.
     """
     lowest = MASKED.get(x.type, 0.0)
     return _pooling("max", x, height, width, pads, strides, lowest)
@@ -74,6 +77,9 @@ def avg_pooling(
     """The mean of each window of the last two axes; by default windows do not overlap.
 
     `pads` and `strides` are (of rows, of columns). Padding counts as zeros.
+
+    Shapes: x (.., h, w), value (.., h', w') with one element a window.
+    Derivative: adj / (height * width) of all windows of an element.
     """
     total = _pooling("add", x, height, width, pads, strides, 0.0)
     return total * (1.0 / (height * width))

@@ -145,6 +145,9 @@ def bdot(
     """scalar * A B for matrices A of a stack and B of another; their other axes are broadcast.
 
     A and B are transposed first if `trans_a` and `trans_b`.
+
+    Shapes: a (.., n, k), b (.., k, m), value (.., n, m).
+    Derivative: scalar * adj B' by A, scalar * A' adj by B, summed over broadcast axes.
     """
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
@@ -168,7 +171,11 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """scalar * A B (transposed if `trans_a`, `trans_b`) plus a bias: (columns) or (1, columns)."""
+    """scalar * A B (transposed if `trans_a`, `trans_b`) plus a bias: (columns) or (1, columns).
+
+    Shapes: a (.., n, k), b (k, m), value (.., n, m).
+    Derivative: as that of dot; the sum of the rows of adj by the bias.
+    """
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
     cols = b.shape[-2 if trans_b else -1] if fits else -1
     fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols
