@@ -242,3 +242,44 @@ def test_an_impossible_request_is_explained_before_it_is_refused(folder, capsys)
     captured = capsys.readouterr()
     assert "output[(0,1:4)] computable" in captured.out
     assert "short.request: cannot compile: output 'output' is not computable" in captured.err
+
+
+def test_passes_by_name_give_the_program_of_the_optimizer(folder, capsys):
+    from nnet3tools.optimizer.options import OptimizeOptions
+    from nnet3tools.optimizer.pass_context import PassContext
+    from nnet3tools.optimizer.pipeline import PASSES
+
+    context = PassContext(read_nnet("final.raw"), OptimizeOptions())
+    names = ",".join(step.name for step in PASSES if step.wanted(context))
+    compile_main(["--optimization.optimize=false", "final.raw", "backward.request", "plain"])
+    compile_main(["--print-passes", "final.raw", "backward.request", "p"])
+    printed = capsys.readouterr().out
+    assert compile_main([f"--passes={names}", "--print-passes", "final.raw", "plain", "q"]) == 0
+    assert capsys.readouterr().out == printed
+    assert (folder / "p").read_bytes() == (folder / "q").read_bytes()
+    assert [line.split(":")[0] for line in printed.splitlines() if line[0] == "#"] == [
+        f"# {name}" for name in names.split(",")
+    ]
+
+
+def test_print_passes_prints_the_named_passes_only(folder, capsys):
+    flag = "--print-passes=convert-addition"
+    assert compile_main([flag, "final.raw", "backward.request", "p"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("# convert-addition: commands ")
+    assert {line[:2] for line in lines[1:]} == {"- ", "+ "}
+
+
+@pytest.mark.parametrize(
+    ("flag", "program", "problem"),
+    [
+        ("--passes=merge-variable", "p", "(did you mean 'merge-variables'?)"),
+        ("--print-passes=renumbr", "p", "(did you mean 'renumber'?)"),
+        ("--passes=looped-computation", "p", "the pass looped-computation does not fit"),
+        ("--passes=renumber", "forward.request", "forward.request"),
+    ],
+)
+def test_wrong_passes_are_refused_in_one_line(folder, capsys, flag, program, problem):
+    compile_main(["final.raw", "forward.request", "p"])
+    capsys.readouterr()
+    one_error(capsys, compile_main([flag, "final.raw", program, "out"]), problem, path="out")

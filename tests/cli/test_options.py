@@ -14,7 +14,15 @@ from nnet3tools import __version__
 from nnet3tools.cli.device_options import DeviceOptions
 from nnet3tools.cli.gpu import choose_device
 from nnet3tools.cli.gpu_faults import NoGpuError
-from nnet3tools.cli.options import NoOptions, option, option_group, program, quote
+from nnet3tools.cli.options import (
+    CommandLine,
+    NoOptions,
+    OptionGroup,
+    option,
+    option_group,
+    program,
+    quote,
+)
 from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.errors import ConfigError, DataError, OptionError, ProgramError, UserError
 from nnet3tools.io import log
@@ -398,3 +406,14 @@ def test_use_gpu_without_one(monkeypatch, capsys: pytest.CaptureFixture) -> None
         choose_device("yes")
     assert device("--help") == 0
     assert 'default = "yes"' in capsys.readouterr().err
+
+
+def test_an_option_with_a_value_for_its_bare_form_needs_none():
+    class Options(OptionGroup):
+        show: str = option("", "What to show", bare="all")
+
+    line = CommandLine("p", "", Options, 0)
+    for words, value in (([], ""), (["--show"], "all"), (["--show=x"], "x")):
+        assert line.parse(words)[0].show == value
+    with pytest.raises(OptionError):
+        line.parse(["--config"])

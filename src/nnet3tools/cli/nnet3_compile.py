@@ -1,6 +1,9 @@
 """nnet3-compile: compile a ComputationRequest, or all requests of training, into programs."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING, TextIO
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
@@ -8,6 +11,11 @@ from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.options import check_name, listed_names
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.optimizer.pipeline import AfterPass
+    from nnet3tools.program.computation import Computation
 
 USAGE = """Compiles a computation request (which rows of which inputs are given, which rows of
 which outputs and which derivatives are requested) into a program for a network, which
@@ -17,11 +25,15 @@ With --egs=<egs-rspecifier>, compiles every distinct request that nnet3-train wo
 
 Usage:  nnet3-compile [options] <raw-nnet-in> <request-rxfilename> <computation-wxfilename>
  or:    nnet3-compile --explain=<listings> [options] <raw-nnet-in> <request-rxfilename>
+ or:    nnet3-compile --passes=<names> [options] <raw-nnet-in> <computation-rxfilename> \\
+          <computation-wxfilename>
  or:    nnet3-compile --egs=<egs-rspecifier> [options] <raw-nnet-in> <cache-wxfilename>
 e.g.:
  nnet3-compile final.raw request.txt forward.comp
  nnet3-compile --print=true --optimization.optimize=false final.raw request.txt /dev/null
  nnet3-compile --explain=steps,deriv final.raw request.txt
+ nnet3-compile --optimization.optimize=false final.raw request.txt plain.comp
+ nnet3-compile --passes=convert-addition,merge-variables --print-passes final.raw plain.comp a.comp
  nnet3-compile --egs='ark:nnet3-merge-egs ark:1.egs ark:-|' 0.raw 0.cache
  nnet3-train --read-cache=0.cache 0.raw 'ark:nnet3-merge-egs ark:1.egs ark:-|' 1.raw
 See also: nnet3-compute, nnet3-computation-info
@@ -44,6 +56,17 @@ class Options(OptionGroup):
     explain_format: str = option(
         "text", "Form of what --explain prints: text, or json (one line for each listing)."
     )
+    print_passes: str = option(
+        "",
+        "Print what each pass of the optimizer changes, as removed (-) and added (+) lines; with "
+        "--print-passes=<names>, only that of these passes, separated by commas.",
+        bare="all",
+    )
+    passes: str = option(
+        "",
+        "If supplied, names of passes, separated by commas, to apply in this order to a program "
+        "from a file; see above.",
+    )
     egs: str = option(
         "", "If supplied, an rspecifier of the examples to compile a cache for; see above."
     )
@@ -60,10 +83,15 @@ class Options(OptionGroup):
 @program("nnet3-compile", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
     wanted = 2 if options.egs else 3
-    if len(args) != wanted and (options.egs or not options.explain):
+    if len(args) != wanted and (options.egs or options.passes or not options.explain):
         mode = "with" if options.egs else "without"
         raise OptionError(f"expected {wanted} arguments {mode} --egs, found {len(args)}")
-    compile_cache(options, *args) if options.egs else compile_request(options, *args)
+    if options.egs:
+        compile_cache(options, *args)
+    elif options.passes:
+        rewrite_program(options, *args)
+    else:
+        compile_request(options, *args)
 
 
 def compile_request(
@@ -81,9 +109,12 @@ def compile_request(
     listings = listed_names("--explain", options.explain, LISTINGS) if options.explain else []
     check_name("--explain-format", options.explain_format, ("text", "json"))
     nnet = read_nnet(nnet_in)
-    request = ComputationRequest.load(request_in)
-    compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
     out = sys.stderr if computation_out in ("-", "") else sys.stdout
+    printer = _pass_printer(options, nnet, out)
+    request = ComputationRequest.load(request_in)
+    compiler = CachingOptimizingCompiler(
+        nnet, options.optimization, options.compiler, after_pass=printer
+    )
     with naming(request_in):
         if listings:
             explanation = Explanation(nnet, request, lambda: compiler.compile(request))
@@ -101,6 +132,49 @@ def compile_request(
         f"{len(computation.matrices) - 1} matrices, {max_memory_use(computation)} bytes at most; "
         f"{compiler.time_report()}"
     )
+
+
+def rewrite_program(
+    options: Options, nnet_in: str, computation_in: str, computation_out: str
+) -> None:
+    """Apply the passes that --passes names to the program in a file, and write the result."""
+    from nnet3tools.executor.run_computation import check_fits
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.optimizer.pass_context import PassContext
+    from nnet3tools.optimizer.pipeline import PASSES, apply_passes
+    from nnet3tools.program.files import load_computation, save_computation
+    from nnet3tools.program.printing import program_text
+
+    names = listed_names("--passes", options.passes, [step.name for step in PASSES])
+    nnet = read_nnet(nnet_in)
+    out = sys.stderr if computation_out in ("-", "") else sys.stdout
+    printer = _pass_printer(options, nnet, out)
+    computation = load_computation(computation_in)
+    check_fits(computation, nnet, computation_in)
+    with naming(computation_in):
+        context = PassContext(nnet, options.optimization)
+        computation = apply_passes(computation, context, names, printer)
+    save_computation(computation_out, computation, options.binary)
+    if options.print:
+        out.write(program_text(computation, nnet))
+
+
+def _pass_printer(options: Options, nnet: Nnet, out: TextIO) -> AfterPass | None:
+    """A function that prints what a pass did, as --print-passes says; None without the option."""
+    from nnet3tools.optimizer.pipeline import PASSES
+    from nnet3tools.program.difference import difference_text, sizes_text
+
+    if not options.print_passes:
+        return None
+    known = ["all", *(step.name for step in PASSES)]
+    wanted = listed_names("--print-passes", options.print_passes, known)
+
+    def print_pass(name: str, before: Computation, after: Computation) -> None:
+        if name in wanted or "all" in wanted:
+            out.write(f"# {name}: {sizes_text(before, after)}\n")
+            out.write(difference_text(before, after, nnet))
+
+    return print_pass
 
 
 def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:

@@ -16,7 +16,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.expand import expand_computation
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pass_context import PassContext
-from nnet3tools.optimizer.pipeline import optimize
+from nnet3tools.optimizer.pipeline import AfterPass, optimize
 from nnet3tools.optimizer.rewrites import Rewrites
 from nnet3tools.optimizer.shortcut import mini_request
 from nnet3tools.program.analysis import Analyst
@@ -57,14 +57,15 @@ class CachingOptimizingCompiler:
         optimize_options: OptimizeOptions | None = None,
         compiler_options: CompilerOptions | None = None,
         after_exploring: AfterExploring | None = None,
+        after_pass: AfterPass | None = None,
     ) -> None:
         """Make a compiler for `nnet`.
 
         `after_exploring(builder, request)` is called at each full compilation, when
-        `builder` has the graph and before the graph is pruned.
+        `builder` has the graph and before the graph is pruned. `after_pass` is as for `optimize`.
         """
         self.nnet = nnet
-        self._after_exploring = after_exploring
+        self._after_exploring, self._after_pass = after_exploring, after_pass
         self.optimize_options = optimize_options or OptimizeOptions()
         self.options = compiler_options or CompilerOptions()
         self.cache: OrderedDict[ComputationRequest, Computation | Stored] = OrderedDict()
@@ -192,7 +193,7 @@ class CachingOptimizingCompiler:
         began = time.perf_counter()
         # Programs of recurrent networks differ in their commands, too.
         rewrites = None if self._compiler.plan.back_edges else self._rewrites
-        optimized = optimize(computation, context, rewrites=rewrites)
+        optimized = optimize(computation, context, rewrites=rewrites, after_pass=self._after_pass)
         self.seconds["optimization"] += time.perf_counter() - began
         _log_size("optimization", optimized, began)
         self._check(optimized, request, context.analyst)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nnet3tools.compiler.io_order import consolidate_io
+from nnet3tools.errors import DataError, ProgramError, RequestError
 from nnet3tools.io import log
 from nnet3tools.optimizer.allocate_from_other import allocate_from_other
 from nnet3tools.optimizer.consolidate_model_update import consolidate_model_update
@@ -29,9 +30,12 @@ from nnet3tools.optimizer.snip_row_ops import snip_row_ops
 from nnet3tools.optimizer.split_row_ops import split_row_ops
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.lifetimes import max_memory_use
+from nnet3tools.program.difference import sizes_text
 
 Wanted = Callable[[PassContext], bool]
+
+AfterPass = Callable[[str, Computation, Computation], None]
+"""Called after a pass with its name and the program before and after it."""
 
 
 class Pass(NamedTuple):
@@ -129,17 +133,20 @@ def optimize(
     *,
     check: bool = False,
     rewrites: Rewrites | None = None,
+    after_pass: AfterPass | None = None,
 ) -> Computation:
     """The optimized program. With `check` (and at verbose 3) it is checked between all passes.
 
     At verbose 2, time, commands and peak bytes before and after each pass are logged. `rewrites`
-    has earlier results of the passes that do not depend on numbers of rows.
+    has earlier results of the passes that do not depend on numbers of rows. `after_pass` is called
+    after each pass that the options want.
     """
     check = check or log.get_verbose() >= 3
     if check:
         check_computation(computation, context.nnet, check_rewrite=True, analyst=context.analyst)
-    apply = partial(_apply, check=check)
-    if rewrites is None or check or context.looped or log.get_verbose() >= 2:
+    apply = partial(_apply, check=check, after_pass=after_pass)
+    is_observed = after_pass is not None or log.get_verbose() >= 2
+    if rewrites is None or check or context.looped or is_observed:
         return apply(computation, context, PASSES)
     computation = apply(computation, context, PASSES[:_ROWS_MATTER])
     alike = partial(apply, passes=PASSES[_ROWS_MATTER:_ROWS_MATTER_AGAIN])
@@ -147,8 +154,33 @@ def optimize(
     return apply(computation, context, PASSES[_ROWS_MATTER_AGAIN:])
 
 
+def apply_passes(
+    computation: Computation,
+    context: PassContext,
+    names: Sequence[str],
+    after_pass: AfterPass | None = None,
+) -> Computation:
+    """The program after the passes with these names, in this order, whatever the options want.
+
+    The program is checked after each pass. DataError if a pass does not fit it.
+    """
+    of_name = {step.name: step for step in PASSES}
+    for name in names:
+        step = of_name[name]._replace(wanted=_always)
+        try:
+            computation = _apply(computation, context, [step], check=True, after_pass=after_pass)
+        except (ProgramError, RequestError) as error:
+            raise DataError(f"the pass {name} does not fit the program: {error}") from None
+    return computation
+
+
 def _apply(
-    computation: Computation, context: PassContext, passes: Sequence[Pass], *, check: bool
+    computation: Computation,
+    context: PassContext,
+    passes: Sequence[Pass],
+    *,
+    check: bool,
+    after_pass: AfterPass | None = None,
 ) -> Computation:
     """The program after all wanted passes; with `check`, it is checked after each change."""
     for step in passes:
@@ -160,6 +192,8 @@ def _apply(
                 _check(step.name, computation, context)
             if log.get_verbose() >= 2:
                 _log_step(step.name, before, computation, elapsed)
+            if after_pass is not None:
+                after_pass(step.name, before, computation)
     return computation
 
 
@@ -181,8 +215,4 @@ def _check(name: str, computation: Computation, context: PassContext) -> None:
 
 
 def _log_step(name: str, before: Computation, after: Computation, seconds: float) -> None:
-    log.vlog(
-        2,
-        f"{name}: {1000 * seconds:.1f} ms, commands {len(before.commands)} -> "
-        f"{len(after.commands)}, peak bytes {max_memory_use(before)} -> {max_memory_use(after)}",
-    )
+    log.vlog(2, f"{name}: {1000 * seconds:.1f} ms, {sizes_text(before, after)}")
