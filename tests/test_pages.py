@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.io.holders import DOUBLE_MATRIX
+from nnet3tools.optimizer.pipeline import PASSES
 from support.generated import PARTS, parts_of
 from support.pages import LANGUAGES, PAGES, ROOT, PageRunner, blocks_of, matches, simple_commands
 from support.programs import write_table
@@ -115,6 +116,12 @@ def test_generated_parts_are_what_the_declarations_say(page: Path) -> None:
 
 def test_every_generated_part_is_on_a_page() -> None:
     assert sorted(name for page in PAGES for name in parts_of(page)) == sorted(PARTS)
+
+
+def test_every_pass_is_on_its_page() -> None:
+    page = (ROOT / "docs/optimization.md").read_text()
+    names = re.findall(r"^\| ([a-z-]+) \|", page[: page.index("## ")], re.M)[1:]
+    assert names == [step.name for step in PASSES]
 
 
 def test_output_with_dots_stands_for_any_text() -> None:
