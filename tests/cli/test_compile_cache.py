@@ -3,14 +3,18 @@
 import numpy as np
 import pytest
 
+from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.cli.nnet3_compile import main as compile_main
 from nnet3tools.cli.nnet3_train import main as train_main
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.config import parse_config_lines
-from nnet3tools.nnet.model_file import write_nnet
+from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cache_files import load_cache
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io
 from nnet3tools.training.merging import merge_examples
+from support.chain_examples import chain_example
 
 # No component here draws random numbers: Kaldi's compiler draws some too, so that which minibatches
 # a component stores statistics of depends on whether anything was compiled.
@@ -99,3 +103,37 @@ def test_errors(folder, capsys):
     assert compile_main(["--egs=ark:egs", "0.raw", "request", "cache"]) == 255
     assert compile_main(["0.raw", "cache"]) == 255
     assert not (folder / "cache").exists()
+
+
+CHAIN_CONFIG = """
+input-node name=input dim=5
+component name=a type=AffineComponent input-dim=15 output-dim=300
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+output-node name=output input=a
+output-node name=output-xent input=a
+output-node name=output-x input=a
+"""
+
+
+@pytest.mark.parametrize("xent", [0.0, 0.1])
+@pytest.mark.parametrize("is_e2e", [False, True])
+def test_chain_examples_give_the_requests_of_their_trainer(xent, is_e2e):
+    write_nnet(Nnet.from_config(parse_config_lines(CHAIN_CONFIG, "config")), "chain.raw")
+    eg = chain_example(0, is_e2e)
+    flags = [f"--xent-regularize={xent}"] if xent else []
+    with TableWriter("ark:one", CHAIN_EXAMPLE) as writer:
+        writer.write("b?lang=x", eg)
+    assert compile_main(["--egs=ark:one", "chain.raw", "cache"]) == 0
+    compiler = CachingOptimizingCompiler(read_nnet("chain.raw"))
+    assert load_cache("cache", compiler)
+    (request,) = compiler.cache
+    assert [spec.name for spec in request.outputs] == ["output-x"]
+    assert request.outputs[0].indexes.tolist() == eg.outputs[0].indexes.tolist()
+    with TableWriter("ark:one", CHAIN_EXAMPLE) as writer:
+        writer.write("a", eg)
+    assert compile_main(["--egs=ark:one", *flags, "chain.raw", "cache"]) == 0
+    compiler = CachingOptimizingCompiler(read_nnet("chain.raw"))
+    assert load_cache("cache", compiler)
+    (request,) = compiler.cache
+    names = ["output", "output-xent"] if xent else ["output"]
+    assert [(spec.name, spec.has_deriv) for spec in request.outputs] == [(n, True) for n in names]

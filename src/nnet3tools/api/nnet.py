@@ -168,8 +168,8 @@ class Nnet(_Nnet):
             extra_left_context_initial,
             extra_right_context_final,
             frame_subsampling_factor,
-            acoustic_scale,
             frames_per_chunk,
+            acoustic_scale,
         )
         with self._lock:
             computer = self._computer_for(options, use_priors)

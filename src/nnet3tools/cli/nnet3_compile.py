@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 USAGE = """Compiles a computation request (which rows of which inputs are given, which rows of
 which outputs and which derivatives are requested) into a program for a network, which
 nnet3-compute --computation=... runs.
-With --egs=<egs-rspecifier>, compiles every distinct request that nnet3-train would make for these
-(merged) examples, and writes a computation cache for its option --read-cache.
+With --egs=<egs-rspecifier>, compiles every distinct request that trainers would make for these
+(merged) examples, frame-level, chain or discriminative, and writes a computation cache for their
+option --read-cache.
 
 Usage:  nnet3-compile [options] <raw-nnet-in> <request-rxfilename> <computation-wxfilename>
  or:    nnet3-compile --explain=<listings> [options] <raw-nnet-in> <request-rxfilename>
@@ -75,6 +76,11 @@ class Options(OptionGroup):
     )
     store_component_stats: bool = option(
         True, "With --egs: must be as nnet3-train is called with --store-component-stats."
+    )
+    xent_regularize: float = option(
+        0.0,
+        "With --egs of chain or discriminative examples: must be as the trainer is called with "
+        "--xent-regularize.",
     )
     optimization: OptimizeOptions = option_group("optimization", OptimizeOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
@@ -179,20 +185,22 @@ def _pass_printer(options: Options, nnet: Nnet, out: TextIO) -> AfterPass | None
 
 def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
     """Compile the requests of all examples of a table, and write a computation cache."""
+    from nnet3tools.cli.example_requests import for_each_request
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cache_files import save_cache
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
-    from nnet3tools.training.example import NnetExample, for_each_example
-    from nnet3tools.training.running import computation_request
 
     nnet = read_nnet(nnet_in)
     compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
     flags = options.need_model_derivative, options.store_component_stats
-
-    def compile_for(key: str, example: NnetExample) -> None:
-        compiler.compile(computation_request(nnet, example, *flags))
-
-    if (count := for_each_example(options.egs, compile_for)) == 0:
+    count = for_each_request(
+        nnet,
+        options.egs,
+        flags,
+        options.xent_regularize,
+        lambda key, request: compiler.compile(request),
+    )
+    if count == 0:
         raise DataError(f"{options.egs}: no examples")
     if compiler.num_compiled > len(compiler.cache):
         log.warning(

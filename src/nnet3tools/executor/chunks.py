@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3tools.errors import DataError
-from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.executor.simple_options import BatchComputationOptions, ChunkOptions
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
@@ -91,7 +91,7 @@ def chunks_of_utterance(
     num_frames: int,
     outputs_per_chunk: int,
     context: NnetContext,
-    options: SimpleComputationOptions,
+    options: ChunkOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
     """Cut an utterance into chunks; the last chunk may be shorter (Kaldi's DecodableNnetSimple)."""
@@ -151,9 +151,7 @@ def chunks_for_batches(
     return chunks
 
 
-def _extra_context(
-    options: SimpleComputationOptions, is_first: bool, is_last: bool
-) -> tuple[int, int]:
+def _extra_context(options: ChunkOptions, is_first: bool, is_last: bool) -> tuple[int, int]:
     left, right = options.extra_left_context, options.extra_right_context
     if is_first and options.extra_left_context_initial >= 0:
         left = options.extra_left_context_initial

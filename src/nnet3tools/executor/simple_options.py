@@ -17,8 +17,8 @@ from nnet3tools.options import option
 
 
 @dataclass(frozen=True)
-class SimpleComputationOptions:
-    """Options for cutting utterances into chunks and for computing the chunks."""
+class ChunkOptions:
+    """Options for cutting utterances into chunks."""
 
     extra_left_context: int = option(
         0,
@@ -43,20 +43,12 @@ class SimpleComputationOptions:
         "Required if the frame-rate of the output (e.g. in 'chain' models) is less than the "
         "frame-rate of the original alignment.",
     )
-    acoustic_scale: float = option(1.0, "Scaling factor for acoustic log-likelihoods")
     frames_per_chunk: int = option(
         50,
         "Number of frames in each chunk that is separately evaluated by the neural net. Measured "
         "before any subsampling, if the --frame-subsampling-factor options is used (i.e. counts "
         "input frames)",
     )
-    debug_computation: bool = option(
-        False, "If true, turn on debug for the actual computation (very verbose!)"
-    )
-    optimization: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions, metadata={"hidden": True})
-    """Hidden, because Kaldi has no such options here; programs that offer them set this field."""
-    computation: ComputeOptions = field(default_factory=ComputeOptions)
 
     def check(self) -> None:
         """Raise OptionError for option values that are impossible."""
@@ -97,6 +89,20 @@ class SimpleComputationOptions:
                 f"Increasing --frames-per-chunk from {self.frames_per_chunk} to {frames} {reason}"
             )
         return frames // factor
+
+
+@dataclass(frozen=True)
+class SimpleComputationOptions(ChunkOptions):
+    """Options for cutting utterances into chunks and for computing the chunks."""
+
+    acoustic_scale: float = option(1.0, "Scaling factor for acoustic log-likelihoods")
+    debug_computation: bool = option(
+        False, "If true, turn on debug for the actual computation (very verbose!)"
+    )
+    optimization: OptimizeOptions = field(default_factory=OptimizeOptions)
+    compiler: CompilerOptions = field(default_factory=CompilerOptions, metadata={"hidden": True})
+    """Hidden, because Kaldi has no such options here; programs that offer them set this field."""
+    computation: ComputeOptions = field(default_factory=ComputeOptions)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ _OWN_PROGRAMS = frozenset(
         "nnet3-computation-info",
         "nnet3-decode",
         "nnet3-make-graph",
+        "nnet3-make-request",
         "nnet3-prepare-lang",
         "nnet3-serve",
         "nnet3-text-to-phones",

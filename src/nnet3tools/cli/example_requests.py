@@ -1,0 +1,65 @@
+"""The computation requests that trainers make for examples of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nnet3tools.chain.languages import language_of, with_language
+from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
+from nnet3tools.chain.sequence_objective import SequenceObjective
+from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
+from nnet3tools.errors import ProgramError
+from nnet3tools.io.holder import Holder
+from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_of_kind
+from nnet3tools.training.objective import FrameObjective, Measured
+from nnet3tools.training.running import computation_request
+
+if TYPE_CHECKING:
+    from nnet3tools.graph.request import ComputationRequest
+    from nnet3tools.io.reader import Reader
+    from nnet3tools.nnet.nnet import Nnet
+
+_HOLDERS = {"<Nnet3ChainEg>": CHAIN_MINIBATCH, "<Nnet3DiscriminativeEg>": DISCRIMINATIVE_MINIBATCH}
+
+
+class _Sequences(SequenceObjective):
+    """The outputs that LF-MMI and discriminative objectives request; computes no objective."""
+
+    @staticmethod
+    def sequences_of(supervision: Any) -> Any:
+        """The supervision that has the output's name and indexes."""
+        return getattr(supervision, "chain", supervision)
+
+    def measure(self, *args: object) -> list[Measured]:
+        raise ProgramError("this objective only names outputs")
+
+
+def for_each_request(
+    nnet: Nnet,
+    rspecifier: str,
+    flags: tuple[bool, bool],
+    xent_regularize: float,
+    work: Callable[[str, ComputationRequest], object],
+) -> int:
+    """Call `work` with the key and the request of each example; returns the number of examples.
+
+    The examples may be frame-level, chain or discriminative ones. `flags`: whether the model
+    derivative and statistics are requested. Chain examples that name a language in their key get
+    the outputs of nnet3-chain-train2.
+    """
+    of_sequences = _Sequences(xent_regularize, xent_deriv=True, apply_deriv_weights=True)
+
+    def request_for(key: str, example: NnetExample) -> None:
+        objective = of_sequences if example.supervisions else FrameObjective()
+        work(key, computation_request(nnet, example, *flags, objective))
+
+    def named(key: str, example: NnetExample) -> NnetExample:
+        is_chain = any(hasattr(s, "chain") for s in example.supervisions)
+        return with_language(key, example) if is_chain and language_of(key, "") else example
+
+    return for_each_of_kind(Holder("an example", _read), rspecifier, request_for, adapt=named)
+
+
+def _read(reader: Reader) -> NnetExample:
+    return _HOLDERS.get(reader.peek_token(), EXAMPLE).read(reader)
