@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import NoOptions, OptionGroup, option, program
+from nnet3tools.cli.running import Usage
 from nnet3tools.errors import OptionError, naming
 
 if TYPE_CHECKING:
@@ -98,8 +99,10 @@ def nnet3_info(options: InfoOptions, args: list[str]) -> None:
     from nnet3tools.nnet.components.reference import components_reference
     from nnet3tools.nnet.model_file import read_nnet
 
-    if len(args) != (0 if options.components else 1):
-        raise OptionError("expected either one network or --components")
+    if not args and not options.components:
+        raise Usage(nnet3_info.command_line.help(), 1)  # type: ignore[attr-defined]
+    if args and options.components:
+        raise OptionError("expected either a network or --components")
     if options.components:
         sys.stdout.write(components_reference(options.components))
         return
