@@ -11,7 +11,7 @@ import pytest
 
 from nnet3tools.io.holders import DOUBLE_MATRIX
 from nnet3tools.optimizer.pipeline import PASSES
-from support.generated import PARTS, parts_of
+from support.generated import PARTS, PICTURES, parts_of
 from support.pages import LANGUAGES, PAGES, ROOT, PageRunner, blocks_of, matches, simple_commands
 from support.programs import write_table
 from support.spoken_words import WORDS, write_manifest, write_recordings
@@ -112,6 +112,11 @@ def test_no_command_or_output_of_a_page_escapes(page: Path) -> None:
 def test_generated_parts_are_what_the_declarations_say(page: Path) -> None:
     for name, text in parts_of(page).items():
         assert text == PARTS[name](), f"{name}: run python -m support.generated in tests/"
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_generated_pictures_are_what_the_code_draws(name: str) -> None:
+    assert (ROOT / name).read_text() == PICTURES[name]()
 
 
 def test_every_generated_part_is_on_a_page() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nnet3tools.nnet.descriptor import Descriptor, SumDescriptor
@@ -59,29 +61,52 @@ def _exists(nodes: np.ndarray, indexes: IndexArray) -> np.ndarray:
     return (nodes == NODES["a"]) | (indexes[:, 1] % 2 == 0)
 
 
-def _row(name: str, index: IndexArray, scale: float) -> str:
-    _, t, x = index.tolist()
-    place = f"{name}({t})" if x == 0 else f"{name}({t}, x={x})"
-    return place if scale == 1.0 else f"{scale:g} {place}"
+class Term(NamedTuple):
+    """A row that a requested row takes: node, t, x, and the factor of the row."""
+
+    node: str
+    t: int
+    x: int
+    scale: float
+
+    def __str__(self) -> str:
+        place = f"{self.node}({self.t})" if self.x == 0 else f"{self.node}({self.t}, x={self.x})"
+        return place if self.scale == 1.0 else f"{self.scale:g} {place}"
 
 
-def _part_cells(part: SumDescriptor) -> list[str]:
-    """What each requested row gets from a part of the descriptor; "none" if not computable."""
+class PartOfRow(NamedTuple):
+    """What a requested row gets from a part of the descriptor."""
+
+    computable: bool
+    terms: list[Term]
+    constant: float
+
+    def __str__(self) -> str:
+        shown = [str(term) for term in self.terms]
+        if self.constant or not shown:
+            shown.append(f"{self.constant:g}")
+        return " + ".join(shown) if self.computable else "none"
+
+
+def _rows_of_part(part: SumDescriptor) -> list[PartOfRow]:
     mapped = [leaf.map_to_input(REQUESTED) for leaf in part.leaves]
-    computable, used = part.combine(4, [_exists(*pair) for pair in mapped])
-    constants = part.row_constants(4, used)
+    computable, used = part.combine(len(TIMES), [_exists(*pair) for pair in mapped])
+    constants = part.row_constants(len(TIMES), used)
     scales = [leaf.row_scales(REQUESTED) for leaf in part.leaves]
-    cells = []
-    for row in TIMES:
+    found = []
+    for row in range(len(TIMES)):
         terms = [
-            _row("ab"[nodes[row]], indexes[row], scales[k][row])
+            Term("ab"[nodes[row]], *indexes[row, 1:].tolist(), scales[k][row])
             for k, (nodes, indexes) in enumerate(mapped)
             if used[k][row]
         ]
-        if constants[row] or not terms:
-            terms.append(f"{constants[row]:g}")
-        cells.append(" + ".join(terms) if computable[row] else "none")
-    return cells
+        found.append(PartOfRow(bool(computable[row]), terms, float(constants[row])))
+    return found
+
+
+def rows_of(descriptor: Descriptor) -> list[tuple[PartOfRow, ...]]:
+    """For each of TIMES, what the row gets from each part of the descriptor."""
+    return list(zip(*map(_rows_of_part, descriptor.parts), strict=True))
 
 
 def descriptor_table() -> str:
@@ -92,8 +117,10 @@ def descriptor_table() -> str:
     ]
     for form in FORMS:
         descriptor = Descriptor.parse(form, NODES)
-        parts = [_part_cells(part) for part in descriptor.parts]
-        cells = ["none" if "none" in row else ", ".join(row) for row in zip(*parts, strict=True)]
+        cells = [
+            ", ".join(map(str, row)) if all(part.computable for part in row) else "none"
+            for row in rows_of(descriptor)
+        ]
         normal = descriptor.text(list(NODES))
         shown = "" if normal == form.replace("1.0", "1") else f"`{normal}`"
         lines.append(f"| `{form}` | {' | '.join(cells)} | {shown} |")

@@ -11,10 +11,14 @@ from pathlib import Path
 
 from nnet3tools.nnet.components.reference import components_reference
 from support.command_table import command_table
+from support.descriptor_picture import descriptor_picture
 from support.descriptor_rows import descriptor_table
 from support.format_tables import component_field_table, format_table, value_table
-from support.pages import PAGES
+from support.pages import PAGES, ROOT
 from support.seed_statements import count_table
+
+PICTURES: dict[str, Callable[[], str]] = {"docs/pictures/descriptors.svg": descriptor_picture}
+"""The text of each generated picture."""
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": command_table,
@@ -53,3 +57,5 @@ def write_parts(page: Path) -> None:
 if __name__ == "__main__":
     for each in PAGES:
         write_parts(each)
+    for name, text in PICTURES.items():
+        (ROOT / name).write_text(text())
