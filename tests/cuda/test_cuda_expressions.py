@@ -1,5 +1,7 @@
 """Formulas on the emulated device: values and derivatives, and networks trained with them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
+from support.pages import blocks_of
 from support.training_helpers import minibatch
 
 pytestmark = needs_compiler
@@ -106,3 +109,13 @@ def test_replayed_graphs_change_nothing(device):
     like = to_device(np.zeros(0, np.float32))
     plain = NnetTrainerOptions().computation.__class__(cuda_graph=False)
     np.testing.assert_array_equal(train(like), train(like, computation=plain))
+
+
+def test_the_code_of_the_page_trains_on_the_device(device, capsys):
+    page = Path(__file__).parents[2] / "docs" / "expression.md"
+    (code,) = (b.text for b in blocks_of(page) if "import cupy" in b.text)
+    tensor.random.seed(1)
+    names = {}
+    exec(code, names)
+    assert names["g"].params["hidden_W"].value.__class__ is not np.ndarray
+    assert "[0." in capsys.readouterr().out

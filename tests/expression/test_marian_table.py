@@ -11,11 +11,12 @@ from support.expression_checks import check, run
 from support.marian_operators import TRIALS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "expression.md").read_text()
-ROWS = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", TEXT, re.M))
+TABLE = TEXT[TEXT.index("## Marian's operators") :]
+ROWS = dict(re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", TABLE, re.M))
 
 
 def test_the_table_has_what_is_tried():
-    assert len(ROWS) == len(re.findall(r"^\| `", TEXT, re.M))
+    assert len(ROWS) == len(re.findall(r"^\| `", TABLE, re.M))
     assert ROWS.keys() == TRIALS.keys()
 
 
