@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from nnet3tools import tensor
 from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.cli.nnet3_compile import main as compile_main
+from nnet3tools.cli.nnet3_computation_info import main as computation_info
+from nnet3tools.cli.nnet3_compute import nnet3_compute_batch
+from nnet3tools.cli.nnet3_compute_prob import main as compute_prob
 from nnet3tools.cli.nnet3_train import main as train_main
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.config import parse_config_lines
@@ -15,6 +19,7 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io
 from nnet3tools.training.merging import merge_examples
 from support.chain_examples import chain_example
+from support.programs import write_table
 
 # No component here draws random numbers: Kaldi's compiler draws some too, so that which minibatches
 # a component stores statistics of depends on whether anything was compiled.
@@ -137,3 +142,98 @@ def test_chain_examples_give_the_requests_of_their_trainer(xent, is_e2e):
     (request,) = compiler.cache
     names = ["output", "output-xent"] if xent else ["output"]
     assert [(spec.name, spec.has_deriv) for spec in request.outputs] == [(n, True) for n in names]
+
+
+def objective(capsys, *options):
+    """The log lines of nnet3-compute-prob, without the time of compiling."""
+    capsys.readouterr()
+    tensor.random.seed(0)  # for statistics of the batch norm, which has none yet
+    assert compute_prob(["--use-gpu=no", *options, "0.raw", "ark:egs"]) == 0
+    return capsys.readouterr().err.splitlines()
+
+
+def test_compute_prob_reads_what_it_or_nnet3_compile_has_written(capsys):
+    plain = [line for line in objective(capsys, "--write-cache=own") if "Overall" in line]
+    flags = ["--need-model-derivative=false", "--store-component-stats=false"]
+    compile_main([*flags, "--collapse-model=true", "--egs=ark:egs", "0.raw", "compiled"])
+    for cache in ("own", "compiled"):
+        lines = objective(capsys, f"--read-cache={cache}", "--verbose=2")
+        assert any(f"Read computation cache from {cache}" in line for line in lines)
+        assert not any("total for" in line for line in lines)
+        assert [line.split(") ")[1] for line in lines if "Overall" in line] == [
+            line.split(") ")[1] for line in plain
+        ]
+
+
+def test_batches_of_utterances_read_what_they_have_written(folder, capsys):
+    features = np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32)
+    write_table("ark:feats", {"u1": features, "u2": features[:13]})
+    words = ["--use-gpu=no", "--verbose=2", "0.raw", "ark:feats"]
+    tensor.random.seed(0)
+    assert nnet3_compute_batch(["--write-cache=cache", *words, "ark:plain"]) == 0
+    assert "total for" in capsys.readouterr().err
+    tensor.random.seed(0)
+    assert nnet3_compute_batch(["--read-cache=cache", *words, "ark:cached"]) == 0
+    assert "total for" not in capsys.readouterr().err
+    assert (folder / "cached").read_bytes() == (folder / "plain").read_bytes()
+
+
+def test_computation_info_lists_the_programs_of_a_cache_and_reports_one(capsys):
+    compile_main(["--egs=ark:egs", "0.raw", "cache"])
+    capsys.readouterr()
+    assert computation_info(["0.raw", "cache"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == [f"program {i}" for i in (1, 2, 3, 4)]
+    assert "input 28 rows, output 20 rows + derivative" in lines[0]
+    assert computation_info(["--program=2", "0.raw", "cache"]) == 0
+    assert "# begin forward commands\nc0: m1 = user input" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--program=5", "0.raw", "cache"], "--program=5: cache has 4"),
+        (["chain.raw", "cache"], "cache: it was made for a network of another structure"),
+        (["0.raw", "foreign"], "foreign: it was made by processor pdp11, expected "),
+        (["0.raw", "older"], "older: it was made by version nnet3tools-0.0.1, expected "),
+    ],
+)
+def test_computation_info_refuses_foreign_caches_in_one_line(folder, capsys, words, problem):
+    write_nnet(Nnet.from_config(parse_config_lines(CHAIN_CONFIG, "config")), "chain.raw")
+    compile_main(["--egs=ark:egs", "0.raw", "cache"])
+    forge(folder)
+    capsys.readouterr()
+    assert computation_info(words) == 255
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("ERROR")]
+    assert len(errors) == 1
+    assert problem in errors[0]
+
+
+def forge(folder):
+    """Write the cache as another processor and another version would have made it."""
+    from nnet3tools.optimizer.cache_files import _MAKERS
+
+    data = (folder / "cache").read_bytes()
+    for name, token, other in (
+        ("foreign", "<Processor>", "pdp11"),
+        ("older", "<Version>", "nnet3tools-0.0.1"),
+    ):
+        old, new = (f"{token} {value} ".encode() for value in (_MAKERS[token], other))
+        assert data.count(old) == 1
+        (folder / name).write_bytes(data.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("foreign", "processor pdp11"), ("older", "version nnet3tools-0.0.1")]
+)
+def test_trainers_compile_anew_if_the_cache_is_foreign(folder, capsys, name, reason):
+    compile_main(["--egs=ark:egs", "0.raw", "cache"])
+    forge(folder)
+    assert train("plain.raw") == 0
+    capsys.readouterr()
+    assert train("1.raw", f"--read-cache={name}") == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
+    assert len(warnings) == 1
+    assert f"Not using the computation cache {name}, compiling anew: " in warnings[0]
+    assert reason in warnings[0]
+    assert (folder / "1.raw").read_bytes() == (folder / "plain.raw").read_bytes()

@@ -139,6 +139,20 @@ def test_who_waits_for_each_answer_before_giving_the_next_utterance_gets_it(
     answers_with(command, "ab", LAST_LINES.get(program, r".*\n"))
 
 
+@pytest.mark.parametrize("program", ["nnet3-latgen-faster", "nnet3-latgen-faster-batch"])
+def test_decoding_with_programs_of_an_earlier_run_compiles_nothing(
+    system: Path, capfd, program: str
+) -> None:
+    words = (*DECODE[1:], "--verbose=2", "final.mdl", "HCLG.fst", "ark:feats.ark")
+    assert run(program, "--write-cache=cache", *words, "ark:plain") == 0
+    assert "total for" in capfd.readouterr().err
+    assert run(program, "--read-cache=cache", *words, "ark:cached") == 0
+    log = capfd.readouterr().err
+    assert "Read computation cache from cache" in log
+    assert "total for" not in log
+    assert Path("cached").read_bytes() == Path("plain").read_bytes()
+
+
 @pytest.mark.parametrize("program", ["nnet3-latgen-faster", "nnet3-compute"])
 def test_a_reader_of_flushed_tables_gets_each_utterance_before_giving_the_next(
     system: Path, program: str

@@ -85,6 +85,14 @@ def test_the_whole_change_is_limited_and_cross_entropy_trained_beside(data):
     assert 0.0 < np.sqrt(change) <= 0.00101 * num_minibatches
 
 
+def test_training_with_programs_compiled_ahead_compiles_nothing(data):
+    data("nnet3-compile", "--egs=ark:mb", "a.raw", "cache")
+    options = ("--use-gpu=no", "--read-cache=cache", "--verbose=2")
+    log = data("nnet3-discriminative-train", *options, "a.mdl", "ark:mb", "b.raw")
+    assert "Read computation cache from cache" in log
+    assert "total for" not in log
+
+
 def test_copies_are_the_same_in_text_and_binary_and_move_in_time(data):
     copy = "nnet3-discriminative-copy-egs"
     data(copy, "ark:degs", "ark,t:text")

@@ -72,10 +72,16 @@ class Options(OptionGroup):
         "", "If supplied, an rspecifier of the examples to compile a cache for; see above."
     )
     need_model_derivative: bool = option(
-        True, "With --egs: false for programs that only compute outputs (nnet3-compute-prob)."
+        True, "With --egs: false for programs that only compute outputs."
     )
     store_component_stats: bool = option(
         True, "With --egs: must be as nnet3-train is called with --store-component-stats."
+    )
+    collapse_model: bool = option(
+        False,
+        "With --egs: set test modes and collapse the model first, as nnet3-compute-prob does. With "
+        "--need-model-derivative=false and --store-component-stats=false, its --read-cache can "
+        "then read the cache.",
     )
     xent_regularize: float = option(
         0.0,
@@ -186,11 +192,16 @@ def _pass_printer(options: Options, nnet: Nnet, out: TextIO) -> AfterPass | None
 def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
     """Compile the requests of all examples of a table, and write a computation cache."""
     from nnet3tools.cli.example_requests import for_each_request
+    from nnet3tools.cli.model_changes import set_test_modes
+    from nnet3tools.nnet.collapse import collapse_model
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cache_files import save_cache
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
     nnet = read_nnet(nnet_in)
+    if options.collapse_model:
+        set_test_modes(nnet, batchnorm=True, dropout=True)
+        collapse_model(nnet)
     compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
     flags = options.need_model_derivative, options.store_component_stats
     count = for_each_request(

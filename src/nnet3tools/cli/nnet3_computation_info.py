@@ -7,9 +7,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, program
+from nnet3tools.errors import DataError, OptionError, ProgramError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.computation import Computation
     from nnet3tools.program.report import ProgramReport
 
 USAGE = """Prints what a compiled program (from nnet3-compile) consists of: the commands in readable
@@ -18,7 +21,10 @@ life: the peak, where it is and which matrices hold it, the arena that the execu
 all that it will take of a GPU's memory: model, its change, natural gradient, minibatches as well.
 --html writes a page that shows all that as a picture; it opens in a browser, without a network.
 
-Usage:  nnet3-computation-info [options] <raw-nnet> <computation-rxfilename>
+For a computation cache (from nnet3-compile --egs, or --write-cache of other programs) it lists the
+programs; --program=N reports one of them.
+
+Usage:  nnet3-computation-info [options] <raw-nnet> <computation-rxfilename|cache-rxfilename>
 e.g.:
  nnet3-computation-info final.raw backward.comp
  nnet3-computation-info --print=false --html=backward.html final.raw backward.comp
@@ -32,6 +38,9 @@ class Options(OptionGroup):
     max_matrices: int = option(
         20, "Of the matrices that are alive where most memory is in use, print at most so many."
     )
+    program: int = option(
+        0, "For a computation cache: the number of the program to report, from 1; 0: list all."
+    )
     html: str = option("", "If supplied, a wxfilename for the program as a web page.")
     dot: str = option("", "If supplied, a wxfilename for the program as a graph for Graphviz.")
     network_dot: str = option("", "If supplied, a wxfilename for the network as such a graph.")
@@ -44,13 +53,14 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.executor.run_computation import check_fits
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.program.analysis import Analysis
-    from nnet3tools.program.files import load_computation
     from nnet3tools.program.printing import program_text
     from nnet3tools.program.report import ProgramReport
 
     nnet_in, computation_in = args
     nnet = read_nnet(nnet_in)
-    computation = load_computation(computation_in)
+    computation = _program_of_file(options, nnet, computation_in)
+    if computation is None:
+        return
     check_fits(computation, nnet, computation_in)
     analysis = Analysis(computation, nnet)
     plan = plan_memory(computation, analysis.matrix_accesses)
@@ -69,6 +79,41 @@ def main(options: Options, args: list[str]) -> None:
     ]
     title = f"{os.path.basename(computation_in)} for {os.path.basename(nnet_in)}"
     _write_pictures(options, report, title, places, plan.num_bytes)
+
+
+def _program_of_file(options: Options, nnet: Nnet, computation_in: str) -> Computation | None:
+    """The program in a file, or the one that --program names; None if a cache was listed."""
+    from nnet3tools.io.files import open_input
+    from nnet3tools.optimizer.cache_files import is_cache, read_entries
+    from nnet3tools.program.computation import Computation
+    from nnet3tools.program.files import read_computation
+    from nnet3tools.program.lifetimes import max_memory_use
+
+    with open_input(computation_in) as reader:
+        if not is_cache(reader):
+            if options.program:
+                raise OptionError(f"--program: {computation_in} is one program, not a cache")
+            return read_computation(reader)
+        try:
+            with naming(computation_in):
+                entries, _ = read_entries(computation_in, reader, nnet)
+        except ProgramError as error:
+            raise DataError(f"{computation_in}: does not fit the network: {error}") from None
+    if not 0 <= options.program <= len(entries):
+        raise OptionError(f"--program={options.program}: {computation_in} has {len(entries)}")
+    for number, (request, stored) in enumerate(entries, start=1):
+        if options.program not in (0, number):
+            continue
+        computation = stored if isinstance(stored, Computation) else stored.load()
+        if computation is None:
+            raise DataError(f"{computation_in}: program {number} does not fit its request")
+        if options.program:
+            return computation
+        sys.stdout.write(
+            f"program {number}: {request.summary()}: {len(computation.commands)} commands, "
+            f"{len(computation.matrices) - 1} matrices, {max_memory_use(computation)} bytes\n"
+        )
+    return None
 
 
 def _write_pictures(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.device_options import CudaDeviceOptions, DeviceOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
+from nnet3tools.cli.program_cache import ProgramCacheOptions
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import DataError, OptionError, ProgramError, naming
 from nnet3tools.executor.options import ComputeOptions
@@ -35,15 +36,7 @@ class UtteranceOptions(OptionGroup):
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     inputs: InputOptions = option_group("", InputOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
-    read_cache: str = option(
-        "", "The location from which to read compiled programs (see --write-cache)"
-    )
-    write_cache: str = option(
-        "",
-        "The location to which to write the compiled programs, for the next run on the same "
-        "network with the same options",
-    )
-    binary_write_cache: bool = option(True, "Write computation cache in binary mode")
+    cache: ProgramCacheOptions = option_group("", ProgramCacheOptions)
     looped: bool = option(
         False,
         "If true, compute each utterance as a stream, as Kaldi's online decoding does: one program "
@@ -55,8 +48,8 @@ class UtteranceOptions(OptionGroup):
     def check_looped(self) -> None:
         """OptionError if an option is set that does not apply with --looped=true."""
         for name, given in (
-            ("read-cache", self.read_cache),
-            ("write-cache", self.write_cache),
+            ("read-cache", self.cache.read_cache),
+            ("write-cache", self.cache.write_cache),
             ("extra-left-context", self.simple.extra_left_context),
             ("extra-right-context", self.simple.extra_right_context),
         ):
@@ -85,10 +78,8 @@ def compute_utterances(
 ) -> int:
     """Compute the outputs of a table of features and write them; returns the exit status."""
     from nnet3tools.executor.looped_computer import LoopedComputer
-    from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
-    from nnet3tools.optimizer.cache_files import load_cache, save_cache
     from nnet3tools.recognizer.models import read_model
 
     nnet_in, features_rspecifier, outputs_wspecifier = args
@@ -97,8 +88,7 @@ def compute_utterances(
     simple.check()
     if options.looped:
         options.check_looped()
-    if options.write_cache:
-        prove_output(options.write_cache)
+    options.cache.check()
     device = device_options.choose()
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
@@ -108,13 +98,13 @@ def compute_utterances(
             computer = LoopedComputer(nnet, simple, priors, like=device)
         else:
             computer = computer_for_tables([outputs_wspecifier], nnet, simple, priors, like=device)
-    if options.read_cache and not isinstance(computer, LoopedComputer):
-        load_cache(options.read_cache, computer.compiler)
+    if not isinstance(computer, LoopedComputer):
+        options.cache.read(computer.compiler)
     with contextlib.suppress(NothingDoneError), TableWriter(outputs_wspecifier, MATRIX) as writer:
         compute_all(computer, features_rspecifier, options.inputs, counts, writer)
         counts.check()
-    if options.write_cache and counts.done and not isinstance(computer, LoopedComputer):
-        save_cache(options.write_cache, computer.compiler, options.binary_write_cache)
+    if counts.done and not isinstance(computer, LoopedComputer):
+        options.cache.write(computer.compiler)
     computer.close()
     return counts.report()
 
@@ -244,6 +234,7 @@ class ComputeBatchOptions(OptionGroup):
     batch: BatchComputationOptions = option_group("", BatchComputationOptions)
     inputs: InputOptions = option_group("", InputOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
+    cache: ProgramCacheOptions = option_group("", ProgramCacheOptions)
     device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
@@ -258,13 +249,17 @@ def nnet3_compute_batch(options: ComputeBatchOptions, args: list[str]) -> int:
     options.inputs.check()
     batch = replace(options.batch, compiler=options.compiler)
     batch.check()
+    options.cache.check()
     device = options.device.choose()
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):
         computer = computer_together(nnet, batch, priors, like=device)
+    options.cache.read(computer.compiler)
     with contextlib.suppress(NothingDoneError), TableWriter(outputs_wspecifier, MATRIX) as writer:
         compute_all(computer, features_rspecifier, options.inputs, counts, writer)
         counts.check()
+    if counts.done:
+        options.cache.write(computer.compiler)
     computer.close(log_batches=True)
     return counts.report()

@@ -2,8 +2,9 @@
 
 Kaldi's form (CachingOptimizingCompiler::WriteCache) is the optimization options, then pairs of
 request and program. After them, where Kaldi no longer reads, this module writes a seal: a digest of
-the network structure, a digest of all bytes before the seal, and the sizes of requests and
-programs, so that each program is read only when it is needed. Kaldi's files have no seal: they are
+the network structure, the version of this package and the kind of processor, a digest of all bytes
+before the seal, and the sizes of requests and programs, so that each program is read only when it
+is needed. Kaldi's files have no seal: they are
 read whole, and the checker decides whether a program fits.
 """
 
@@ -14,6 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+from nnet3tools import __version__
 from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
@@ -29,6 +31,9 @@ from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import read_computation, write_computation
 
 _SEAL, _CONTENT, _SIZES = "<NetworkStructure>", "<Content>", "<Sizes>"
+_MAKERS = {"<Version>": f"nnet3tools-{__version__}", "<Processor>": os.uname().machine}
+"""Facts in the seal that must be the same where the file is read: another version may compile
+requests differently, and results on processors of other kinds are not the same bit for bit."""
 
 # Errors of readers and checker for files with damaged but well-formed numbers.
 _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, TypeError)
@@ -83,7 +88,9 @@ def load_cache(rxfilename: str, compiler: CachingOptimizingCompiler) -> bool:
     began = time.perf_counter()
     try:
         with open_input(rxfilename) as reader:
-            entries, vouched = _read(rxfilename, reader, compiler)
+            entries, vouched = read_entries(
+                rxfilename, reader, compiler.nnet, compiler.optimize_options
+            )
     except _UNUSABLE as error:
         _warn_unused(f"the computation cache {rxfilename}", error)
         return False
@@ -115,6 +122,9 @@ def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: boo
         if compiler.vouched:
             writer.write_token(_SEAL)
             writer.write_token(structure_digest(compiler.nnet))
+            for token, value in _MAKERS.items():
+                writer.write_token(token)
+                writer.write_token(value)
             writer.write_token(_CONTENT)
             writer.write_token(hashlib.sha256(content).hexdigest())
             writer.write_token(_SIZES)
@@ -167,26 +177,34 @@ class _Seal:
     sizes: list[int]
 
 
-def _read(
-    name: str, reader: Reader, compiler: CachingOptimizingCompiler
+def is_cache(reader: Reader) -> bool:
+    """Whether a file, at its beginning, is a computation cache."""
+    return reader.peek_token() == "<NnetOptimizeOptions>"
+
+
+def read_entries(
+    name: str, reader: Reader, nnet: Nnet, wanted: OptimizeOptions | None = None
 ) -> tuple[list[Entry], bool]:
-    """The entries of a cache file, and whether it has a seal of the compiler's network."""
+    """The entries of a cache file for `nnet`, and whether it has a seal.
+
+    UserError or ProgramError if it does not fit `nnet`, or was not made with the options `wanted`.
+    """
     binary = reader.binary
     data = _rest(reader)
-    seal = _read_seal(name, data, compiler.nnet)
+    seal = _read_seal(name, data, nnet)
     source = Reader(io.BytesIO(data if seal is None else seal.content), name, binary)
     options = OptimizeOptions.read(source)
-    if options != compiler.optimize_options:
+    if wanted is not None and options != wanted:
         raise DataError("it was made with other optimization options")
     source.expect_token("<ComputationCacheSize>")
     size = source.read_int32()
     source.expect_token("<ComputationCache>")
     if seal is not None and seal.sizes:
-        return _stored_entries(name, seal, size, binary, compiler.nnet), True
+        return _stored_entries(name, seal, size, binary, nnet), True
     entries: list[Entry] = []
     for _ in range(size):
         request, computation = ComputationRequest.read(source), read_computation(source)
-        _check_entry(compiler.nnet, request, computation)
+        _check_entry(nnet, request, computation)
         entries.append((request, computation))
     if source.peek_token():
         raise DataError(f"expected the end of the file, found {source.peek_token()!r}")
@@ -203,7 +221,7 @@ def _rest(reader: Reader) -> bytes:
 def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
     """The seal in `data`, the end of a cache file; None if `data` has no seal.
 
-    DataError if the seal is of another network, or the file was changed.
+    DataError if the seal is of another network, version or processor, or the file was changed.
     """
     place = data.rfind(f"{_SEAL} ".encode())
     if place < 0:
@@ -212,6 +230,13 @@ def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
     reader.expect_token(_SEAL)
     if reader.read_token() != structure_digest(nnet):
         raise DataError("it was made for a network of another structure")
+    for token, expected in _MAKERS.items():
+        # Seals of version 0.1.0 did not have these tokens at first.
+        if reader.peek_token() == token:
+            reader.read_token()
+            if (found := reader.read_token()) != expected:
+                kind = token.strip("<>").lower()
+                raise DataError(f"it was made by {kind} {found}, expected {expected}")
     reader.expect_token(_CONTENT)
     content = data[:place]
     if reader.read_token() != hashlib.sha256(content).hexdigest():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.device_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
+from nnet3tools.cli.program_cache import ProgramCacheOptions
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import BatchDecodingOptions, DecodingOptions
@@ -38,11 +39,13 @@ class LatgenOptions(OptionGroup):
     allow_partial: bool = option(
         False, "If true, produce output even if end state was not reached."
     )
+    cache: ProgramCacheOptions = option_group("", ProgramCacheOptions)
 
     def check(self) -> None:
         """OptionError if an option's value is out of its range."""
         self.decoder.check()
         self.inputs.check()
+        self.cache.check()
 
 
 class _Latgen:
@@ -95,6 +98,7 @@ class _Latgen:
                 self.totals.add(decoded)
                 self.counts.done += 1
             self.counts.check()
+        options.cache.write(computer.compiler)
 
     def _search_over(self, graph: DecodingGraph) -> Search:
         """The Search over `graph`; the latest one is cached for utterances with the same graph."""
@@ -129,6 +133,7 @@ def nnet3_latgen_faster(options: LatgenFasterOptions, args: list[str]) -> int:
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         computer = computer_for_tables(args[3:], nnet, options.simple, priors)
+    options.cache.read(computer.compiler)
     latgen = _Latgen(model, options, options.simple.acoustic_scale)
     with contextlib.suppress(NothingDoneError):
         pauses = InputPauses()
@@ -224,6 +229,7 @@ def nnet3_latgen_faster_batch(options: LatgenFasterBatchOptions, args: list[str]
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         computer = computer_together(nnet, options.batch, priors, like=device)
+    options.cache.read(computer.compiler)
     latgen = _Latgen(model, options, options.batch.acoustic_scale)
     counts = latgen.counts
     graph = DecodingGraph.of(load_fst(args[1]), model, args[1])
