@@ -7,6 +7,7 @@ A small object is written in both forms by the toolkit's own writer. Its bytes a
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,8 +47,8 @@ component-node name=tanh component=tanh input=Offset(input, -1)
 output-node name=output input=tanh
 """
 _TOKEN = re.compile(rb"<(/?)([A-Za-z0-9]+)> ?")
-_VARYING = re.compile(r"[0-9a-f]{64}|\d+(:\d+)+")
-"""Digests and sizes, which change with each change of the compiler."""
+_VARYING = re.compile(rf"[0-9a-f]{{64}}|\d+(:\d+)+|nnet3tools-[\w.]+|{os.uname().machine}")
+"""Digests, sizes, processors and versions, which differ between machines and commits."""
 _MOST = 54
 
 
