@@ -14,6 +14,7 @@ from support.command_table import command_table
 from support.descriptor_picture import descriptor_picture
 from support.descriptor_rows import descriptor_table
 from support.format_tables import component_field_table, format_table, value_table
+from support.layer_table import layer_table
 from support.pages import PAGES, ROOT
 from support.seed_statements import count_table
 
@@ -26,6 +27,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "descriptors": descriptor_table,
     "statements": count_table,
     "values": value_table,
+    "layers": layer_table,
     "model": lambda: format_table("model"),
     "acoustic model": lambda: format_table("acoustic model", ("Nnet3",)),
     "component fields": component_field_table,
