@@ -1,5 +1,9 @@
 """nnet3-computation-info: text, pictures, and errors in one line."""
 
+import asyncio
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -13,6 +17,7 @@ from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.files import load_computation
+from support.chromium import CHROMIUM, browsing
 
 CONFIG = """
 input-node name=input dim=3
@@ -74,3 +79,79 @@ def test_errors_are_one_line(folder, capsys):
         assert err.count("\nERROR ") == 1
         assert "Traceback" not in err
     assert not (folder / "page.html").exists()
+
+
+def page_data_of(folder):
+    text = re.search(r'id="program">(.*?)</script>', (folder / "page.html").read_text(), re.S)[1]
+    return json.loads(text)
+
+
+def test_the_page_has_the_graph_of_a_request_and_the_program_after_each_pass(folder):
+    options = ["--html=page.html", "--request=request", "--print=false"]
+    assert main([*options, "final.raw", "program"]) == 0
+    data = page_data_of(folder)
+    names = [program["title"] for program in data["programs"]]
+    assert names[0] == "before the passes"
+    assert names[-1] == "after memory-compression"
+    last, shown = data["programs"][-1], data
+    assert [last[key] for key in ("commands", "matrices", "memory")] == [
+        shown[key] for key in ("commands", "matrices", "memory")
+    ]
+    graph = data["graph"]
+    assert graph["nodes"] == read_nnet("final.raw").node_names
+    in_steps = sum(len(step["indexes"]) for step in graph["steps"])
+    assert in_steps == sum(len(node["indexes"]) for node in graph["graph"])
+    assert {entry["state"] for entry in graph["computable"]} == {"computable"}
+
+
+def test_without_a_request_the_page_has_no_graph(folder):
+    assert main(["--html=page.html", "--print=false", "final.raw", "program"]) == 0
+    assert not {"graph", "programs"} & page_data_of(folder).keys()
+
+
+def test_a_graph_that_is_too_large_is_left_out_with_a_warning(folder, capsys, monkeypatch):
+    monkeypatch.setattr("nnet3tools.cli.nnet3_computation_info._MOST_CINDEXES", 3)
+    options = ["--html=page.html", "--request=request", "--print=false"]
+    assert main([*options, "final.raw", "program"]) == 0
+    assert "cindexes are too many to be shown as a graph" in capsys.readouterr().err
+    assert "graph" not in page_data_of(folder)
+    assert page_data_of(folder)["programs"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_draws_the_graph_and_the_slider_changes_the_program(folder, width):
+    options = ["--html=page.html", "--request=request", "--print=false"]
+    assert main([*options, "final.raw", "program"]) == 0
+    number = len(page_data_of(folder)["programs"])
+    address = f"file://{folder}/page.html#view=graph"
+
+    pytest.importorskip("websockets")
+
+    async def look() -> None:
+        async with browsing(address, folder / "profile", folder / "none.wav") as page:
+            await page.call(
+                "Emulation.setDeviceMetricsOverride",
+                width=width,
+                height=800,
+                deviceScaleFactor=1,
+                mobile=False,
+            )
+            cells = "document.querySelectorAll('#graph rect').length"
+            assert await page.wait_for(cells) == 8 + 5 * 6
+            click = "document.querySelector('#graph rect[data-cell=\"{}\"]').dispatchEvent("
+            click += "new Event('click', {{bubbles: true}}))"
+            await page.value(click.format(8))
+            text = await page.value("document.querySelector('#graph .cell').textContent")
+            assert text.startswith("affine_input(n=0, t=0, x=0): computable, usable count 1, ")
+            assert "depends on input(n=0, t=-1, x=0), input(n=0, t=0, x=0)" in text
+            assert await page.value("document.querySelectorAll('#graph line').length") == 3
+            slide = "const s = document.getElementById('pass'); s.value = 0;"
+            await page.value(f"(() => {{ {slide} s.dispatchEvent(new Event('input')); }})()")
+            name = await page.value("document.getElementById('pass-name').textContent")
+            assert name == "before the passes"
+            assert await page.value("document.getElementById('pass').max") == str(number)
+            wide = await page.value("document.documentElement.scrollWidth")
+            assert wide <= width
+
+    asyncio.run(look())

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nnet3tools.cli.options import OptionGroup, option, program
+from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, OptionError, ProgramError, naming
 from nnet3tools.io import log
+from nnet3tools.optimizer.options import OptimizeOptions
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.computation import Computation
     from nnet3tools.program.report import ProgramReport
+
+_MOST_CINDEXES = 20000
+"""The largest graph that the page shows; a browser needs about a second for it."""
 
 USAGE = """Prints what a compiled program (from nnet3-compile) consists of: the commands in readable
 form, commands by kind with their floating-point operations, and the memory over the program's
@@ -28,6 +32,7 @@ Usage:  nnet3-computation-info [options] <raw-nnet> <computation-rxfilename|cach
 e.g.:
  nnet3-computation-info final.raw backward.comp
  nnet3-computation-info --print=false --html=backward.html final.raw backward.comp
+ nnet3-computation-info --html=a.html --request=backward.request final.raw backward.comp
  nnet3-computation-info --dot='|dot -Tsvg >backward.svg' final.raw backward.comp
 See also: nnet3-compile, nnet3-compute
 """
@@ -42,6 +47,12 @@ class Options(OptionGroup):
         0, "For a computation cache: the number of the program to report, from 1; 0: list all."
     )
     html: str = option("", "If supplied, a wxfilename for the program as a web page.")
+    request: str = option(
+        "",
+        "With --html: rxfilename of the program's request. The page then has the graph of its "
+        "cindexes, and a slider over the programs after the passes of the optimizer.",
+    )
+    optimization: OptimizeOptions = option_group("optimization", OptimizeOptions)
     dot: str = option("", "If supplied, a wxfilename for the program as a graph for Graphviz.")
     network_dot: str = option("", "If supplied, a wxfilename for the network as such a graph.")
 
@@ -123,11 +134,46 @@ def _write_pictures(
     from nnet3tools.program.html_page import html_page
 
     if options.html:
-        _write(options.html, html_page(report, title, places, arena_bytes))
+        views = _request_views(options, report.nnet) if options.request else None
+        _write(options.html, html_page(report, title, places, arena_bytes, views))
     if options.dot:
         _write(options.dot, program_dot(report.computation, report.nnet))
     if options.network_dot:
         _write(options.network_dot, network_dot(report.nnet))
+
+
+def _request_views(options: Options, nnet: Nnet) -> dict[str, Any]:
+    """What the page shows about a request: graph, and programs before and after the passes."""
+    from nnet3tools.compiler.explaining import Explanation
+    from nnet3tools.compiler.options import CompilerOptions
+    from nnet3tools.graph.request import ComputationRequest
+    from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+    from nnet3tools.program.html_page import page_data
+    from nnet3tools.program.report import ProgramReport
+
+    programs: list[tuple[str, Computation]] = []
+
+    def keep(name: str, before: Computation, after: Computation) -> None:
+        programs.append((f"after {name}", after))
+        if len(programs) == 1:
+            programs.insert(0, ("before the passes", before))
+
+    request = ComputationRequest.load(options.request)
+    in_full = CompilerOptions(use_shortcut=False)
+    compiler = CachingOptimizingCompiler(nnet, options.optimization, in_full, after_pass=keep)
+    with naming(options.request):
+        compiler.compile(request)
+        explanation = Explanation(nnet, request, lambda: compiler.compile(request))
+        size = explanation.planned.graph.num_cindexes
+    views: dict[str, Any] = {
+        "programs": [page_data(ProgramReport(program, nnet), name) for name, program in programs]
+    }
+    if size > _MOST_CINDEXES:
+        log.warning(f"{options.request}: {size} cindexes are too many to be shown as a graph")
+    else:
+        listings = {name: explanation.data(name) for name in ("computable", "graph", "steps")}
+        views["graph"] = {"nodes": nnet.node_names, **listings}
+    return views
 
 
 def _write(wxfilename: str, text: str) -> None:

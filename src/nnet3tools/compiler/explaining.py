@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools.compiler.compiler import Compiler, PlannedSteps
 from nnet3tools.compiler.graph_listing import (
@@ -59,8 +59,11 @@ class Explanation:
 
     def json(self, listing: str) -> str:
         """The listing of one of LISTINGS as one line of JSON."""
-        entries = [entry.data for entry in LISTINGS[listing](self)]
-        return json.dumps({"explain": listing, "entries": entries}) + "\n"
+        return json.dumps({"explain": listing, "entries": self.data(listing)}) + "\n"
+
+    def data(self, listing: str) -> list[dict[str, Any]]:
+        """The entries of one of LISTINGS, of types that JSON can hold."""
+        return [entry.data for entry in LISTINGS[listing](self)]
 
 
 def list_steps(stages: Explanation) -> Iterator[Entry]:

@@ -18,7 +18,7 @@ from nnet3tools.program.printing import ProgramNames, command_texts
 from nnet3tools.program.report import ProgramReport
 
 _STYLES = ("colors.css", "style.css")
-_SCRIPTS = ("model.js", "view.js", "scene.js", "panel.js", "main.js")
+_SCRIPTS = ("model.js", "view.js", "scene.js", "panel.js", "graph.js", "main.js")
 
 
 def html_page(
@@ -26,14 +26,16 @@ def html_page(
     title: str,
     places: list[list[int]] | None = None,
     arena_bytes: int = 0,
+    views: dict[str, Any] | None = None,
 ) -> str:
     """The HTML page about a program, as text.
 
     `places`, if known, are lists [matrix, first command, last command, offset, bytes] of where
-    the executor keeps matrices in its arena of `arena_bytes`.
+    the executor keeps matrices in its arena of `arena_bytes`. `views` is the result of
+    `request_views`, if the request of the program is known.
     """
     folder = resources.files("nnet3tools.program") / "page"
-    data = page_data(report, title, places, arena_bytes)
+    data = page_data(report, title, places, arena_bytes) | (views or {})
     # "</script" would end the element that the JSON stands in, "<!--<script>" hide its end.
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     parts = {

@@ -2,15 +2,18 @@
 
 (() => {
   const byId = (id) => document.getElementById(id);
-  const model = buildModel(JSON.parse(byId("program").textContent));
+  const data = JSON.parse(byId("program").textContent);
+  const programs = [...(data.programs || []), data];
+  let model = buildModel(data);
   const canvas = byId("canvas");
   const scene = new Scene(canvas, model);
   const details = new Details(byId("details"), model, hold);
   const listing = new Listing(byId("listing"), byId("rows"), model, hold);
+  const graph = data.graph ? new GraphView(byId("graph"), data.graph) : null;
   let drag = null;
 
   function showFigures() {
-    byId("title").textContent = model.title;
+    byId("title").textContent = data.title;
     const figures = [
       ["commands", model.commands.length.toLocaleString("en")],
       ["matrices", (model.matrices.length - 1).toLocaleString("en")],
@@ -27,8 +30,24 @@
 
   function setView(view) {
     scene.view = view;
-    for (const name of ["matrices", "memory"]) byId("view-" + name).setAttribute("aria-checked", String(name === view));
+    byId("plot").classList.toggle("graph", view === "graph");
+    for (const name of ["matrices", "memory", "graph"]) byId("view-" + name).setAttribute("aria-checked", String(name === view));
     scene.request();
+  }
+
+  // Show one of the programs: after a pass, or (the last) the program of the file.
+  function use(number) {
+    model = buildModel(programs[number]);
+    scene.model = details.model = listing.model = model;
+    scene.held = scene.hover = {};
+    details.shown = listing.held = undefined;
+    byId("pass-name").textContent = number < programs.length - 1 ? model.title : "as in the file";
+    byId("view-memory").hidden = !model.places.length;
+    if (scene.view === "memory") setView("matrices");
+    showFigures();
+    search(byId("search").value.trim());
+    scene.fit();
+    refresh();
   }
 
   function hold(at, reveal = true) {
@@ -153,26 +172,32 @@
   byId("peak").addEventListener("click", goToPeak);
   byId("view-matrices").addEventListener("click", () => setView("matrices"));
   byId("view-memory").addEventListener("click", () => setView("memory"));
-  byId("view-memory").hidden = !model.places.length;
+  byId("view-graph").addEventListener("click", () => setView("graph"));
+  byId("view-graph").hidden = !graph;
+  byId("passes").hidden = programs.length < 2;
+  byId("pass").max = byId("pass").value = programs.length - 1;
+  byId("pass").addEventListener("input", (event) => use(Number(event.target.value)));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { scene.readColors(); scene.request(); });
   new ResizeObserver(() => { scene.resize(); listing.draw(); }).observe(canvas);
 
-  // A link may say what to show: #c12, #m3, #search=lstm, #view=memory, #window=10-60, joined by &.
+  // A link may say what to show: #c12, #m3, #search=lstm, #view=memory, #pass=2, #window=10-60, joined by &.
   function obey(hash) {
     for (const part of decodeURIComponent(hash.slice(1)).split("&")) {
       const [key, value = ""] = part.split("=");
       const window = value.match(/^(\d+)-(\d+)$/);
       if (key === "search") { byId("search").value = value; search(value); }
-      if (key === "view" && (value === "matrices" || model.places.length)) setView(value === "memory" ? "memory" : "matrices");
+      if (key === "view" && value === "memory" && model.places.length) setView(value);
+      if (key === "view" && value === "graph" && graph) setView(value);
+      if (key === "pass" && programs[Number(value)]) { byId("pass").value = value; use(Number(value)); }
       if (key === "window" && window) scene.setWindow(Number(window[1]), Number(window[2]));
       if (/^c\d+$/.test(key) && Number(key.slice(1)) < model.commands.length) hold({ command: Number(key.slice(1)) });
       if (/^m\d+$/.test(key) && model.matrices[Number(key.slice(1))]) hold({ matrix: Number(key.slice(1)) });
     }
   }
 
-  showFigures();
   setView("matrices");
   scene.resize();
+  use(programs.length - 1);
   listing.setOrder(null);
   refresh();
   obey(location.hash);

@@ -34,7 +34,7 @@ class View {
 
   // -- where things are
 
-  get left() { return GUTTER; }
+  get left() { return this.width < 560 ? 108 : GUTTER; }
   get right() { return this.width - MARGIN; }
   get workTop() { return TOP + CURVE + 6; }
   get rulerTop() { return this.workTop + WORK; }
