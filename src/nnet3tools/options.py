@@ -11,6 +11,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, Self, TypeVar
 
 from nnet3tools.errors import OptionError, quoted
+from nnet3tools.number_text import parse_counts
 
 T = TypeVar("T")
 
@@ -77,10 +78,9 @@ def colon_list(text: str, what: str) -> list[int]:
 
     `what` names the value in the error message, such as "--skip-dims option".
     """
-    words = [word for word in text.split(":") if word]
-    if not all(word.isdecimal() and len(word) < 10 for word in words):
+    if (numbers := parse_counts(word for word in text.split(":") if word)) is None:
         raise OptionError(f"Bad {what} (should be colon-separated list of integers): {text}")
-    return [int(word) for word in words]
+    return numbers
 
 
 def check_name(option_name: str, value: str, known: Collection[str]) -> None:

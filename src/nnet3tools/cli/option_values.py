@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from nnet3tools.errors import OptionError
+from nnet3tools.number_text import parse_double, parse_int
 
 
 def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str, Any]:
@@ -38,23 +39,12 @@ class _Bool(click.ParamType):
         return value_of_word
 
 
-def _check_underscore(value: Any) -> None:
-    """ValueError for a number with underscores such as 1_000, which only Python accepts."""
-    if "_" in str(value):
-        raise ValueError
-
-
 class _Int(click.ParamType):
     name = "int"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            _check_underscore(value)
-            number = int(value)
-        except ValueError:
-            self.fail(f"expected an integer, found '{value}'", param, ctx)
-        if not -(1 << 31) <= number < 1 << 31:
-            self.fail(f"expected a 32-bit integer, found '{value}'", param, ctx)
+        if (number := parse_int(str(value))) is None:
+            self.fail(f"expected a 32-bit integer, found '{str(value)[:80]}'", param, ctx)
         return number
 
 
@@ -67,13 +57,9 @@ class _Float(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        try:
-            _check_underscore(value)
-            number = float(value)
-            if math.isnan(number) or (self._is_finite and math.isinf(number)):
-                raise ValueError
-        except ValueError:
-            self.fail(f"expected a number, found '{value}'", param, ctx)
+        number = parse_double(str(value))
+        if number is None or math.isnan(number) or (self._is_finite and math.isinf(number)):
+            self.fail(f"expected a number, found '{str(value)[:80]}'", param, ctx)
         return number
 
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
+from nnet3tools.number_text import parse_counts
 from nnet3tools.options import option, option_group
 
 _NEVER = math.inf
@@ -90,7 +91,7 @@ class EndpointOptions:
     def phones(self) -> frozenset[int]:
         """The silence phones; OptionError if the list is malformed or has duplicates."""
         fields = self.silence_phones.split(":") if self.silence_phones else []
-        phones = frozenset(int(field) for field in fields if field.isascii() and field.isdigit())
+        phones = frozenset(parse_counts(fields) or ())
         if len(phones) != len(fields):
             raise OptionError(
                 "--endpoint.silence-phones: expected numbers of phones, each once, as 1:2:3, found "

@@ -6,6 +6,7 @@ As Kaldi's DeterminizeLatticePhonePrunedWrapper. The first pass makes the second
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from nnet3tools.fst.lattice import CompactLattice, Lattice, Strings
 from nnet3tools.fst.lattice_conversion import compacted, expanded
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.number_text import INT32_MAX
 
 _RETRY_CUTOFF, _MOST_TRIES = 0.5, 10
 
@@ -48,11 +50,9 @@ class PhoneDeterminizer:
                 "Both --phone-determinize and --word-determinize are set to false, copying "
                 "lattice without determinization."
             )
-        lattice, complete = _labelled(raw), True
+        lattice, complete = _top_sorted(_labelled(raw)), True
         if options.phone_determinize:
-            first_phone = 1 + int(raw.fst.olabels.max(initial=0))
-            lattice, complete = self._run(self._with_phones(lattice, first_phone))
-            lattice = _top_sorted(_without_phones(lattice, first_phone))
+            lattice, complete = self._run_on_phones(lattice)
         if options.word_determinize:
             lattice, reached = self._run(lattice)
             complete &= reached
@@ -61,6 +61,20 @@ class PhoneDeterminizer:
         if options.minimize and (options.phone_determinize or options.word_determinize):
             lattice = minimized(lattice)
         return lattice.connected(), complete
+
+    def _run_on_phones(self, lattice: CompactLattice) -> tuple[CompactLattice, bool]:
+        """As `_run`, for labels that are phones, or words."""
+        fst, words = lattice.fst, None
+        first_phone = 1 + int(fst.ilabels.max(initial=0))
+        if first_phone > INT32_MAX - int(self._phones.max(initial=0)):  # words get small numbers
+            words = np.unique(np.append(fst.ilabels, 0))
+            numbers = np.searchsorted(words, fst.ilabels).astype(np.int32)
+            fst, first_phone = fst.relabelled(numbers), len(words)
+        made, complete = self._run(self._with_phones(replace(lattice, fst=fst), first_phone))
+        made = _without_phones(made, first_phone)
+        if words is not None:
+            made = replace(made, fst=made.fst.relabelled(words[made.fst.ilabels]))
+        return _top_sorted(made), complete
 
     def _run(self, lattice: CompactLattice) -> tuple[CompactLattice, bool]:
         """(determinized lattice, whether it is complete within the beam).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option
+from nnet3tools.options import colon_list, option
 
 CRITERIA = ("mmi", "mpfe", "smbr")
 
@@ -69,9 +69,4 @@ class DiscriminativeOptions:
 
     def silence(self) -> tuple[int, ...]:
         """The silence phones; OptionError unless all are numbers."""
-        try:
-            return tuple(int(part) for part in self.silence_phones.split(":") if part)
-        except ValueError:
-            raise OptionError(
-                f"invalid --silence-phones={self.silence_phones}: expected numbers between colons"
-            ) from None
+        return tuple(colon_list(self.silence_phones, "--silence-phones option"))

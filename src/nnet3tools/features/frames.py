@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
+from nnet3tools.number_text import parse_counts
 
 Features = NDArray[np.float32]
 
@@ -62,12 +63,10 @@ def select_columns(selection: str, dim: int) -> list[int]:
     columns: list[int] = []
     for part in selection.split(","):
         first, dash, last = part.partition("-")
-        try:
-            begin, end = int(first), int(last if dash else first)
-        except ValueError:
-            raise OptionError(
-                f"expected columns such as 0,24-22,3-12, found '{selection}'"
-            ) from None
+        ends = parse_counts((first, last if dash else first))
+        if ends is None:
+            raise OptionError(f"expected columns such as 0,24-22,3-12, found '{selection[:80]}'")
+        begin, end = ends
         for column in (begin, end):
             if not 0 <= column < dim:
                 raise OptionError(f"column {column} of '{selection}': the features have {dim}")

@@ -8,6 +8,7 @@ import numpy as np
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.wave import Wave
+from nnet3tools.number_text import parse_double, parse_int
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ def parse_segment(line: str) -> Segment:
     words = line.split()
     if len(words) not in (4, 5):
         raise DataError(f"Invalid line in segments file: {line}")
-    start, end = _number(words[2]), _number(words[3])
+    found = (parse_double(word) for word in words[2:4])
+    start, end = (np.nan if time is None else time for time in found)
     for name, time in (("start", start), ("end", end)):
         if not np.isfinite(time):
             raise DataError(f"Invalid line in segments file [bad {name}]: {line}")
@@ -37,18 +39,10 @@ def parse_segment(line: str) -> Segment:
         raise DataError(f"Invalid line in segments file [empty or invalid segment]: {line}")
     channel = -1
     if len(words) == 5:
-        if not words[4].isdecimal() or len(words[4]) > 9:
+        if (number := parse_int(words[4], 0)) is None:
             raise DataError(f"Invalid line in segments file [bad channel]: {line}")
-        channel = int(words[4])
+        channel = number
     return Segment(words[0], words[1], start, end, channel)
-
-
-def _number(word: str) -> float:
-    """The number in `word`; NaN if the word is no number."""
-    try:
-        return float(word)
-    except ValueError:
-        return float("nan")
 
 
 def cut_segment(wave: Wave, segment: Segment, min_length: float, max_overshoot: float) -> Wave:

@@ -9,6 +9,7 @@ import numpy as np
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.number_text import parse_int
 
 
 def read_fst_text(reader: Reader) -> Fst:
@@ -104,7 +105,7 @@ def _parse_line(
 
 def parse_natural(text: str) -> int:
     """Parse a state or label, 0 to 2^31 - 1; ValueError for other text."""
-    if not 0 <= (value := int(text)) < 1 << 31:
+    if (value := parse_int(text, 0)) is None:
         raise ValueError
     return value
 

@@ -12,12 +12,13 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, quoted
 from nnet3tools.io import handover, log
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.whole_file import prove_writable, whole_file
 from nnet3tools.io.writer import Writer
+from nnet3tools.number_text import parse_int
 
 _OFFSET = re.compile(r"(.+):([0-9]+)", re.S)
 _MAX_OFFSET = (1 << 63) - 1
@@ -89,9 +90,9 @@ def split_offset(name: str) -> tuple[str, int]:
     match = _OFFSET.fullmatch(name)
     if match is None:
         return name, 0
-    if len(digits := match[2].lstrip("0")) > 19 or int(digits or "0") > _MAX_OFFSET:
+    if (offset := parse_int(match[2], 0, _MAX_OFFSET)) is None:
         raise OptionError(f"'{name[:200]}' names an offset that no file has")
-    return match[1], int(digits or "0")
+    return match[1], offset
 
 
 # -- reading
@@ -171,6 +172,15 @@ def read_text_lines(rxfilename: str) -> list[str]:
     """Read all lines of a text file, pipe or standard input, without their line ends."""
     *lines, last = read_text(rxfilename).split("\n")
     return [line.removesuffix("\r") for line in ([*lines, last] if last else lines)]
+
+
+def number_in(rxfilename: str) -> int:
+    """The number above 0 on the first line of a file such as num_jobs; DataError for others."""
+    text = next(iter(read_text_lines(rxfilename)), "")
+    if (number := parse_int(text, 1)) is None:
+        found = quoted(text) or "nothing"
+        raise DataError(f"{rxfilename}: expected a number above 0, found {found}")
+    return number
 
 
 # -- writing

@@ -20,6 +20,7 @@ from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.text import format_float, parse_numbers
 from nnet3tools.io.writer import Writer
+from nnet3tools.number_text import parse_counts
 
 __all__ = [
     "BOOL",
@@ -55,10 +56,10 @@ def _parse_range(text: str, size: int, what: str, tolerance: int) -> slice:
     """
     if text == ":":
         return slice(0, size)
-    first, colon, last = text.partition(":")
-    if not (colon and first.isdecimal() and last.isdecimal()):
-        raise DataError(f"[{text}]: expected a range of {what} such as 0:9")
-    begin, end = int(first), int(last)
+    ends = parse_counts(text.split(":"))
+    if ends is None or len(ends) != 2:
+        raise DataError(f"[{text[:80]}]: expected a range of {what} such as 0:9")
+    begin, end = ends
     if not begin <= end < size + tolerance or begin >= max(size, 1):
         raise DataError(f"[{text}]: there are only {size} {what}")
     if end >= size:

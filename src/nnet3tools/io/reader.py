@@ -13,6 +13,7 @@ from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.input_buffer import LOOK_AHEAD, InputBuffer
 from nnet3tools.io.numpy_later import np
 from nnet3tools.io.text import cast, parse_numbers, parse_rows
+from nnet3tools.number_text import parse_double, parse_int
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)[ \t\n\r\f\v]")
 _LAST_TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)")
 _NUMBER = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v,\]\[:]+)")
-
-
-def _plain(word: bytes) -> bytes:
-    """Return a number's text; ValueError if it has an underscore, which only Python accepts."""
-    if b"_" in word:
-        raise ValueError
-    return word
 
 
 class Reader(InputBuffer):
@@ -110,14 +104,12 @@ class Reader(InputBuffer):
             self._at += size
             return int(value)
         match = self._match(_NUMBER, what)
-        try:
-            value = int(_plain(match.group(1)))
-            if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size - 1):
-                raise ValueError
-        except ValueError:
-            raise self.error(f"expected {what}, found {self._next_text()}") from None
+        limit = 1 << (8 * size - 1)
+        found = parse_int(match.group(1).decode("latin-1"), -limit, limit - 1)
+        if found is None:
+            raise self.error(f"expected {what}, found {self._next_text()}")
         self._at = match.end()
-        return value
+        return found
 
     def read_float(self) -> float:
         """Read a number and round it to float32; in binary it may be stored as float or double."""
@@ -132,12 +124,10 @@ class Reader(InputBuffer):
             self._at += size
             return float(value)
         match = self._match(_NUMBER, "a number")
-        try:
-            value = float(_plain(match.group(1)))
-        except ValueError:
-            raise self.error(f"expected a number, found {self._next_text()}") from None
+        if (found := parse_double(match.group(1).decode("latin-1"))) is None:
+            raise self.error(f"expected a number, found {self._next_text()}")
         self._at = match.end()
-        return value
+        return found
 
     def read_int32_vector(self) -> NDArray[np.int32]:
         """Read integers (N,) in the form of Kaldi's WriteIntegerVector."""

@@ -17,6 +17,7 @@ from nnet3tools.errors import DataError, naming
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.io import log
+from nnet3tools.number_text import parse_double, parse_int
 
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*")
 _MOST_ORDERS = 100
@@ -47,9 +48,9 @@ class _NGram:
 
 def _natural_cost(text: str) -> float:
     """The cost, -ln(probability) in float32, for the log10 probability `text` in an ARPA file."""
-    value = np.float32(float(text))
-    if np.isnan(value):
+    if (number := parse_double(text)) is None or math.isnan(number):
         raise ValueError
+    value = np.float32(number)
     return -float(np.float32(float(value) * math.log(10.0)))
 
 
@@ -90,12 +91,13 @@ class _Parser:
         counts: list[int] = []
         while (line := self._next_line()) is not None and not line.startswith("\\"):
             match = _COUNT.fullmatch(line)
-            if match is None or not 0 < int(match[1]) <= _MOST_ORDERS:
+            order = parse_int(match[1], 1, _MOST_ORDERS) if match else None
+            count = parse_int(match[2], 0) if match else None
+            if order is None or count is None:
                 log.warning(f"line {self.place} [{line}]: uninterpretable line in \\data\\ section")
                 continue
-            order = int(match[1])
             counts += [0] * (order - len(counts))
-            counts[order - 1] = int(match[2])
+            counts[order - 1] = count
         if not counts:
             raise self.error("\\data\\ section missing or empty.")
         self.place -= 1  # ngrams() reads this line again
@@ -222,11 +224,11 @@ class _Compiler:
 
 def arpa_words(lines: Sequence[str]) -> Iterator[str]:
     """Yield the words of all n-grams in the lines of an ARPA file; words may repeat."""
-    order = 0
+    order: int | None = None
     for line in lines:
         if line.startswith("\\"):
             match = re.fullmatch(r"\\(\d+)-grams:", line.strip())
-            order = int(match[1]) if match else 0
+            order = parse_int(match[1], 1, _MOST_ORDERS) if match else None
         elif order:
             yield from line.split()[1 : order + 1]
 

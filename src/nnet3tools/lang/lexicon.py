@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.io.files import read_text_lines
+from nnet3tools.number_text import parse_double
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,10 @@ def read_lexicon(rxfilename: str, with_probabilities: bool) -> list[Pronunciatio
         if word in ("<eps>", "<s>", "</s>", "#0"):
             raise DataError(f"{where}: '{word}' cannot be a word of the lexicon")
         if with_probabilities:
-            try:
-                probability = float(phones[0])
-            except (ValueError, IndexError):
-                raise DataError(f"{where}: expected a probability after '{word}'") from None
-            phones = phones[1:]
+            share = parse_double(phones[0]) if phones else None
+            if share is None:
+                raise DataError(f"{where}: expected a probability after '{word}'")
+            phones, probability = phones[1:], share
             if not 0.0 < probability <= 1.0:
                 raise DataError(f"{where}: probability {probability:g} is not above 0 and up to 1")
         if not phones:

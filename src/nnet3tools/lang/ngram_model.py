@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.files import read_text_lines
+from nnet3tools.number_text import parse_int
 
 BEGIN, END = "<s>", "</s>"
 BEGIN_NUMBER, END_NUMBER = 0, 1
@@ -46,7 +47,7 @@ def read_vocabulary(rxfilename: str) -> list[str]:
     words = []
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         fields = line.split()
-        if len(fields) > 2 or (len(fields) == 2 and not fields[1].isdecimal()):
+        if len(fields) > 2 or (len(fields) == 2 and parse_int(fields[1], 0) is None):
             raise DataError(f"{rxfilename}:{number}: expected a word, found '{line[:60]}'")
         words += fields[:1]
     no_words = {"<eps>", BEGIN, END}

@@ -8,8 +8,7 @@ from functools import cached_property
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_output, read_text_lines
-
-_MAX_NUMBER = 2**31 - 1
+from nnet3tools.number_text import parse_counts, parse_int
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,14 @@ class SymbolTable:
         for place, line in enumerate(read_text_lines(rxfilename), start=1):
             if not (words := line.split()):
                 continue
-            if len(words) != 2 or not words[1].isdecimal() or int(words[1]) > _MAX_NUMBER:
+            number = parse_int(words[1], 0) if len(words) == 2 else None
+            if number is None:
                 raise DataError(
                     f"{rxfilename}:{place}: expected a symbol and its number, found '{line[:60]}'"
                 )
             if words[0] in numbers:
                 raise DataError(f"{rxfilename}:{place}: symbol '{words[0]}' is there twice")
-            numbers[words[0]] = int(words[1])
+            numbers[words[0]] = number
         return cls(numbers, rxfilename)
 
     def save(self, wxfilename: str) -> None:
@@ -76,9 +76,9 @@ def read_numbers(rxfilename: str) -> list[int]:
     """Read a file with one number per line, such as disambig.int; DataError for other lines."""
     numbers = []
     for place, line in enumerate(read_text_lines(rxfilename), start=1):
-        if not line.strip().isdecimal():
+        if (number := parse_int(line, 0)) is None:
             raise DataError(f"{rxfilename}:{place}: expected a number, found '{line[:60]}'")
-        numbers.append(int(line))
+        numbers.append(number)
     return numbers
 
 
@@ -86,10 +86,10 @@ def read_sets(rxfilename: str) -> list[list[int]]:
     """Read sets of numbers, one set per line, such as sets.int; DataError for malformed lines."""
     sets = []
     for place, line in enumerate(read_text_lines(rxfilename), start=1):
-        words = line.split()
-        if not words or not all(word.isdecimal() for word in words) or len({*words}) < len(words):
+        numbers = parse_counts(line.split())
+        if not numbers or len({*numbers}) < len(numbers):
             raise DataError(
                 f"{rxfilename}:{place}: expected numbers of phones, each once, found '{line[:60]}'"
             )
-        sets.append([*map(int, words)])
+        sets.append(numbers)
     return sets

@@ -23,6 +23,7 @@ from nnet3tools.nnet.hmm.tree import (
     SplitMap,
     TableMap,
 )
+from nnet3tools.number_text import parse_counts
 
 PhoneSets = Sequence[Sequence[int]]
 """Sets of phones that share pdfs, each set sorted."""
@@ -92,10 +93,10 @@ class PhoneCounts:
         phones: dict[int, int] = {}
         pairs: dict[tuple[int, int], int] = {}
         for number, line in enumerate(read_text_lines(rxfilename), start=1):
-            words = line.split()
-            if len(words) not in (2, 3) or not all(word.isdecimal() for word in words):
+            numbers = parse_counts(line.split()) or []
+            if len(numbers) not in (2, 3):
                 raise DataError(f"{rxfilename}:{number}: Bad line in phone stats file: {line[:60]}")
-            *key, number_of_times = map(int, words)
+            *key, number_of_times = numbers
             if len(key) == 2:
                 pairs[key[0], key[1]] = number_of_times
             else:

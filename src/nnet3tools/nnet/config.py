@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nnet3tools.errors import ConfigError
+from nnet3tools.number_text import parse_double, parse_int
 
 D = TypeVar("D")
 V = TypeVar("V")
@@ -21,12 +22,7 @@ V = TypeVar("V")
 _REQUIRED: Any = object()
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
-_INTEGER = re.compile(r"\s*[-+]?\d+\s*\Z", re.ASCII)
-_FLOAT = re.compile(r"\s*[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?)\s*\Z", re.ASCII)
-_SPECIAL_FLOAT = re.compile(r"\s*[-+]?(inf|infinity|nan)\s*\Z", re.ASCII | re.IGNORECASE)
 _KEY_VALUE = re.compile(r"\s*([^=]*)=")
-
-_INT32_LIMIT = 1 << 31
 
 MAX_LINE = 1 << 22
 """Limit on characters of a config line: half a million terms of a descriptor, which take 1 GB."""
@@ -40,23 +36,12 @@ def is_valid_name(name: str) -> bool:
     return _NAME.match(name) is not None
 
 
-def parse_int(text: str) -> int | None:
-    """Convert text to an int32; None if it is not an int32."""
-    if not _INTEGER.match(text):
-        return None
-    digits = text.strip().lstrip("+-0") or "0"
-    if len(digits) > 10:  # int() takes quadratic time or raises, for leading zeros as well
-        return None
-    value = -int(digits) if text.strip()[0] == "-" else int(digits)
-    return value if -_INT32_LIMIT <= value < _INT32_LIMIT else None
-
-
 def parse_float(text: str) -> float | None:
     """Convert text to a float32 value (as a Python float); None if it is not a number."""
-    if not (_FLOAT.match(text) or _SPECIAL_FLOAT.match(text)):
+    if (value := parse_double(text)) is None:
         return None
     with np.errstate(over="ignore"):
-        return float(np.float32(float(text)))
+        return float(np.float32(value))
 
 
 def parse_finite(text: str) -> float | None:

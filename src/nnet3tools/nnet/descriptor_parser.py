@@ -21,7 +21,8 @@ from nnet3tools.grammars.descriptor_syntax import (
     Signature,
     operation,
 )
-from nnet3tools.nnet.config import is_valid_name, parse_finite, parse_int
+from nnet3tools.nnet.config import is_valid_name, parse_finite
+from nnet3tools.number_text import parse_int
 
 MAX_DEPTH = 100
 """Limit on nested operators; Sum(a, Sum(b, c)) counts as one level."""

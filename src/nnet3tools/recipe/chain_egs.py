@@ -9,7 +9,7 @@ from typing import Any
 from nnet3tools.nnet.hmm.tree import ContextDependency
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.chain_options import LatticeChainOptions
-from nnet3tools.recipe.data_dir import number_in
+from nnet3tools.recipe.data_dir import number_of_jobs
 from nnet3tools.recipe.egs import EgsMaking
 from nnet3tools.recipe.egs_options import ChainEgsOpts, E2eEgsOpts, parse_egs_opts
 from nnet3tools.recipe.experiment import Experiment
@@ -41,7 +41,7 @@ class ChainEgsMaking(EgsMaking):
         o = self.experiment.options
         if not isinstance(o, LatticeChainOptions):
             return int(self.opts.nj)
-        return o.egs.nj or number_in(Path(o.lat_dir or o.tree_dir) / "num_jobs")
+        return o.egs.nj or number_of_jobs(Path(o.lat_dir or o.tree_dir))
 
     @property
     def _frames_per_archive(self) -> int:

@@ -6,11 +6,17 @@ the same examples from a directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, quoted
+from nnet3tools.io.files import number_in
+from nnet3tools.number_text import parse_double, parse_int
+
+N = TypeVar("N", int, float)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -32,14 +38,28 @@ def read_map(path: Path) -> dict[str, str]:
     return found
 
 
-def number_in(path: Path) -> int:
-    """The positive number in a file such as num_jobs; DataError if its first line has none."""
+def read_number_map(path: Path, parse: Callable[[str], N | None]) -> dict[str, N]:
+    """Read a word and a number a line, as `read_map`; DataError where `parse` finds no number."""
+    found = {}
+    for word, text in read_map(path).items():
+        if (number := parse(text)) is None:
+            raise DataError(f"{path}: expected a number after '{word}', found {quoted(text)}")
+        found[word] = number
+    return found
+
+
+def amount_or_none(text: str) -> float | None:
+    """The finite number of 0 or more that the text holds; None for other text."""
+    value = parse_double(text)
+    return value if value is not None and 0.0 <= value < math.inf else None
+
+
+def number_of_jobs(folder: Path) -> int:
+    """The number in the file num_jobs of a folder of alignments; DataError if it has none."""
+    path = folder / "num_jobs"
     if not path.is_file():
         raise DataError(f"there is no '{path}' (the number N of the files *.1.gz to *.N.gz there)")
-    text = read_lines(path)[:1]
-    if not text or not text[0].strip().isdecimal() or int(text[0]) < 1:
-        raise DataError(f"{path}: expected a number of jobs")
-    return int(text[0])
+    return number_in(str(path))
 
 
 def filter_lines(lines: Iterable[str], keep: Iterable[str], exclude: bool = False) -> list[str]:
@@ -183,11 +203,13 @@ class DataDir:
         """The number of frames: estimated from durations like get_num_frames.sh, or counted."""
         durations, shift = self.path / "utt2dur", self.path / "frame_shift"
         if durations.is_file() and shift.is_file():
-            total = sum(float(seconds) for seconds in read_map(durations).values())
-            return round(total / float(shift.read_text()))
+            total = sum(read_number_map(durations, amount_or_none).values())
+            if not (seconds := amount_or_none(" ".join(read_lines(shift)))):
+                raise DataError(f"{shift}: expected the seconds between frames")
+            return round(total / seconds)
         lengths = self.path / "utt2num_frames"
         if lengths.is_file():
-            return sum(int(length) for length in read_map(lengths).values())
+            return sum(read_number_map(lengths, parse_int).values())
         return _count_frames(self.file("feats.scp"))
 
     def feature_dim(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.data_dir import first_matrix_dim, read_lines
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.plan import Step, lines_at
@@ -136,6 +137,6 @@ class _Info:
     def number(self, name: str, default: int | None = None) -> int:
         """The number in the file info/`name`, or `default`; DataError if there is neither."""
         text = self.text(name, None if default is None else str(default))
-        if not text.lstrip("-").isdecimal():
+        if (value := parse_int(text)) is None:
             raise DataError(f"{self.path / 'info' / name}: expected a number, found '{text[:40]}'")
-        return int(text)
+        return value

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.recipe.data_dir import DataDir, number_in
+from nnet3tools.recipe.data_dir import DataDir, number_of_jobs
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.network_source import Contexts, NetworkSource
 from nnet3tools.recipe.objective import Objective
@@ -86,7 +86,7 @@ class Experiment:
     def num_ali_jobs(self) -> int:
         """The number of files of alignments, or of graphs, in `tree_dir`."""
         assert self.tree_dir is not None
-        return number_in(self.tree_dir / "num_jobs")
+        return number_of_jobs(self.tree_dir)
 
     @property
     def is_acoustic(self) -> bool:

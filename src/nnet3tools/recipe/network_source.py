@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.data_dir import read_lines
 
 
@@ -93,9 +94,11 @@ class NetworkSource:
         found = []
         for side in ("left", "right"):
             value = variables.get(f"model_{side}_context", variables.get(f"{side}_context", ""))
-            if not value.lstrip("-").isdecimal():
-                raise DataError(f"{path}: expected model_{side}_context=<number>, found '{value}'")
-            found.append(int(value))
+            if (number := parse_int(value)) is None:
+                raise DataError(
+                    f"{path}: expected model_{side}_context=<number>, found '{value[:40]}'"
+                )
+            found.append(number)
         return found[0], found[1]
 
     @property

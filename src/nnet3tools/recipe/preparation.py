@@ -9,7 +9,7 @@ from pathlib import Path
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.chain_egs import egs_making
 from nnet3tools.recipe.chain_experiment import ChainExperiment
-from nnet3tools.recipe.data_dir import read_lines
+from nnet3tools.recipe.data_dir import amount_or_none, read_lines
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, pipe_text, unzipped
@@ -179,7 +179,9 @@ def _scales(e: Experiment) -> list[Step]:
     words = " ".join(read_lines(path)).split()
     if len(words) < 3 or (words[0], words[-1]) != ("[", "]"):
         raise DataError(f"{path}: expected counts of pdfs between brackets")
-    counts = [int(float(word)) for word in words[1:-1]]
+    counts = [int(count) for word in words[1:-1] if (count := amount_or_none(word)) is not None]
+    if len(counts) < len(words) - 2:
+        raise DataError(f"{path}: expected counts of pdfs, 0 or more")
     power, floor = e.options.trainer.presoftmax_prior_scale_power, 0.01 * sum(counts) / len(counts)
     if floor <= 0.0:
         raise DataError(f"{path}: the alignments have no frames")

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError, TextError
+from nnet3tools.number_text import parse_int
 
 
 @dataclass(frozen=True)
@@ -141,10 +142,7 @@ def halved_minibatch_size(rule: str) -> str:
 
 def chunk_widths(text: str) -> list[int]:
     """The widths in --egs.chunk-width, the preferred one first; OptionError if malformed."""
-    try:
-        widths = [int(part) for part in text.split(",")]
-    except ValueError:
-        widths = [0]
+    widths = [parse_int(part) or 0 for part in text.split(",")]
     if any(width < 1 and width != -1 for width in widths):
         raise OptionError(f"--egs.chunk-width={text}: expected positive integers, such as 20,15")
     return widths

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.nnet.hmm.tree import ContextDependency
+from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.chain_options import LatticeChainOptions
-from nnet3tools.recipe.data_dir import first_matrix_dim, number_in
+from nnet3tools.recipe.data_dir import first_matrix_dim, number_of_jobs
 from nnet3tools.recipe.egs_options import ChainEgsOpts
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, Pipeline, unzipped
@@ -62,19 +63,20 @@ def _given_targets(e: Experiment) -> Targets:
     script, network = Path(e.raw.targets_scp), e.network
     variables = f"{network.dir}/configs/vars"
     text = network.variables().get("num_targets", "")
-    if text and not text.isdecimal():
-        raise DataError(f"{variables}: num_targets={text}: expected a number")
+    number = parse_int(text, 0)
+    if text and number is None:
+        raise DataError(f"{variables}: num_targets={text[:40]}: expected a number")
     if not e.raw.use_dense_targets:
-        if not text:
+        if number is None:
             raise DataError(f"{variables}: expected num_targets=<number>")
-        network.check_targets(int(text), variables)
+        network.check_targets(number, variables)
         return Targets(
             (script,),
             lambda script: (("ali-to-post", f"scp:{script}", "ark:-"),),
-            ("nnet3-get-egs", f"--num-pdfs={int(text)}"),
+            ("nnet3-get-egs", f"--num-pdfs={number}"),
         )
     dim = first_matrix_dim(script)
-    if text and int(text) != dim:
+    if number not in (None, dim):
         raise DataError(
             f"{script}: targets have dimension {dim}, but {variables} says num_targets={text}"
         )
@@ -125,7 +127,7 @@ def supervision(e: ChainExperiment, opts: ChainEgsOpts) -> Targets:
     assert isinstance(o, LatticeChainOptions)
     source = Path(o.lat_dir or o.tree_dir)
     kind, program = ("lat", "lattice-copy") if o.lat_dir else ("ali", "copy-int-vector")
-    num_jobs = number_in(source / "num_jobs")
+    num_jobs = number_of_jobs(source)
     _parts(source, f"{kind}.{{}}.gz", num_jobs)
     objects = unzipped(source, kind, num_jobs)
     copied = _copied(e, "supervision", program, objects, "copy_supervision")

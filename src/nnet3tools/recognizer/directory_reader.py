@@ -11,7 +11,7 @@ from nnet3tools.errors import DataError, naming
 from nnet3tools.features.cmvn_options import CmvnOptions, OnlineCmvnOptions
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.io import log
-from nnet3tools.io.files import read_text_lines
+from nnet3tools.io.files import number_in, read_text_lines
 from nnet3tools.recognizer import parts
 from nnet3tools.recognizer.normalization import Normalization
 from nnet3tools.recognizer.options import RecognizerOptions
@@ -146,7 +146,7 @@ class ModelDirectory:
 
     def _subsampling(self) -> int:
         path = self._need(parts.SUBSAMPLING)
-        return number_in(path) if path else 0
+        return number_in(str(path)) if path else 0
 
     def _read_features(self) -> tuple[Path | None, MfccOptions | FbankOptions | None]:
         """(the file with the features' options, the options); (None, None) if it is missing."""
@@ -272,11 +272,3 @@ class ModelDirectory:
         text = f"expected {self._graph}: a graph"
         self.missing.append((self._absent(parts.GRAPH) if self._has_own_graph else text) + problem)
         return None
-
-
-def number_in(path: Path) -> int:
-    """The number in a file such as frame_subsampling_factor; DataError for any other contents."""
-    lines = read_text_lines(str(path))
-    if len(lines) != 1 or not lines[0].strip().isdecimal() or int(lines[0]) < 1:
-        raise DataError(f"{path}: expected a number greater than 0")
-    return int(lines[0])

@@ -18,10 +18,11 @@ from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
 from nnet3tools.io import log
-from nnet3tools.io.files import read_text_lines
+from nnet3tools.io.files import number_in, read_text_lines
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.recognizer.directory_reader import ModelDirectory, ReadOptions, number_in
+from nnet3tools.number_text import parse_counts
+from nnet3tools.recognizer.directory_reader import ModelDirectory, ReadOptions
 from nnet3tools.recognizer.models import read_acoustic_model
 from nnet3tools.recognizer.network import AcousticNetwork
 from nnet3tools.recognizer.options import RecognizerOptions
@@ -135,7 +136,7 @@ def _load_graph(
     """
     fst = load_fst(str(path))
     num_pdfs = path.with_name("num_pdfs")
-    if num_pdfs.is_file() and (found := number_in(num_pdfs)) != model.num_pdfs:
+    if num_pdfs.is_file() and (found := number_in(str(num_pdfs))) != model.num_pdfs:
         raise DataError(
             f"{num_pdfs}: the graph was made for a model with {found} pdfs, this one has "
             f"{model.num_pdfs}"
@@ -164,17 +165,17 @@ def _load_lexicon(lexicon: Path | None, silence: Path | None) -> Lexicon | None:
         return None
     pronunciations: dict[int, list[tuple[int, ...]]] = {}
     for number, line in enumerate(read_text_lines(str(lexicon)), start=1):
-        fields = line.split()
-        if len(fields) < 3 or not all(field.isdecimal() for field in fields):
+        numbers = parse_counts(line.split())
+        if numbers is None or len(numbers) < 3:
             raise DataError(f"{lexicon}:{number}: expected numbers of a word and its phones")
-        pronunciations.setdefault(int(fields[0]), []).append(tuple(map(int, fields[2:])))
+        pronunciations.setdefault(numbers[0], []).append(tuple(numbers[2:]))
     return Lexicon(pronunciations, _read_silence_phones(silence))
 
 
 def _read_silence_phones(path: Path) -> frozenset[int]:
     """The silence phones in a file with one line such as 1:2:3; DataError if it is malformed."""
     lines = read_text_lines(str(path))
-    fields = lines[0].strip().split(":") if len(lines) == 1 else []
-    if not fields or not all(field.isdecimal() for field in fields):
+    phones = parse_counts(lines[0].split(":")) if len(lines) == 1 else None
+    if phones is None:
         raise DataError(f"{path}: expected one line of silence phones' numbers, as 1:2:3")
-    return frozenset(map(int, fields))
+    return frozenset(phones)

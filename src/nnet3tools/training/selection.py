@@ -10,6 +10,7 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import filter_rows, scale
 from nnet3tools.nnet.indexes import BoolArray
+from nnet3tools.number_text import parse_int
 from nnet3tools.training.example import NnetExample, NnetIo
 
 _UNSHIFTED = ("ivector",)
@@ -111,13 +112,8 @@ class FrameSelection:
     def __post_init__(self) -> None:
         """Raise OptionError for a --frame that is neither empty, "random" nor a number."""
         self._contexts = ContextCutter(self.left_context, self.right_context)
-        if self.frame not in ("", "random"):
-            try:
-                int(self.frame)
-            except ValueError:
-                raise OptionError(
-                    f"invalid --frame={self.frame}: expected a number or 'random'"
-                ) from None
+        if self.frame not in ("", "random") and parse_int(self.frame) is None:
+            raise OptionError(f"invalid --frame={self.frame[:80]}: expected a number or 'random'")
 
     @cached_property
     def does_nothing(self) -> bool:

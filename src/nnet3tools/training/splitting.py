@@ -13,6 +13,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import EmptyError, OptionError, check_num_frames
 from nnet3tools.io import log
+from nnet3tools.number_text import parse_counts
 from nnet3tools.options import option
 from nnet3tools.training.std_order import MersenneTwister, shuffle
 
@@ -76,11 +77,8 @@ class ExampleGenerationOptions:
             check_num_frames(name.replace("_", "-"), getattr(self, name))
         if self.num_frames == "-1":
             return ()
-        try:
-            given = [int(part) for part in self.num_frames.split(",")]
-        except ValueError:
-            given = []
-        if not given or min(given) <= 0:
+        given = parse_counts(self.num_frames.split(",")) or [0]
+        if min(given) <= 0:
             raise OptionError(
                 f"invalid --num-frames={self.num_frames}: expected positive integers, "
                 "comma-separated, or -1"

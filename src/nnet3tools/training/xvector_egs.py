@@ -14,6 +14,7 @@ from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.number_text import parse_counts
 from nnet3tools.training.example import NnetExample, frames_io
 
 _NUM_FIELDS = 6
@@ -39,19 +40,18 @@ def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str
         if len(fields) != _NUM_FIELDS:
             raise DataError(f"{where}: expected {_NUM_FIELDS} fields, found {len(fields)}")
         utterance, archive, _, first, length, label = fields
-        try:
-            numbers = [int(field) for field in (archive, first, length, label)]
-        except ValueError:
-            raise DataError(f"{where}: expected integers after the utterance: '{line}'") from None
+        numbers = parse_counts((archive, first, length, label))
+        if numbers is None:
+            raise DataError(f"{where}: expected integers after the utterance: '{line[:200]}'")
         chunk = ChunkInfo(f"{utterance}-{first}-{length}-{label}", *numbers)
-        if not 0 <= chunk.archive < num_archives:
+        if chunk.archive >= num_archives:
             raise DataError(
                 f"{where}: archive {chunk.archive}, but there are {num_archives} outputs (from 0)"
             )
-        if not 0 <= chunk.label < num_labels:
+        if chunk.label >= num_labels:
             raise DataError(f"{where}: label {chunk.label} is not below --num-pdfs={num_labels}")
-        if chunk.first_frame < 0 or chunk.num_frames < 1:
-            raise DataError(f"{where}: expected a first frame >= 0 and at least one frame")
+        if chunk.num_frames < 1:
+            raise DataError(f"{where}: expected at least one frame")
         chunks.setdefault(utterance, []).append(chunk)
     return chunks
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from nnet3tools.nnet.config import nearest_hint, parse_int
+from nnet3tools.nnet.config import nearest_hint
+from nnet3tools.number_text import parse_double, parse_int
 from nnet3tools.xconfig.line import XconfigLine
 
 Value = bool | int | float | str
@@ -32,11 +33,8 @@ def _number(check: Callable[[float], bool]) -> Callable[[Value], bool]:
 
 
 def _to_float(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    value = parse_double(text)
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _is_rising_list(value: Value) -> bool:

@@ -9,6 +9,7 @@ from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
+from nnet3tools.number_text import parse_int
 
 if TYPE_CHECKING:
     from nnet3tools.chain.objective import ChainObjective
@@ -58,15 +59,15 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 
     num_pdfs, den_fst, supervisions, outputs, directory = args
-    if not num_pdfs.isdecimal() or not 0 < len(num_pdfs) < 10 or int(num_pdfs) == 0:
-        raise OptionError(f"expected a number of pdfs, found '{num_pdfs}'")
+    if (num := parse_int(num_pdfs, 1)) is None:
+        raise OptionError(f"expected a number of pdfs, found '{num_pdfs[:80]}'")
     training = ChainTrainingOptions(
         l2_regularize=options.l2_regularize,
         leaky_hmm_coefficient=options.leaky_hmm_coefficient,
         out_of_range_regularize=options.out_of_range_regularize,
     )
     training.check()
-    graph = load_denominator_graph(den_fst, int(num_pdfs))
+    graph = load_denominator_graph(den_fst, num)
     os.makedirs(directory, exist_ok=True)
     _write_matrix(os.path.join(directory, "initial-probs.txt"), graph.initial_probs)
     num_done = num_missing = 0

@@ -177,13 +177,15 @@ def wav_perturb_speed(options: WavPerturbSpeedOptions, args: list[str]) -> int:
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.io.wave import WAVE, Wave
+    from nnet3tools.number_text import parse_int
 
     copies: dict[str, list[tuple[str, int]]] = {}
     for number, line in enumerate(read_text_lines(args[0]), start=1):
         words = line.split()
-        if len(words) != 3 or not words[2].isdecimal() or int(words[2]) < 1:
+        size = parse_int(words[2], 1) if len(words) == 3 else None
+        if size is None:
             raise DataError(f"{args[0]}:{number}: expected a copy, its sound and a size")
-        copies.setdefault(words[1], []).append((words[0], int(words[2])))
+        copies.setdefault(words[1], []).append((words[0], size))
     num_done = 0
     with TableWriter(args[2], WAVE) as writer, SequentialTableReader(args[1], WAVE) as reader:
         for key, wave in reader:

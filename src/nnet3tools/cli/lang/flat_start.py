@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import OptionGroup, option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
+from nnet3tools.number_text import parse_int
 from nnet3tools.options import colon_list
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ _LARGEST = 10_000
 
 def _dimension(text: str) -> int:
     """The dimension of the Gaussians as a number; OptionError unless it is 1 to 10000."""
-    if not text.isdecimal() or not 0 < int(text) <= _LARGEST:
-        raise OptionError(f"Bad dimension:{text}. It should be a positive integer.")
-    return int(text)
+    if (dim := parse_int(text, 1, _LARGEST)) is None:
+        raise OptionError(f"Bad dimension:{text[:80]}. It should be a positive integer.")
+    return dim
 
 
 def _load_topology(rxfilename: str) -> HmmTopology:

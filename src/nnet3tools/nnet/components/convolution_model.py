@@ -13,8 +13,8 @@ import numpy as np
 
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.fields import Int, IntPairs, IntVector
-from nnet3tools.nnet.config import parse_int
 from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.number_text import parse_int
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader

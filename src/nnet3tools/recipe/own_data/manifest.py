@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.number_text import parse_double
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.own_data.recordings import SoundSource, Utterance
 
@@ -202,11 +203,7 @@ def _utterance(fields: Fields, stem: str, speakers: Mapping[str, str], place: st
 def _seconds(text: str, default: float) -> float:
     if not text.strip():
         return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0.0 <= value < 1e6:
+    if (value := parse_double(text)) is None or not 0.0 <= value < 1e6:
         raise _BadLineError(Fault.MALFORMED, f"{quoted(text)} as a time in seconds")
     return value
 

@@ -12,6 +12,7 @@ from nnet3tools.errors import DataError, quoted
 from nnet3tools.lang.dictionary import Dictionary
 from nnet3tools.lang.lexicon import Pronunciation
 from nnet3tools.nnet.config import nearest_hint
+from nnet3tools.number_text import parse_double
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.plan import write_lines
 
@@ -148,10 +149,8 @@ def _read_entries(path: str, faults: FaultList) -> list[Pronunciation]:
 
 
 def _is_probability(text: str) -> bool:
-    try:
-        return 0.0 < float(text) <= 1.0
-    except ValueError:
-        return False
+    value = parse_double(text)
+    return value is not None and 0.0 < value <= 1.0
 
 
 def _dictionary(entries: Sequence[Pronunciation], base: Callable[[str], str]) -> Dictionary:

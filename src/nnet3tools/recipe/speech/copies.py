@@ -8,7 +8,7 @@ from pathlib import Path
 from nnet3tools.errors import DataError
 from nnet3tools.features.perturbation import allowed_lengths, lengths_of_copies
 from nnet3tools.lang.lang_dir import byte_order
-from nnet3tools.recipe.data_dir import filter_lines, read_lines, read_map
+from nnet3tools.recipe.data_dir import amount_or_none, filter_lines, read_lines, read_number_map
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.plan import Jobs, Step, write_lines
 from nnet3tools.recipe.speech.setup import (
@@ -29,7 +29,7 @@ CopySizes = Callable[[int], list[tuple[str, int]]]
 
 def copies_at_allowed_lengths(setup: Setup) -> list[Step]:
     """Steps that make data for the first model: copies of each utterance at allowed lengths."""
-    seconds = [float(duration) for duration in read_map(TRAIN / "utt2dur").values()]
+    seconds = read_number_map(TRAIN / "utt2dur", amount_or_none).values()
     ends = (setup.num_frames(int(s * setup.facts.rate)) for s in (min(seconds), max(seconds)))
     lengths = allowed_lengths(*ends)
 
@@ -78,11 +78,14 @@ def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
 
     `sizes` maps an utterance's number of samples to its copies: (suffix of the key, samples).
     """
-    words, durations = read_table(TRAIN / "text"), read_map(TRAIN / "utt2dur")
+    words, durations = (
+        read_table(TRAIN / "text"),
+        read_number_map(TRAIN / "utt2dur", amount_or_none),
+    )
     keys = sorted(words, key=byte_order)
     copies: dict[str, list[tuple[str, int]]] = {}
     for key in keys:
-        num_samples = round(float(durations[key]) * setup.facts.rate)
+        num_samples = round(durations[key] * setup.facts.rate)
         copies[key] = [(key + suffix, size) for suffix, size in sizes(num_samples)]
     scripts = read_lines(TRAIN / "wav.scp")
     for part in setup.parts:

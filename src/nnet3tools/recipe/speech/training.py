@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from nnet3tools.cli.options import CommandLine
+from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.chain_options import E2eOptions, LatticeChainOptions
-from nnet3tools.recipe.data_dir import read_map
+from nnet3tools.recipe.data_dir import read_map, read_number_map
 from nnet3tools.recipe.jobs import pipe_text
 from nnet3tools.recipe.plan import Later, Step, WriteText
 from nnet3tools.recipe.speech.options import RUN_NAMES
@@ -169,7 +170,7 @@ def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
 
 def _chunk_widths(data: Path) -> str:
     """The option of chunk widths in frames; the shortest utterance has at least the last width."""
-    shortest = min(map(int, read_map(data / "utt2num_frames").values()))
+    shortest = min(read_number_map(data / "utt2num_frames", parse_int).values())
     widths = [*_CHUNK_WIDTHS]
     for width in _SHORT_WIDTHS:
         if widths[-1] > shortest:
@@ -180,7 +181,7 @@ def _chunk_widths(data: Path) -> str:
 def _schedule(setup: Setup, data: Path, is_e2e: bool) -> tuple[int, tuple[int, int], int]:
     """The schedule for `data`: passes, (first, last) number of jobs, iterations per pass."""
     size = setup.size
-    num_frames = sum(map(int, read_map(data / "utt2num_frames").values()))
+    num_frames = sum(read_number_map(data / "utt2num_frames", parse_int).values())
     num_archives = num_frames // size.frames_per_iter + 1
     most = num_archives * SUBSAMPLING
     jobs = min(size.num_jobs[0], most), min(size.num_jobs[1], most)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.number_text import parse_int
 from nnet3tools.tensor.arrays import POISON
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -34,9 +35,8 @@ _jobs: SimpleQueue[tuple[Iterator[_Work], _Result]] | None = None
 
 def _default_threads() -> int:
     for name in ("NNET3_NUM_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "")
-        if text.isdigit() and int(text) > 0:
-            return min(int(text), _MAX_THREADS)
+        if number := parse_int(os.environ.get(name, ""), 1):
+            return min(number, _MAX_THREADS)
     return min(_MAX_THREADS, os.cpu_count() or 1)
 
 

@@ -7,7 +7,7 @@ from nnet3tools.xconfig.layer import INPUT, Layer, Output
 from nnet3tools.xconfig.options import ANY, Check, Option, options
 from nnet3tools.xconfig.registry import register
 
-_CONFIG = re.compile(r"mean(\+stddev)?(\+count)?\((-?\d+):(-?\d+):(-?\d+):(-?\d+)\)", re.ASCII)
+_CONFIG = re.compile(r"mean(\+stddev)?(\+count)?\(" + ":".join([r"(-?\d{1,9})"] * 4) + r"\)", re.A)
 _FORM = "mean[+stddev][+count](<-left-context>:<input-period>:<stats-period>:<right-context>)"
 
 
