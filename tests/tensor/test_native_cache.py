@@ -2,10 +2,13 @@
 
 import functools
 import importlib.util
+import itertools
 import os
 import stat
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -30,7 +33,8 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for module in ("library", "jobs"):
         monkeypatch.setattr(f"nnet3tools.tensor.cpu.{module}.library", new)
     compiler.find_compiler.cache_clear()
-    compiler._failed.cache_clear()
+    monkeypatch.setattr(compiler, "_failures", itertools.count())
+    monkeypatch.setattr(compiler, "_hung", set())
     lines: list[str] = []
     monkeypatch.setattr(log, "vlog", lambda level, text: lines.append(text))
     for kind in ("log", "warning"):
@@ -159,7 +163,9 @@ def test_what_others_can_write_is_not_loaded(fresh, tmp_path, monkeypatch, what)
     victim.chmod(victim.stat().st_mode | stat.S_IWOTH)
     opened = []
     real = library._open
-    monkeypatch.setattr(library, "_open", lambda path: opened.append(path) or real(path))
+    monkeypatch.setattr(
+        library, "_open", lambda name, path: opened.append(path) or real(name, path)
+    )
     monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     doubled()
     if what == "file":  # replaced by a new one of ours
@@ -167,6 +173,87 @@ def test_what_others_can_write_is_not_loaded(fresh, tmp_path, monkeypatch, what)
     else:
         assert kept not in opened
         assert any("another user can write" in line for line in fresh)
+
+
+@needs_compiler
+def test_what_is_checked_is_what_is_loaded(fresh, tmp_path, monkeypatch):
+    """Another file that takes the path's place after the check is not loaded."""
+    doubled()
+    (kept,) = files(tmp_path)
+    other = tmp_path / "other.so"
+    other.write_bytes(kept.read_bytes())
+    real = library.open_library
+
+    def swapped(path):
+        descriptor = real(path)
+        replaced(path, b"another library")
+        return descriptor
+
+    monkeypatch.setattr(library, "open_library", swapped)
+    monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
+    monkeypatch.setattr(compiler.Compiler, "build", lambda *_: pytest.fail("compiled again"))
+    doubled()
+    monkeypatch.setattr(library, "open_library", real)
+    kept.unlink()
+    kept.symlink_to(other)
+    assert cache.open_library(kept) is None
+    assert cache.open_library(other) is not None
+
+
+@needs_compiler
+def test_two_libraries_by_one_descriptor_are_two(fresh, tmp_path):
+    """dlopen returns an earlier library of the same name, /proc/self/fd/5."""
+    made = [library.load_library(f"int f(void) {{ return {k}; }}", "f") for k in (1, 2, 1, 2)]
+    assert [one.f() for one in made] == [1, 2, 1, 2]
+
+
+def test_a_full_temporary_folder_leaves_it_to_numpy_in_one_line(fresh, tmp_path, monkeypatch):
+    def full(self, *_, **__):
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(library, "_LARGE", 0)
+    monkeypatch.setattr(library, "num_processors", lambda: 2)
+    monkeypatch.setattr(threading, "excepthook", lambda args: pytest.fail("a thread's traceback"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        assert multiples() == 5
+    (line,) = [line for line in fresh if line.startswith("warning")]
+    assert "No space left on device" in line
+    assert "NumPy does the work" in line
+
+
+def test_without_a_temporary_folder_numpy_does_the_work(fresh, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    doubled(by_numpy=True)
+    (line,) = [line for line in fresh if line.startswith("warning")]
+    assert "/no/such/folder" in line
+
+
+def test_a_working_directory_that_is_gone(fresh, tmp_path, monkeypatch):
+    monkeypatch.setenv("NNET3TOOLS_CACHE", "cache")
+    monkeypatch.setattr(library, "_LARGE", 0)
+    monkeypatch.setattr(threading, "excepthook", lambda args: pytest.fail("a thread's traceback"))
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    try:
+        multiples()
+    finally:
+        os.chdir(tmp_path)
+
+
+@needs_compiler
+def test_a_compiler_whose_library_lacks_the_functions_leaves_it_to_numpy(
+    fresh, tmp_path, monkeypatch
+):
+    real = compiler.find_compiler().command[0]
+    compiler.find_compiler.cache_clear()
+    script = f'while [ "$1" != -o ]; do shift; done; echo "int x;" | {real} -shared -xc - -o "$2"'
+    fake_compiler(tmp_path, monkeypatch, script)
+    doubled(by_numpy=True)
+    doubled(by_numpy=True)
+    (line,) = [line for line in fresh if line.startswith("warning")]
+    assert "nn_made_from" in line
 
 
 def test_what_another_user_owns_is_not_trusted(tmp_path, monkeypatch):
@@ -229,11 +316,20 @@ def test_a_compiler_that_fails_leaves_it_to_numpy(fresh, tmp_path, monkeypatch, 
 def test_a_compiler_that_hangs_is_ended(fresh, tmp_path, monkeypatch):
     fake_compiler(tmp_path, monkeypatch, f"sleep 60 & echo $! > '{tmp_path}/child'; wait")
     monkeypatch.setattr(compiler, "TIMEOUT", 2.0)
+    monkeypatch.setattr(compiler, "_SECONDS_A_BYTE", 0.0)
     began = time.monotonic()
     doubled(by_numpy=True)
     assert time.monotonic() - began < 50
     assert any("took more than 2 s" in line for line in fresh)
     child = int((tmp_path / "child").read_text())
+    began = time.monotonic()
+    doubled(by_numpy=True)
+    assert library.load_library("int f(void) { return 1; }", "f") is None
+    monkeypatch.setattr(compiler, "_hung", set())  # another process
+    monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
+    doubled(by_numpy=True)
+    assert time.monotonic() - began < 1.9
+    assert len([line for line in fresh if line.startswith("warning")]) == 1
     for _ in range(600):
         if not Path(f"/proc/{child}").exists() or _is_zombie(child):
             break

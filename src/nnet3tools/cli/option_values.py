@@ -44,7 +44,8 @@ class _Int(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if (number := parse_int(str(value))) is None:
-            self.fail(f"expected a 32-bit integer, found '{str(value)[:80]}'", param, ctx)
+            kind = "an" if parse_int(str(value), -(1 << 63), 1 << 63) is None else "a 32-bit"
+            self.fail(f"expected {kind} integer, found '{str(value)[:80]}'", param, ctx)
         return number
 
 

@@ -38,13 +38,13 @@ def cache_folder() -> Path | None:
 
 
 def _wanted() -> Path | None:
-    """The path of the user's cache folder for kernels; None for a user without a home."""
-    if given := os.environ.get(_VARIABLE):
-        return Path(given).absolute() / "kernels"
+    """The path of the user's cache folder for kernels; None if there is no home to hold it."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
+        if given := os.environ.get(_VARIABLE):
+            return Path(given).absolute() / "kernels"
         root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    except RuntimeError:  # a user without a home
+    except (RuntimeError, OSError):  # a user without a home; a working directory that is gone
         return None
     return root / "nnet3tools" / "kernels"
 
@@ -81,18 +81,27 @@ def private_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a library file is complete: it ends with the digest of all bytes before."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return False
-    return len(data) > _DIGEST and hashlib.sha256(data[:-_DIGEST]).digest() == data[-_DIGEST:]
+def open_library(path: Path) -> int | None:
+    """Open a library file; returns its descriptor, or None for one that must not be loaded.
+
+    No other user can have written the file, and it ends with the digest of all bytes before. Both
+    are checked through the descriptor, so that no other file can take the path's place afterwards.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and _only_ours(found, False):
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read()
+            if hashlib.sha256(data[:-_DIGEST]).digest() == data[-_DIGEST:]:
+                return descriptor
+        os.close(descriptor)
+    return None
 
 
-def publish(made: Path, folder: Path, name: str) -> Path | None:
-    """Copy library `made` to `folder`/`name` atomically; returns the path, or None on failure."""
-    target, temporary = folder / name, folder / f"{name}.{os.getpid()}.new"
+def publish(made: Path, target: Path) -> bool:
+    """Copy the library `made` to the path `target` atomically; returns whether that worked."""
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         data = made.read_bytes()
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -102,5 +111,5 @@ def publish(made: Path, folder: Path, name: str) -> Path | None:
         log.vlog(1, f"compiled kernels are not kept: {target}: {error.strerror}")
         with contextlib.suppress(OSError):
             os.unlink(temporary)
-        return None
-    return target
+        return False
+    return True

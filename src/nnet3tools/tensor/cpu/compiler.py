@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
+import itertools
 import os
 import platform
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.io import log
+from nnet3tools.tensor.cpu.cache import cache_folder
 
 _NAMES = ("cc", "gcc", "clang")
 
 _KEEP_SOURCE = "NNET3TOOLS_KEEP_SOURCE"
 
-TIMEOUT = 60.0
-"""Seconds that a compiler may take for a file; half a second is usual."""
+TIMEOUT = 10.0
+"""Seconds that a compiler may take for a small file (half a second is usual)."""
+
+_SECONDS_A_BYTE = 1e-4
+"""Additional seconds for a byte of source, ten times what gcc takes."""
+
+_REMEMBERED = 3600.0
+"""Seconds for which other processes do not try a compiler that hung."""
 
 _FLAGS = (
     "-shared", "-fPIC", "-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
@@ -71,25 +81,52 @@ class Compiler:
     def build(self, source: Path, library: Path) -> bool:
         """Compile the C file `source` to a shared library; False, with a warning, on failure."""
         name = " ".join(self.command)
+        if self._has_hung():
+            return failed(f"{name}: took more than {TIMEOUT:g} s before, and is not tried again")
         command = [*self.command, *self.flags, "-o", str(library), str(source), "-lm"]
+        limit = TIMEOUT + _SECONDS_A_BYTE * source.stat().st_size
         try:
             with subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, start_new_session=True, env=_environment(),
             ) as process:  # fmt: skip
                 try:
-                    _, said = process.communicate(timeout=TIMEOUT)
+                    _, said = process.communicate(timeout=limit)
                 except BaseException as error:
                     _kill_all(process)
                     if not isinstance(error, subprocess.TimeoutExpired):
                         raise
-                    return _failed(name, f"took more than {TIMEOUT:g} s")
+                    self._remember_hanging()
+                    return failed(f"{name}: took more than {limit:.0f} s")
         except OSError as error:
-            return _failed(name, str(error))
+            return failed(f"{name}: {error}")
         if process.returncode != 0 or not library.exists():
             lines = said.decode(errors="replace").strip().splitlines()
-            return _failed(name, lines[0][:200] if lines else f"status {process.returncode}")
+            reason = lines[0][:200] if lines else f"status {process.returncode}"
+            return failed(f"{name}: {reason}")
         return True
+
+    def _note(self) -> Path | None:
+        """The file that tells other processes that this compiler hung; None without a cache."""
+        digest = hashlib.sha256(self.identity.encode("utf-8", "surrogateescape")).hexdigest()[:40]
+        return None if (folder := cache_folder()) is None else folder / f"{digest}.hung"
+
+    def _remember_hanging(self) -> None:
+        _hung.add(self.identity)
+        with contextlib.suppress(OSError):
+            if (note := self._note()) is not None:
+                note.touch(mode=0o600)
+
+    def _has_hung(self) -> bool:
+        """Whether this compiler hung in this process, or in another one during the last hour."""
+        with contextlib.suppress(OSError):
+            if self.identity not in _hung and (note := self._note()) is not None:
+                return abs(time.time() - note.stat().st_mtime) < _REMEMBERED
+        return self.identity in _hung
+
+
+_hung: set[str] = set()
+"""The identities of compilers that hung in this process."""
 
 
 def _environment() -> dict[str, str]:
@@ -108,9 +145,13 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-@functools.cache
-def _failed(name: str, reason: str) -> bool:
-    log.warning(f"no compiled kernels: {name}: {reason}; NumPy does the work, which takes longer")
+_failures = itertools.count()  # next() is atomic: threads compile at the same time
+
+
+def failed(reason: str) -> bool:
+    """Log why there are no compiled kernels, as a warning the first time; returns False."""
+    text = f"no compiled kernels: {reason}; NumPy does the work, which takes longer"
+    log.warning(text) if next(_failures) == 0 else log.vlog(1, text)
     return False
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +22,14 @@ from nnet3tools import __version__
 from nnet3tools.io import log
 from nnet3tools.tensor.cpu.cache import (
     cache_folder,
-    is_trusted,
-    is_whole,
+    open_library,
     private_folder,
     publish,
 )
 from nnet3tools.tensor.cpu.compiler import (
     Compiler,
     cpu_features,
+    failed,
     find_compiler,
     keeps_source,
     num_processors,
@@ -159,28 +161,35 @@ def load_files(
 
 
 def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
-    facts = (source, compiler.identity, " ".join(compiler.flags), cpu_features(), __version__)
-    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40] + ".so"
+    facts = (source, _MARK, compiler.identity, *compiler.flags, cpu_features(), __version__)
+    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40]
     folder, began = cache_folder(), time.thread_time()
-    if folder is not None and (kept := folder / name).is_file():
-        if is_trusted(kept) and is_whole(kept) and (loaded := _open(kept)) is not None:
-            log.vlog(2, f"loaded {what} in {time.thread_time() - began:.4f} s")
-            if keeps_source():
-                log.log(f"source of {what}: {kept.with_suffix('.c')}")
-            return loaded
-    with private_folder() as work:
-        file = _kept_source(name, folder) if keeps_source() else work / "kernels.c"
-        file.write_text(source, encoding="utf-8")
-        began = time.perf_counter()
-        if not compiler.build(file, work / name):
-            return None
-        log.vlog(2, f"compiled {what} in {time.perf_counter() - began:.3f} s")
+    kept = None if folder is None else folder / f"{name}.so"
+    if kept is not None and (loaded := _open_kept(kept)) is not None:
+        log.vlog(2, f"loaded {what} in {time.thread_time() - began:.4f} s")
         if keeps_source():
-            log.log(f"source of {what}: {file}")
-        if folder is not None and (kept_now := publish(work / name, folder, name)) is not None:
-            if (loaded := _open(kept_now)) is not None:
+            log.log(f"source of {what}: {kept.with_suffix('.c')}")
+        return loaded
+    try:
+        with private_folder() as work:
+            file = _kept_source(name, folder) if keeps_source() else work / "kernels.c"
+            file.write_text(f'{source}\nconst char {_MARK}[] = "{name}";\n', encoding="utf-8")
+            began = time.perf_counter()
+            if not compiler.build(file, made := work / f"{name}.so"):
+                return None
+            log.vlog(2, f"compiled {what} in {time.perf_counter() - began:.3f} s")
+            if keeps_source():
+                log.log(f"source of {what}: {file}")
+            if (
+                kept is not None
+                and publish(made, kept)
+                and (loaded := _open_kept(kept)) is not None
+            ):
                 return loaded
-        return _open(work / name)
+            return _open(str(made), made)
+    except OSError as error:  # such as a full temporary folder
+        failed(f"{error.filename or 'the temporary folder'}: {error.strerror or error}")
+        return None
 
 
 def _kept_source(name: str, folder: Path | None) -> Path:
@@ -189,12 +198,37 @@ def _kept_source(name: str, folder: Path | None) -> Path:
         import tempfile
 
         folder = Path(tempfile.mkdtemp(prefix="nnet3-source-"))
-    return (folder / name).with_suffix(".c")
+    return folder / f"{name}.c"
 
 
-def _open(path: Path) -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        log.warning(f"no compiled kernels: {path}: {error}")
+def _open_kept(path: Path) -> ctypes.CDLL | None:
+    """Load a library in the cache through the descriptor that is checked; None if it is unfit."""
+    if (descriptor := open_library(path)) is None:
         return None
+    try:
+        name = f"/proc/self/fd{'/' * next(_names)}{descriptor}"
+        return _open(name if os.path.exists(name) and not keeps_source() else str(path), path)
+    finally:
+        os.close(descriptor)
+
+
+_names = itertools.count(1)
+"""Numbers that make each name in /proc another text: dlopen returns an earlier library of a name.
+A debugger needs the true name."""
+
+_MARK = "nn_made_from"
+"""The C variable with the digest of its source that ends each library."""
+
+
+def _open(name: str, path: Path) -> ctypes.CDLL | None:
+    """Load the file `name` of the library `path`; None, with a warning, if its mark is not that."""
+    try:
+        loaded = ctypes.CDLL(name)
+        mark = (ctypes.c_char * (len(path.stem) + 1)).in_dll(loaded, _MARK)
+        if mark.value.decode("latin-1") == path.stem:
+            return loaded
+        reason = "was made from another source"
+    except (OSError, ValueError) as error:
+        reason = str(error)
+    failed(f"{path}: {reason}")
+    return None
