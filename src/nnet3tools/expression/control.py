@@ -10,6 +10,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.gradients import add_term
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.io import log
@@ -169,46 +170,37 @@ class Select(Node):
         return [add(i, c.grad) if c.trainable else None for i, c in enumerate(self.children)]
 
 
+@described("none")
 def stop_gradient(x: Node) -> Node:
-    """Return x as a node that passes no gradient to x.
-
-    Shapes: as x. Derivative: none.
-    """
+    """Return x as a node that passes no gradient to x."""
     return x.graph.add(StopGradient(x)) if x.trainable else x
 
 
+@described("clip(adj, -limit, limit)")
 def clip_gradient(x: Node, limit: float) -> Node:
-    """x as a node that clips the gradient of x to [-limit, limit]; limit 0: no clipping.
-
-    Shapes: as x. Derivative: clip(adj, -limit, limit).
-    """
+    """x as a node that clips the gradient of x to [-limit, limit]; limit 0: no clipping."""
     return x.graph.add(ClipGradient(x, float(limit))) if limit and x.trainable else x
 
 
+@described("adj")
 def checkpoint(x: Node) -> Node:
-    """Mark x as stored; the backward pass recomputes values between two such checkpoints.
-
-    Shapes: as x. Derivative: adj.
-    """
+    """Mark x as stored; the backward pass recomputes values between two such checkpoints."""
     return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
 
 
+@described("adj")
 def callback(x: Node, function: Callable[[Array], object]) -> Node:
-    """Return x as a node that calls `function` with the value after each computation of it.
-
-    Shapes: as x. Derivative: adj.
-    """
+    """Return x as a node that calls `function` with the value after each computation of it."""
     return x.graph.add(Callback(x, function))
 
 
+@described("adj")
 def debug(x: Node, message: str = "") -> Node:
-    """Return x as a node that logs `message` and statistics of the value at each run.
-
-    Shapes: as x. Derivative: adj.
-    """
+    """Return x as a node that logs `message` and statistics of the value at each run."""
     return x.graph.add(Debug(x, message))
 
 
+@described("what `backward` adds", "operands of any shapes, value `shape`")
 def lambda_(
     operands: Sequence[Node],
     shape: Shape,
@@ -222,8 +214,6 @@ def lambda_(
     backward(grads, adj, value, values of the operands) adds to each gradient in `grads` that is not
     None; adj is the gradient of the node. Without it no gradient flows. Nodes with equal operands
     and equal `key` (not None) are merged.
-
-    Shapes: operands of any shapes, value `shape`. Derivative: what `backward` adds.
     """
     if not operands:
         raise ExpressionError("lambda needs at least one operand")
@@ -231,14 +221,12 @@ def lambda_(
     return operands[0].graph.add(Lambda(operands, shape, type, forward, backward, key))
 
 
+@described("adj for the chosen node, 0 for the others", "as each node and an index node")
 def choose(nodes: Sequence[Node], index: Any) -> Node:
     """One of several nodes of equal shape and type, chosen by `index`.
 
     `index` is a number (other nodes are not computed), a function called at each run, or an int32
     node that chooses for each element.
-
-    Shapes: as each node; an index node broadcasts to it.
-    Derivative: adj for the chosen node, 0 for the others.
     """
     if not nodes or any(n.shape != nodes[0].shape or n.type is not nodes[0].type for n in nodes):
         shown = ", ".join(n.describe() for n in nodes) or "nothing"

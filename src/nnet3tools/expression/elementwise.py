@@ -15,6 +15,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.gradients import add_reduced, named_term, parse_term
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.node import Node, NodeGraph, NodeOp, Operand, common_shape, common_type
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import formulas
@@ -207,11 +208,9 @@ def _plain(name: str, graph: NodeGraph, like: Type | None, operand: Any) -> Oper
     return operand
 
 
+@described("adj, converted to the type of x; 0 if x or the value is no float")
 def cast(x: Node, to: Type) -> Node:
-    """A node with the elements of x converted to the type `to`.
-
-    Shapes: as x. Derivative: adj, converted to the type of x; 0 if x or the value is no float.
-    """
+    """A node with the elements of x converted to the type `to`."""
     return x if x.type is to else x.graph.add(Cast(x, to))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nnet3tools.expression.elementwise import KINDS, apply, derivative_terms
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.node import Node
 from nnet3tools.tensor.formulas import Function, Rule
 
@@ -54,27 +55,24 @@ def _derivative_text(function: Function) -> str:
     return "; ".join(texts)
 
 
-def _help_text(function: Function) -> str:
-    shapes = "as the operand" if function.arity == 1 else "the operands broadcast"
-    if function.rule in (Rule.COMPARE, Rule.LOGIC):
-        shapes += "; the value is bool"
-    return f"{function.doc}.\n\nShapes: {shapes}.\nDerivative: {_derivative_text(function)}."
-
-
 def elementwise_operator(name: str) -> Callable[..., Node]:
     """The public function called `name`, a key of KIND_OF, with signature and help text."""
     kind = KIND_OF[name]
+    function = KINDS[kind]
+    shapes = "as the operand" if function.arity == 1 else "the operands broadcast"
+    if function.rule in (Rule.COMPARE, Rule.LOGIC):
+        shapes += "; the value is bool"
 
     def operator(*operands: Any) -> Node:
         return apply(kind, *operands)
 
+    operator.__doc__ = f"{function.doc}."
     operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = _help_text(KINDS[kind])
     operator.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY, annotation="Operand")
-            for n in _operand_names(KINDS[kind])
+            for n in _operand_names(function)
         ],
         return_annotation="Node",
     )
-    return operator
+    return described(_derivative_text(function), shapes)(operator)

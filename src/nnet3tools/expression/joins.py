@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nnet3tools import tensor
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.moves import add_copy, reshape
 from nnet3tools.expression.node import Node, NodeOp, common_type
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
@@ -44,12 +45,9 @@ class Concatenate(Node):
         ]
 
 
+@described("for each part, its section of adj", "parts (.., n_i, ..), value (.., sum of n_i, ..)")
 def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:
-    """Concatenate nodes along an axis; sizes along other axes must be equal.
-
-    Shapes: parts (.., n_i, ..), value (.., sum of n_i, ..).
-    Derivative: for each part, its section of adj.
-    """
+    """Concatenate nodes along an axis; sizes along other axes must be equal."""
     if not parts:
         raise ExpressionError("concatenate of nothing")
     if len(parts) == 1:
@@ -66,11 +64,9 @@ def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:
     return parts[0].graph.add(Concatenate(parts, axis))
 
 
+@described("for each part, its slice of adj", "k parts (..), value (.., k, ..)")
 def stack(parts: Sequence[Node], axis: int = 0) -> Node:
-    """Stack nodes of equal shape along a new axis.
-
-    Shapes: k parts (..), value (.., k, ..). Derivative: for each part, its slice of adj.
-    """
+    """Stack nodes of equal shape along a new axis."""
     if not parts:
         raise ExpressionError("stack of nothing")
     axis = normal_axis(axis, (1, *parts[0].shape), "stack")
@@ -80,12 +76,9 @@ def stack(parts: Sequence[Node], axis: int = 0) -> Node:
     return concatenate([reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts], axis)
 
 
+@described("the sum of the sections of adj", "x (.., n, ..), value (.., repeats * n, ..)")
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
-    """Concatenate a node with itself `repeats` times along an axis.
-
-    Shapes: x (.., n, ..), value (.., repeats * n, ..).
-    Derivative: the sum of the sections of adj.
-    """
+    """Concatenate a node with itself `repeats` times along an axis."""
     repeats = whole_number(repeats, "repeat")
     if not 1 <= repeats <= _MAX_REPEATS:
         raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.host_values import as_array
 from nnet3tools.expression.node import Node, NodeGraph
 from nnet3tools.expression.shapes import ExpressionError, Shape
@@ -44,11 +45,9 @@ class Constant(Leaf):
         return self.shape, self.type, hashlib.sha1(data).digest()
 
 
+@described("none")
 def constant_like(x: Node, values: Any) -> Node:
-    """A constant with the shape and type of x: the given values, or one number everywhere.
-
-    Shapes: as x. Derivative: none.
-    """
+    """A constant with the shape and type of x: the given values, or one number everywhere."""
     array = as_array(values, x.type)
     if array.size not in (1, math.prod(x.shape)):
         raise ExpressionError(f"{array.size} values for {x.describe()}")

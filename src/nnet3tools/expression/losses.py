@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply, cast
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.leaves import constant_like
 from nnet3tools.expression.moves import flatten, reshape
 from nnet3tools.expression.node import Node, NodeGraph, NodeOp
@@ -33,22 +34,19 @@ class DropoutMask(Node):
 _threshold = tensor.element("_1 = (_1 > _2) * _3")
 
 
+@described("none", "value `shape`")
 def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLOAT32) -> Node:
-    """A node with a random mask of mean 1 that is 0 with probability p, drawn at each run.
-
-    Shapes: value `shape`. Derivative: none.
-    """
+    """A node with a random mask of mean 1 that is 0 with probability p, drawn at each run."""
     if not 0.0 <= p < 1.0:
         raise ExpressionError(f"dropout: the probability must be in [0, 1), found {p}")
     return graph.add(DropoutMask(graph, tuple(shape), type, float(p)))
 
 
+@described("adj * mask")
 def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> Node:
     """x times a dropout mask: the node p, or if p is a number, a random mask of this rate.
 
     A random mask varies along `axes` only (None: along all axes).
-
-    Shapes: as x. Derivative: adj * mask.
     """
     if isinstance(p, Node):
         return x * p
@@ -73,12 +71,9 @@ def _labels(x: Node, labels: Node) -> Node:
     return labels
 
 
+@described("adj * (softmax(x) - target) by x", "")
 def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
-    """Cross-entropy -log softmax(x)[label], (.., 1); x is (.., D), labels are (..) or (.., 1).
-
-    Derivative: adj * (softmax(x) - target) by x; target is (1 - s) onehot(label) + s / D for
-      label smoothing s.
-    """
+    """Cross-entropy -log softmax(x)[label], (.., 1); x is (.., D), labels are (..) or (.., 1)."""
     total = logsumexp(x, -1)
     loss = total - gather(x, -1, _labels(x, labels))
     if label_smoothing == 0.0:
@@ -86,11 +81,9 @@ def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
     return (1.0 - label_smoothing) * loss + label_smoothing * (total - mean(x, -1))
 
 
+@described("adj * q / (1 - q) * (onehot(label) - softmax(x)) by x; q is softmax(x)[label]", "")
 def unlikelihood(x: Node, labels: Node) -> Node:
-    """The loss -log(1 - softmax(x)[label]), (.., 1), for x (.., D) (Welleck et al. 2020).
-
-    Derivative: adj * q / (1 - q) * (onehot(label) - softmax(x)) by x; q is softmax(x)[label].
-    """
+    """The loss -log(1 - softmax(x)[label]), (.., 1), for x (.., D) (Welleck et al. 2020)."""
     chosen = gather(x, -1, _labels(x, labels))
     return -apply("log", 1.0 - apply("exp", chosen - logsumexp(x, -1)))
 

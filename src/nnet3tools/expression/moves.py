@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from nnet3tools import tensor
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import (
     ExpressionError,
@@ -132,19 +133,15 @@ class Shift(Node):
 # public functions
 
 
+@described("adj")
 def contiguous(x: Node) -> Node:
-    """Return x, or a copy of x if its memory may have gaps.
-
-    Shapes: as x. Derivative: adj.
-    """
+    """Return x, or a copy of x if its memory may have gaps."""
     return x if x.is_contiguous else x.graph.add(Copy(x))
 
 
+@described("adj in the shape of x", "x with n elements, value `shape` with n elements")
 def reshape(x: Node, shape: Sequence[int]) -> Node:
-    """x with another shape; one size may be -1, which is then computed.
-
-    Shapes: x with n elements, value `shape` with n elements. Derivative: adj in the shape of x.
-    """
+    """x with another shape; one size may be -1, which is then computed."""
     sizes, count = [whole_number(n, "reshape") for n in shape], math.prod(x.shape)
     if sizes.count(-1) == 1:
         rest = -math.prod(sizes)
@@ -157,37 +154,30 @@ def reshape(x: Node, shape: Sequence[int]) -> Node:
     return source if tuple(sizes) == source.shape else x.graph.add(Reshape(source, tuple(sizes)))
 
 
+@described("adj in the shape of x", "x with n elements, value (n)")
 def flatten(x: Node) -> Node:
-    """All elements of x as a vector, in row-major order.
-
-    Shapes: x with n elements, value (n). Derivative: adj in the shape of x.
-    """
+    """All elements of x as a vector, in row-major order."""
     return reshape(x, (math.prod(x.shape),))
 
 
+@described("adj in the shape of x", "x (.., d), value (n, d)")
 def flatten_2d(x: Node) -> Node:
-    """x as a matrix: the last axis becomes the columns, all other axes the rows.
-
-    Shapes: x (.., d), value (n, d). Derivative: adj in the shape of x.
-    """
+    """x as a matrix: the last axis becomes the columns, all other axes the rows."""
     return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
+@described("adj in the shape of x", "x (..), value (1, .., 1, ..)")
 def atleast_nd(x: Node, axes: int) -> Node:
-    """x with axes of size 1 inserted at the front until it has `axes` axes.
-
-    Shapes: x (..), value (1, .., 1, ..). Derivative: adj in the shape of x.
-    """
+    """x with axes of size 1 inserted at the front until it has `axes` axes."""
     axes = whole_number(axes, "atleast_nd")
     return reshape(x, (1,) * (axes - len(x.shape)) + x.shape)
 
 
+@described(
+    "adj with the axes of x", "x (.., m, n), value (.., n, m); or value axis i is axis axes[i] of x"
+)
 def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
-    """x with its axes in the given order; by default the last two are swapped.
-
-    Shapes: x (.., m, n), value (.., n, m); or value axis i is axis axes[i] of x.
-    Derivative: adj with the axes in the order of x.
-    """
+    """x with its axes in the given order; by default the last two are swapped."""
     count = len(x.shape)
     if axes is None:
         if count < 2:
@@ -203,23 +193,18 @@ def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
     return x.graph.add(Transpose(x, order))
 
 
+@described("adj with the two axes exchanged", "x (.., m, .., n, ..), value (.., n, .., m, ..)")
 def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
-    """x with two axes exchanged.
-
-    Shapes: x (.., m, .., n, ..), value (.., n, .., m, ..).
-    Derivative: adj with the two axes exchanged.
-    """
+    """x with two axes exchanged."""
     a, b = (normal_axis(axis, x.shape, "swap_axes") for axis in (axis1, axis2))
     order = list(range(len(x.shape)))
     order[a], order[b] = b, a
     return transpose(x, order)
 
 
+@described("adj at the chosen elements, 0 elsewhere", "x (.., n, ..), value (.., k, ..)")
 def slice_(x: Node, axis: int, begin: int | None, end: int | None = None, step: int = 1) -> Node:
-    """Elements [begin, end) of x along an axis; negative numbers count as in Python.
-
-    Shapes: x (.., n, ..), value (.., k, ..). Derivative: adj at the chosen elements, 0 elsewhere.
-    """
+    """Elements [begin, end) of x along an axis; negative numbers count as in Python."""
     axis = normal_axis(axis, x.shape, "slice")
     begin, end = (None if n is None else whole_number(n, "slice") for n in (begin, end))
     step = whole_number(step, "slice")
@@ -231,12 +216,9 @@ def slice_(x: Node, axis: int, begin: int | None, end: int | None = None, step: 
     return x.graph.add(Slice(x, axis, part))
 
 
+@described("adj at the chosen elements, 0 elsewhere", "x (.., n, ..), value (.., length, ..)")
 def narrow(x: Node, axis: int, start: int, length: int) -> Node:
-    """`length` elements of x from `start` along an axis.
-
-    Shapes: x (.., n, ..), value (.., length, ..).
-    Derivative: adj at the chosen elements, 0 elsewhere.
-    """
+    """`length` elements of x from `start` along an axis."""
     axis = normal_axis(axis, x.shape, "narrow")
     start, length = whole_number(start, "narrow"), whole_number(length, "narrow")
     if start < 0 or length < 0 or start + length > x.shape[axis]:
@@ -246,11 +228,9 @@ def narrow(x: Node, axis: int, start: int, length: int) -> Node:
     return slice_(x, axis, start, start + length)
 
 
+@described("adj moved back, 0 where elements were moved out")
 def shift(x: Node, by: Sequence[int], pad: float = 0.0) -> Node:
-    """x with its elements moved by `by[i]` positions along axis i; gaps are set to `pad`.
-
-    Shapes: as x. Derivative: adj moved back, 0 where elements were moved out.
-    """
+    """x with its elements moved by `by[i]` positions along axis i; gaps are set to `pad`."""
     if len(by) != len(x.shape):
         raise ExpressionError(f"shift: {list(by)} does not fit the axes of {x.describe()}")
     by = tuple(whole_number(n, "shift") for n in by)

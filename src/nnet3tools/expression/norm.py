@@ -11,6 +11,7 @@ from typing import ClassVar
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
 from nnet3tools.expression.gradients import in_order
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.moves import contiguous
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
@@ -142,38 +143,36 @@ def _through_float32(
     return cast(_norm(kind, cast(x, Type.FLOAT32), g, b, eps), Type.FLOAT16)
 
 
+@described(
+    "(g - mean(g) - y * mean(g * y)) / sd by x, adj * y by gamma, adj by beta; "
+    "y is (x - mean) / sd, g is adj * gamma",
+    "x (.., d), gamma and beta broadcast to it",
+)
 def layer_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Normalize each row of x to mean 0 and variance 1; then multiply by gamma and add beta.
-
-    Shapes: x (.., d), gamma and beta (d) or what broadcasts, value as x.
-    Derivative: with y = (x - mean) / sd and g = adj * gamma: (g - mean(g) - y * mean(g * y)) / sd
-      by x, adj * y by gamma, adj by beta.
-    """
+    """Normalize each row of x to mean 0 and variance 1; then multiply by gamma and add beta."""
     return _norm(LayerNorm, x, gamma, beta, eps)
 
 
+@described(
+    "(g - y * mean(g * y)) / rms by x, adj * y by gamma, adj by beta; y is x / rms, g adj * gamma",
+    "x (.., d), gamma and beta broadcast to it",
+)
 def rms_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Normalize each row of x to mean square 1; then multiply by gamma and add beta.
-
-    Shapes: x (.., d), gamma and beta (d) or what broadcasts, value as x.
-    Derivative: with y = x / rms and g = adj * gamma: (g - y * mean(g * y)) / rms by x, adj * y by
-      gamma, adj by beta.
-    """
+    """Normalize each row of x to mean square 1; then multiply by gamma and add beta."""
     return _norm(RmsNorm, x, gamma, beta, eps)
 
 
+@described(
+    "as that of layer_norm, with means over the rows", "x (n, d), gamma and beta broadcast to it"
+)
 def batch_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-3
 ) -> Node:
-    """Normalize each column of x to mean 0 and variance 1; then multiply by gamma, add beta.
-
-    Shapes: x (n, d), gamma and beta (d) or what broadcasts, value as x.
-    Derivative: as that of layer_norm, with means over the rows.
-    """
+    """Normalize each column of x to mean 0 and variance 1; then multiply by gamma, add beta."""
     if not x.type.is_float or len(x.shape) != 2:
         raise ExpressionError(f"batch_norm of {x.describe()}: expected a matrix of floats")
     if x.type is Type.FLOAT16:

@@ -1,7 +1,7 @@
 """The public functions: all operators that formulas or networks may use, except elementwise ones.
 
-Every function that is imported or defined here is public, except `apply`, `common_type` and
-`nodes_checked`.
+Every function that is imported or defined here is public, except `apply`, `common_type`,
+`described` and `nodes_checked`.
 """
 # ruff: noqa: F401
 
@@ -22,6 +22,7 @@ from nnet3tools.expression.control import (
     stop_gradient,
 )
 from nnet3tools.expression.elementwise import apply, cast
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.joins import concatenate, repeat, stack
 from nnet3tools.expression.leaves import constant_like
 from nnet3tools.expression.losses import (
@@ -95,11 +96,9 @@ def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+@described("adj where low <= x <= high, else 0, by x", "the operands broadcast")
 def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
-    """Clip x to [low, high]; a single number c means [-c, c], and 0 leaves x unchanged.
-
-    Shapes: the operands broadcast. Derivative: adj where low <= x <= high, else 0, by x.
-    """
+    """Clip x to [low, high]; a single number c means [-c, c], and 0 leaves x unchanged."""
     if high is not None:
         return apply("clip", x, low, high)
     if not isinstance(low, Node) and low == 0:
@@ -107,28 +106,21 @@ def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
     return apply("clip", x, -low, low)
 
 
+@described("adj * where(x > 0, 1, slope) by x, adj * min(x, 0) by slope", "the operands broadcast")
 def prelu(x: Node, slope: Operand = 0.01) -> Node:
-    """x where x is positive, elsewhere slope times x.
-
-    Shapes: the operands broadcast.
-    Derivative: adj * where(x > 0, 1, slope) by x, adj * min(x, 0) by the slope.
-    """
+    """x where x is positive, elsewhere slope times x."""
     return apply("prelu", x, slope)
 
 
+@described("0.5 * adj / value")
 def sqrt(x: Node, eps: float = 0.0) -> Node:
-    """The square root of x + eps.
-
-    Shapes: as x. Derivative: 0.5 * adj / value.
-    """
+    """The square root of x + eps."""
     return apply("sqrt", x + eps)
 
 
+@described("adj * (1 - value * value) by each operand", "the operands broadcast")
 def tanh(x: Node, *more: Operand) -> Node:
-    """The hyperbolic tangent of the sum of all operands.
-
-    Shapes: the operands broadcast. Derivative: adj * (1 - value * value) by each operand.
-    """
+    """The hyperbolic tangent of the sum of all operands."""
     return apply("tanh", functools.reduce(lambda a, b: a + b, more, x))
 
 
@@ -137,7 +129,7 @@ __all__ = sorted(
     for name, value in globals().items()
     if isinstance(value, FunctionType)
     and not name.startswith("_")
-    and name not in ("apply", "common_type", "nodes_checked")
+    and name not in ("apply", "common_type", "described", "nodes_checked")
 )
 
 for _name in __all__:

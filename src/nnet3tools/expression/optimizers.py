@@ -86,7 +86,9 @@ class Optimizer:
         self._begin_state()
         gradients = self.graph.gradients()
         if self.accumulate > 1:
-            self._accumulate(gradients)
+            for name, gradient in gradients.items():
+                _add_part(self.state[name]["gradient"], gradient, 1.0 / self.accumulate)
+            self.num_waiting += 1
             if self.num_waiting < self.accumulate:
                 return False
             gradients = {name: slots["gradient"] for name, slots in self.state.items()}
@@ -118,11 +120,6 @@ class Optimizer:
                 slots["average"] = tensor.empty(param.shape, like=param.value)
                 tensor.copy(slots["average"], param.value)
             self.state[name] = slots
-
-    def _accumulate(self, gradients: Mapping[str, Array]) -> None:
-        for name, gradient in gradients.items():
-            _add_part(self.state[name]["gradient"], gradient, 1.0 / self.accumulate)
-        self.num_waiting += 1
 
     def _end_update(self) -> None:
         part = max(self.smoothing, 9.0 / (self.num_updates + 10.0))
@@ -261,18 +258,16 @@ class Adam(Optimizer):
     }  # fmt: skip
 
     def _step(self, value: Array, gradient: Array, slots: Mapping[str, Array], rate: float) -> None:
-        self._adam_step(value, gradient, slots, rate, 1.0)
-
-    def _adam_step(
-        self, value: Array, gradient: Array, slots: Slots, rate: float, keep: float
-    ) -> None:
-        """Multiply the value by `keep` and add the change of Adam."""
         _adam(
             slots["mean"], slots["mean_square"], value, gradient,
-            self.beta1, 1.0 - self.beta1, self.beta2, 1.0 - self.beta2, keep,
+            self.beta1, 1.0 - self.beta1, self.beta2, 1.0 - self.beta2, self._kept(rate),
             rate / (1.0 - self.beta1**self.num_updates),
             math.sqrt(1.0 - self.beta2**self.num_updates), self.eps,
         )  # fmt: skip
+
+    def _kept(self, rate: float) -> float:
+        """The factor by which a parameter is multiplied before Adam's change is added."""
+        return 1.0
 
 
 @dataclass
@@ -286,5 +281,5 @@ class AdamW(Adam):
 
     RANGES: ClassVar = Adam.RANGES | {"weight_decay": (0.0, math.inf)}
 
-    def _step(self, value: Array, gradient: Array, slots: Mapping[str, Array], rate: float) -> None:
-        self._adam_step(value, gradient, slots, rate, 1.0 - rate * self.weight_decay)
+    def _kept(self, rate: float) -> float:
+        return 1.0 - rate * self.weight_decay

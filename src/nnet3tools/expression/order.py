@@ -6,6 +6,7 @@ import numpy as np
 
 from nnet3tools.expression.control import stop_gradient
 from nnet3tools.expression.elementwise import apply, cast
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.joins import concatenate
 from nnet3tools.expression.moves import reshape, shift, slice_
 from nnet3tools.expression.node import Node, NodeOp
@@ -53,12 +54,12 @@ class CumSum(Node):
         return [cumulative_sum.bind(x.grad, self.grad, *how, beta=beta)]
 
 
+@described(
+    "adj at the chosen elements, 0 elsewhere; none by indexes",
+    "x (.., n, ..), both values (.., k, ..)",
+)
 def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """(the k largest or, if not `descending`, smallest elements along an axis, their indexes).
-
-    Shapes: x (.., n, ..), both values (.., k, ..).
-    Derivative: adj at the chosen elements, 0 elsewhere; none by the indexes.
-    """
+    """(the k largest or, if not `descending`, smallest elements along an axis, their indexes)."""
     axis, k = normal_axis(axis, x.shape, "topk"), whole_number(k, "topk")
     if not 1 <= k <= x.shape[axis]:
         raise ExpressionError(f"topk: no {k} elements along axis {axis} of {x.describe()}")
@@ -66,37 +67,27 @@ def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node
     return gather(x, axis, indexes), indexes
 
 
+@described("adj in the order of x; none by indexes", "both values as x")
 def sort(x: Node, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """(the elements of x sorted along an axis, descending or ascending; the index of each in x).
-
-    Shapes: both values as x. Derivative: adj in the order of x; none by the indexes.
-    """
+    """(the elements of x sorted along an axis, descending or ascending; the index of each in x)."""
     return topk(x, x.shape[normal_axis(axis, x.shape, "sort")], axis, descending)
 
 
+@described("adj at the first largest element", "x (.., n, ..), both values (.., 1, ..)")
 def argmax(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """(the largest element along an axis, its index); the axis keeps size 1.
-
-    Shapes: x (.., n, ..), both values (.., 1, ..).
-    Derivative: adj at the first largest element; none by the index.
-    """
+    """(the largest element along an axis, its index); the axis keeps size 1."""
     return topk(x, 1, axis, True)
 
 
+@described("adj at the first smallest element", "x (.., n, ..), both values (.., 1, ..)")
 def argmin(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """(the smallest element along an axis, its index); the axis keeps size 1.
-
-    Shapes: x (.., n, ..), both values (.., 1, ..).
-    Derivative: adj at the first smallest element; none by the index.
-    """
+    """(the smallest element along an axis, its index); the axis keeps size 1."""
     return topk(x, 1, axis, False)
 
 
+@described("the cumulative sum of adj in the other direction")
 def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
-    """Cumulative sums along an axis, from the end if `reverse`; `exclusive` omits x itself.
-
-    Shapes: as x. Derivative: the cumulative sum of adj in the other direction.
-    """
+    """Cumulative sums along an axis, from the end if `reverse`; `exclusive` omits x itself."""
     axis = normal_axis(axis, x.shape, "cumsum")
     if not x.type.is_float:
         raise ExpressionError(f"cumsum of {x.describe()}: expected a float type")
@@ -105,14 +96,12 @@ def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = Fal
     return x.graph.add(CumSum(x, axis, reverse, exclusive))
 
 
+@described("the sum over j of adj[j] * exp(x - value[j]), where value[j] contains x")
 def logcumsumexp(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
     """The log of cumulative sums of exp along an axis, from the end with `reverse`.
 
     Elements at doubling distances are joined by logaddexp (Hillis and Steele 1986), which avoids
     overflow. With `exclusive` the first element is -inf.
-
-    Shapes: as x.
-    Derivative: the sum over j of adj[j] * exp(x - value[j]), where value[j] contains x.
     """
     axis = normal_axis(axis, x.shape, "logcumsumexp")
     if not x.type.is_float:
@@ -131,13 +120,11 @@ def logcumsumexp(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool
     return shift(made, places, -np.inf)
 
 
+@described("adj - mean(adj) over the elements whose value is not 0; 0 for the others")
 def sparsemax(x: Node, axis: int = -1) -> Node:
     """The point of the simplex nearest to x along an axis (Martins and Astudillo 2016).
 
     Many elements are exactly 0. Half precision is computed in float32.
-
-    Shapes: as x.
-    Derivative: adj - mean(adj) over the elements whose value is not 0; 0 for the others.
     """
     axis = normal_axis(axis, x.shape, "sparsemax")
     if not x.type.is_float or not x.shape[axis]:

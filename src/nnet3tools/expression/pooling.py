@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 
 from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.joins import concatenate, repeat
 from nnet3tools.expression.moves import narrow, reshape, slice_
 from nnet3tools.expression.node import Node
@@ -56,6 +57,9 @@ def _pooling(
     return functools.reduce(combine, parts)
 
 
+@described(
+    "adj at the first maximum of each window, 0 elsewhere", "x (.., h, w), value (.., h', w')"
+)
 def max_pooling(
     x: Node, height: int, width: int, pads: Pair = (0, 0), strides: Pair | None = None
 ) -> Node:
@@ -63,35 +67,31 @@ def max_pooling(
 
     `pads` and `strides` are (of rows, of columns). Of equal elements the first gets the gradient.
     Padding is never the maximum.
-
-    Shapes: x (.., h, w), value (.., h', w') with one element a window.
-    Derivative: adj at the first maximum of each window, 0 elsewhere.
     """
     lowest = MASKED.get(x.type, 0.0)
     return _pooling("max", x, height, width, pads, strides, lowest)
 
 
+@described("adj / (height * width) of all its windows", "x (.., h, w), value (.., h', w')")
 def avg_pooling(
     x: Node, height: int, width: int, pads: Pair = (0, 0), strides: Pair | None = None
 ) -> Node:
     """The mean of each window of the last two axes; by default windows do not overlap.
 
     `pads` and `strides` are (of rows, of columns). Padding counts as zeros.
-
-    Shapes: x (.., h, w), value (.., h', w') with one element a window.
-    Derivative: adj / (height * width) of all windows of an element.
     """
     total = _pooling("add", x, height, width, pads, strides, 0.0)
     return total * (1.0 / (height * width))
 
 
+@described(
+    "adj * mask at the maxima, 0 elsewhere",
+    "x (.., n), mask broadcasts to it, value (.., n / width, rounded up)",
+)
 def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False) -> Node:
     """The maximum of x times mask in each window of `width` columns; the last may be narrower.
 
     With `is_even` the last column is ignored.
-
-    Shapes: x (.., n), mask broadcasts to it, value (.., n / width, rounded up).
-    Derivative: adj * mask at the maxima, 0 elsewhere.
     """
     count = x.shape[-1] - is_even if x.shape else 0
     if not 1 <= width or count < 1:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.gradients import add_reduced
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.joins import repeat
 from nnet3tools.expression.losses import dropout
 from nnet3tools.expression.moves import contiguous, reshape, transpose
@@ -97,14 +98,11 @@ def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
     return a.shape[-2 if trans_a else -1] == b.shape[-1 if trans_b else -2]
 
 
+@described("scalar * adj B' by A, scalar * A' adj by B", "a (.., n, k), b (k, m), value (.., n, m)")
 def dot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * A B, where A and B are `a` and `b`, transposed if `trans_a` or `trans_b`.
-
-    Shapes: a (.., n, k), b (k, m), value (.., n, m).
-    Derivative: scalar * adj B' by A, scalar * A' adj by B.
-    """
+    """scalar * A B, where A and B are `a` and `b`, transposed if `trans_a` or `trans_b`."""
     _check("dot", [a, b], _inner(a, b, trans_a, trans_b) and _is_matrix(b))
     rows, trans_a = _rows(a, trans_a)
     made = a.graph.add(Dot(rows, _matrix(b), trans_a, trans_b, float(scalar)))
@@ -139,15 +137,16 @@ def _with_lead(made: Node, a: Node) -> Node:
     return reshape(made, (*lead, rows, made.shape[-1]))
 
 
+@described(
+    "scalar * adj B' by A, scalar * A' adj by B, summed over broadcast axes",
+    "a (.., n, k), b (.., k, m), value (.., n, m)",
+)
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
     """scalar * A B for matrices A of a stack and B of another; their other axes are broadcast.
 
     A and B are transposed first if `trans_a` and `trans_b`.
-
-    Shapes: a (.., n, k), b (.., k, m), value (.., n, m).
-    Derivative: scalar * adj B' by A, scalar * A' adj by B, summed over broadcast axes.
     """
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
@@ -163,6 +162,7 @@ def bdot(
     return reshape(made, (*lead, *made.shape[-2:]))
 
 
+@described("as dot; the sum of the rows of adj by bias", "a (.., n, k), b (k, m), value (.., n, m)")
 def affine(
     a: Node,
     b: Node,
@@ -171,11 +171,7 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """scalar * A B (transposed if `trans_a`, `trans_b`) plus a bias: (columns) or (1, columns).
-
-    Shapes: a (.., n, k), b (k, m), value (.., n, m).
-    Derivative: as that of dot; the sum of the rows of adj by the bias.
-    """
+    """scalar * A B (transposed if `trans_a`, `trans_b`) plus a bias: (columns) or (1, columns)."""
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
     cols = b.shape[-2 if trans_b else -1] if fits else -1
     fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols
@@ -187,11 +183,8 @@ def affine(
     )
 
 
+@described("as affine, of adj * mask where value > 0", "a (.., n, k), b (k, m), value (.., n, m)")
 def affine_relu_dropout(a: Node, b: Node, bias: Node, p: float = 0.0) -> Node:
-    """relu(a b + bias) with dropout on the last two axes; no dropout in inference graphs.
-
-    Shapes: a (.., n, k), b (k, m), bias (m), value (.., n, m).
-    Derivative: as that of affine, of adj * mask where the value is positive.
-    """
+    """relu(a b + bias) with dropout on the last two axes; no dropout in inference graphs."""
     made = apply("relu", affine(a, b, bias))
     return made if a.graph.inference else dropout(made, p, (-2, -1))

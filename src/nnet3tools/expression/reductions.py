@@ -8,6 +8,7 @@ from typing import ClassVar
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
 from nnet3tools.expression.gradients import add_term, in_order, parse_term
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.moves import flatten
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_text
@@ -175,58 +176,45 @@ def reduce(kind: type[Reduce], x: Node, axis: int | None) -> Node:
     return x.graph.add(kind(x, axis))
 
 
-def sum_(x: Node, axis: int | None = 0) -> Node:
-    """The sum along an axis, or of all elements if `axis` is None.
+_REDUCED = "x (.., n, ..), value (.., 1, ..); (1) if `axis` is None"
 
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None. Derivative: adj.
-    """
+
+@described("adj", _REDUCED)
+def sum_(x: Node, axis: int | None = 0) -> Node:
+    """The sum along an axis, or of all elements if `axis` is None."""
     return reduce(Sum, x, axis)
 
 
+@described("adj / n", _REDUCED)
 def mean(x: Node, axis: int | None = 0) -> Node:
-    """The mean along an axis, or of all elements if `axis` is None.
-
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None. Derivative: adj / n.
-    """
+    """The mean along an axis, or of all elements if `axis` is None."""
     return reduce(Mean, x, axis)
 
 
 average = mean
 
 
+@described("adj at all elements equal to the value, 0 elsewhere", _REDUCED)
 def max_(x: Node, axis: int | None = 0) -> Node:
-    """The maximum along an axis, or of all elements if `axis` is None.
-
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
-    Derivative: adj at all elements equal to the value, 0 elsewhere.
-    """
+    """The maximum along an axis, or of all elements if `axis` is None."""
     return reduce(Max, x, axis)
 
 
+@described("adj at all elements equal to the value, 0 elsewhere", _REDUCED)
 def min_(x: Node, axis: int | None = 0) -> Node:
-    """The minimum along an axis, or of all elements if `axis` is None.
-
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
-    Derivative: adj at all elements equal to the value, 0 elsewhere.
-    """
+    """The minimum along an axis, or of all elements if `axis` is None."""
     return reduce(Min, x, axis)
 
 
+@described("adj * the product of the other elements", _REDUCED)
 def prod(x: Node, axis: int | None = 0) -> Node:
-    """The product along an axis, or of all elements if `axis` is None.
-
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
-    Derivative: adj * the product of the other elements.
-    """
+    """The product along an axis, or of all elements if `axis` is None."""
     return reduce(Prod, x, axis)
 
 
+@described("adj * exp(x - value)", _REDUCED)
 def logsumexp(x: Node, axis: int | None = 0) -> Node:
-    """log(sum of exp) along an axis, or of all elements if `axis` is None.
-
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
-    Derivative: adj * exp(x - value).
-    """
+    """log(sum of exp) along an axis, or of all elements if `axis` is None."""
     return reduce(LogSumExp, x, axis)
 
 
@@ -234,40 +222,31 @@ def _centred(x: Node, axis: int | None) -> Node:
     return (x if x.type.is_float else cast(x, Type.FLOAT32)) - mean(x, axis)
 
 
+@described("adj * 2 (x - mean) / n", _REDUCED)
 def var(x: Node, axis: int | None = 0) -> Node:
-    """The variance (divisor n) along an axis, or of all elements if `axis` is None.
-
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
-    Derivative: adj * 2 (x - mean) / n.
-    """
+    """The variance (divisor n) along an axis, or of all elements if `axis` is None."""
     return reduce(MeanSquare, _centred(x, axis), axis)
 
 
+@described("adj * (x - mean) / (n * value); 0 where the value is 0", _REDUCED)
 def std(x: Node, axis: int | None = 0) -> Node:
-    """The standard deviation (divisor n) along an axis, or of all elements if `axis` is None.
-
-    Shapes: x (.., n, ..), value (.., 1, ..); (1) if `axis` is None.
-    Derivative: adj * (x - mean) / (n * value); 0 where the value is 0.
-    """
+    """The standard deviation (divisor n) along an axis, or of all elements if `axis` is None."""
     return reduce(RootMeanSquare, _centred(x, axis), axis)
 
 
+@described("adj * b by a, adj * a by b", "a and b (.., n, ..), value (.., 1, ..)")
 def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
-    """The sum of a * b along an axis.
-
-    Shapes: a and b (.., n, ..), value (.., 1, ..). Derivative: adj * b by a, adj * a by b.
-    """
+    """The sum of a * b along an axis."""
     if a.shape != b.shape or a.type is not b.type or not a.type.is_float:
         return sum_(a * b, axis)
     axis = normal_axis(axis, a.shape, f"scalar_product of {shape_text(a.shape)}")
     return a.graph.add(ScalarProduct(a, b, axis))
 
 
+@described(
+    "adj * weights / W by x, adj * (x - value) / W by the weights; W is the sum of the weights",
+    "x and weights (.., n, ..), value (.., 1, ..)",
+)
 def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
-    """The average of x along an axis with weights, which need not sum to 1.
-
-    Shapes: x and weights (.., n, ..), value (.., 1, ..).
-    Derivative: adj * weights / W by x, adj * (x - value) / W by the weights; W is the sum of the
-      weights.
-    """
+    """The average of x along an axis with weights, which need not sum to 1."""
     return scalar_product(x, weights, axis) / sum_(weights, axis)

@@ -13,6 +13,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.joins import repeat
 from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
@@ -136,11 +137,9 @@ def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
     return [lambda: _check_range(host, axis, x)]
 
 
+@described("adj added at the indexes", "x (.., n, ..), indexes (k), value (.., k, ..)")
 def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
-    """The slices of x along an axis at `indexes`, a vector, in its order.
-
-    Shapes: x (.., n, ..), indexes (k), value (.., k, ..). Derivative: adj added at the indexes.
-    """
+    """The slices of x along an axis at `indexes`, a vector, in its order."""
     axis = normal_axis(axis, x.shape, "index_select")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) != 1:
@@ -151,20 +150,15 @@ def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
     return x.graph.add(IndexSelect(x, picked, axis))
 
 
+@described("adj added to the rows at the indexes", "x (n, d), indexes (k), value (k, d)")
 def rows(x: Node, indexes: Indexes) -> Node:
-    """The rows of the matrix x at `indexes`, in this order.
-
-    Shapes: x (n, d), indexes (k), value (k, d). Derivative: adj added to the rows at the indexes.
-    """
+    """The rows of the matrix x at `indexes`, in this order."""
     return index_select(x, 0, indexes)
 
 
+@described("adj added to the columns at the indexes", "x (n, d), indexes (k), value (n, k)")
 def cols(x: Node, indexes: Indexes) -> Node:
-    """The columns of the matrix x at `indexes`, in this order.
-
-    Shapes: x (n, d), indexes (k), value (n, k).
-    Derivative: adj added to the columns at the indexes.
-    """
+    """The columns of the matrix x at `indexes`, in this order."""
     return index_select(x, -1, indexes)
 
 
@@ -179,11 +173,9 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
         )
 
 
+@described("adj added at the indexes", "x (.., n, ..), indexes and value (.., k, ..)")
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Elements of x at `indexes` along an axis; other axes are equal to those of x, or 1.
-
-    Shapes: x (.., n, ..), indexes and value (.., k, ..). Derivative: adj added at the indexes.
-    """
+    """Elements of x at `indexes` along an axis; other axes are equal to those of x, or 1."""
     axis = normal_axis(axis, x.shape, "gather")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) == len(x.shape):
@@ -193,12 +185,12 @@ def gather(x: Node, axis: int, indexes: Indexes) -> Node:
     return x.graph.add(Gather(x, picked, axis))
 
 
+@described(
+    "adj by x, but 0 at the indexes; adj at the indexes by the source",
+    "x (.., n, ..), indexes and source (.., k, ..), value as x",
+)
 def scatter(x: Node, axis: int, indexes: Indexes, source: Node) -> Node:
-    """A copy of x with the elements at `indexes`, which are distinct, replaced by `source`.
-
-    Shapes: x (.., n, ..), indexes and source (.., k, ..), value as x.
-    Derivative: adj by x, but 0 at the indexes; adj at the indexes by the source.
-    """
+    """A copy of x with the elements at `indexes`, which are distinct, replaced by `source`."""
     axis = normal_axis(axis, x.shape, "scatter")
     picked = as_indexes(x, axis, indexes)
     _check_picked("scatter", x, axis, picked)

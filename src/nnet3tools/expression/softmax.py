@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.moves import contiguous, swap_axes
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
@@ -79,17 +80,13 @@ def _masked(x: Node, axis: int, mask: Node | None) -> Node:
     return apply("where", mask, x, MASKED.get(x.type, -3.0e38))
 
 
+@described("value * (adj - sum(adj * value))", "as x; the mask broadcasts to it")
 def softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
-    """Softmax along an axis; elements where the mask is 0 get weight 0.
-
-    Shapes: as x; the mask broadcasts to it. Derivative: value * (adj - sum(adj * value)).
-    """
+    """Softmax along an axis; elements where the mask is 0 get weight 0."""
     return _along(Softmax, _masked(x, axis, mask), axis)
 
 
+@described("adj - exp(value) * sum(adj)", "as x; the mask broadcasts to it")
 def log_softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
-    """Log-softmax along an axis; elements where the mask is 0 are left out of the softmax.
-
-    Shapes: as x; the mask broadcasts to it. Derivative: adj - exp(value) * sum(adj).
-    """
+    """Log-softmax along an axis; elements where the mask is 0 are left out of the softmax."""
     return _along(LogSoftmax, _masked(x, axis, mask), axis)

@@ -13,6 +13,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
 from nnet3tools.expression.gradients import in_order
+from nnet3tools.expression.help_text import described
 from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
@@ -151,28 +152,28 @@ def _signed(indexes: Node) -> Node:
     return cast(indexes, Type.INT32)
 
 
+@described(
+    "S' adj by b; adj b' at the places of S by its values",
+    "values and indexes (k), offsets (rows + 1), b (n, m), value (rows of S, m)",
+)
 def csr_dot(
     shape: Shape, values: Node, indexes: Node, offsets: Node, b: Node, trans: bool = False
 ) -> Node:
-    """The product S b, or S' b with `trans`, of a sparse matrix S of `shape` in CSR form.
-
-    Shapes: values and indexes (k), offsets (rows + 1), b (n, m), value (rows of S, m).
-    Derivative: S' adj by b; adj b' at the places of S by its values.
-    """
+    """The product S b, or S' b with `trans`, of a sparse matrix S of `shape` in CSR form."""
     rows, inner = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("csr_dot", shape, parts, b, inner, b.shape[0])
     return b.graph.add(CsrDot(parts, b, (rows, b.shape[1]), trans, tuple(shape)))
 
 
+@described(
+    "adj S' by b; b' adj at the places of S by its values",
+    "values and indexes (k), offsets (rows + 1), b (m, n), value (m, columns of S)",
+)
 def dot_csr(
     b: Node, shape: Shape, values: Node, indexes: Node, offsets: Node, trans: bool = False
 ) -> Node:
-    """The product b S, or b S' with `trans`, of a sparse matrix S of `shape` in CSR form.
-
-    Shapes: values and indexes (k), offsets (rows + 1), b (m, n), value (m, columns of S).
-    Derivative: adj S' by b; b' adj at the places of S by its values.
-    """
+    """The product b S, or b S' with `trans`, of a sparse matrix S of `shape` in CSR form."""
     inner, cols = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("dot_csr", shape, parts, b, inner, b.shape[-1])
