@@ -208,7 +208,7 @@ def test_initial_values():
         assert x.mean() == pytest.approx(mean, abs=0.03)
         assert x.var() == pytest.approx(variance, rel=0.03)
     np.testing.assert_array_equal(initial.eye(3, 2.0), 2 * np.eye(3))
-    with pytest.raises(ex.ExpressionError, match="glorot needs a matrix"):
+    with pytest.raises(ex.ExpressionError, match="initial values need a matrix"):
         initial.glorot_normal((3,))
 
 
