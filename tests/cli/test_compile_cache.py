@@ -165,6 +165,12 @@ def test_compute_prob_reads_what_it_or_nnet3_compile_has_written(capsys):
         ]
 
 
+def test_a_missing_cache_is_named_and_not_taken_for_one_of_training(capsys):
+    lines = objective(capsys, "--read-cache=none")
+    warnings = [line for line in lines if "--read-cache=none: no such file, compiling anew" in line]
+    assert len(warnings) == 1
+
+
 def test_batches_of_utterances_read_what_they_have_written(folder, capsys):
     features = np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32)
     write_table("ark:feats", {"u1": features, "u2": features[:13]})
