@@ -237,7 +237,10 @@ class Assembler:
     def _of_template(
         self, template: EncodedChainExample, group: Sequence[Planned]
     ) -> Iterator[EncodedChainExample]:
-        """Encoded examples with the sizes of `template`, whose bytes are copied if they agree."""
+        """Encode the examples of a group, which all have the sizes and FST header of `template`.
+
+        Bytes that are the same in all of them are copied from `template`.
+        """
         plans = [planned.plan for planned in group]
         columns = [self._matrices(_rows(plans))]
         if plans[0].ivector is not None:

@@ -104,7 +104,7 @@ class E2eExampleMaker:
     def blocks(
         self, write: Callable[[str, NnetChainExample | EncodedChainExample], None]
     ) -> ExampleBlocks:
-        """A new ExampleBlocks that makes the utterances' examples and passes them to `write`."""
+        """A queue of utterances that makes their examples and calls `write`(key, example)."""
         normalization = None if self.normalizer is None else self.normalizer.fst
         labels = self.transition_model.pdfs_of_ids() + np.int32(1)
         native = native_supervisor(normalization, labels)

@@ -238,7 +238,7 @@ class CommandLine(Generic[O]):
         return words
 
     def _kind(self, name: str) -> str:
-        """The kind of the option --name; "" if there is no such option."""
+        """The type of the value of --name, such as "int"; "" if there is no such option."""
         spec = self._spec(name)
         return spec.kind if spec else ""
 

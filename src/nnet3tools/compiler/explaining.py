@@ -67,7 +67,7 @@ class Explanation:
 
 
 def list_steps(stages: Explanation) -> Iterator[Entry]:
-    """The steps in order: node, rows, matrices of value and derivative, and sources.
+    """The steps in order: node, rows, matrices of value and derivative, and the steps they read.
 
     The matrices are those of the program before optimization.
     """
@@ -95,7 +95,7 @@ def list_steps(stages: Explanation) -> Iterator[Entry]:
 
 
 def _kind(nnet: Nnet, info: StepInfo) -> str:
-    """The part that a step's node has in the computation."""
+    """Words for what fills a step's matrix: "given", "columns of step 3", "component c", ..."""
     node = info.step.node
     if info.step.is_input:
         return "given"

@@ -98,7 +98,7 @@ class EvenChunks(_OneVector):
         self._chunk_size, self._batch_size, self._pad = chunk_size, batch_size, pad
 
     def chunks(self, utterance: Utterance) -> list[Chunk]:
-        """Cut an utterance into chunks of equal weight.
+        """Cut an utterance into chunks, whose vectors have equal weights in the mean vector.
 
         If the utterance is too short, a warning is logged and the list is empty.
         """

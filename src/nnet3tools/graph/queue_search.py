@@ -17,7 +17,10 @@ from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 
 
 class QueueSearch:
-    """Counts the cindexes after each hop of Kaldi's search; uses the ids of GraphBuilder."""
+    """Kaldi's breadth-first search of a graph, replayed to count the cindexes after each depth.
+
+    The cindex ids are those of GraphBuilder.
+    """
 
     def __init__(self, builder: GraphBuilder, request: ComputationRequest) -> None:
         store, size = builder.store, builder.store.size

@@ -44,7 +44,10 @@ class Handed:
         return Reader(io.BytesIO(self.as_bytes()), name)
 
     def table(self, holder: Holder[T]) -> Iterator[tuple[str, T]] | None:
-        """The (key, object) pairs as `holder` would read them; None if the output is no table."""
+        """The (key, object) pairs that a program wrote, as `holder` would read them from a file.
+
+        None if the program wrote no table.
+        """
         if self.holder is None:
             return None
         return self._adopted(holder)

@@ -59,7 +59,11 @@ class Rewrites:
     def rewritten(
         self, computation: Computation, context: PassContext, passes: Transform
     ) -> Computation:
-        """The result of the passes for a program, from the cache if a similar program is there."""
+        """The program after the passes.
+
+        If the cache has the changes that they made to a program with the same commands and other
+        sizes, these changes are made to this program, without running the passes.
+        """
         if self._first is None and not self._kept:
             after, rewrite = _passed(computation, context, passes)
             self._first = computation, dataclasses.replace(context), rewrite

@@ -47,7 +47,10 @@ class Driver:
     """Runs stages with a JobRunner and calls `report` after each stage."""
 
     def __init__(self, runner: JobRunner, report: Callable[[Stage], None], again: bool) -> None:
-        """Store the arguments; with `again`, jobs that have succeeded before run again."""
+        """Prepare a driver that calls `report` after each finished stage.
+
+        With `again`, jobs that have succeeded before run again.
+        """
         self._runner, self._report, self._again = runner, report, again
         self._running: dict[str, Job] = {}
         self._tries: dict[str, int] = {}

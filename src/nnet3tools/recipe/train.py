@@ -156,7 +156,8 @@ def make_runner(
 ) -> JobRunner:
     """Make the job runner that the options choose: this machine, a command (--cmd), or Slurm.
 
-    On this machine, `most_jobs` jobs run at once, and one more for diagnostics.
+    On this machine, `most_jobs` jobs run at once, and one more for diagnostics; `wants_gpu`: each
+    on a GPU. `egs_cmd`, if not "", is used instead of --cmd for jobs that make examples.
     """
     executor = run.executor or ("cmd" if run.cmd else "local")
     if executor == "cmd":

@@ -32,7 +32,7 @@ def bind_window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 
 def bind_add_weighted_windows(
     out: Array, b: Array, weights: Array, shift: int, alpha: float = 1.0
 ) -> Step:
-    """Bind `add_weighted_windows`: one reduction over a view with the K rows of each window."""
+    """A callable that runs `add_weighted_windows` on these arrays: one reduction on the GPU."""
     windows = _windows(b, len(out), weights.shape[2], shift)
     step = _weighted_windows.bind(out, weights[..., None], windows, alpha=alpha, beta=1.0)
     return step
