@@ -1,6 +1,7 @@
 """What all tests share: the --slow switch, and fixed seeds before each test."""
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -16,6 +17,9 @@ pytest.register_assert_rewrite("support")
 # NumPy, the reference, unless a test asks for compiled kernels: tests see thousands of formulas
 # once each. The reference cases of Kaldi run with the programs' own default.
 os.environ.setdefault("NNET3TOOLS_CPU_KERNELS", "numpy")
+
+# A shell starts background jobs with SIGINT ignored, which programs that tests interrupt inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # On a busy machine examples take as long as they take. The same ones each time: whether a change
 # lands must not hang on chance. With --slow they are drawn anew.

@@ -54,7 +54,7 @@ BAD = {
         "no gradient: gt bool (7 x 4), on the way to gt bool (7 x 4), has none",
     ),
     "gradient stopped": ("stop_gradient(x * a)", "no gradient: stop_gradient float32 (7 x 4)"),
-    "no gradient of indexes": ("argmax(x) + 0 * x", None),
+    "no gradient of indexes": ("float32(argmax(x)) + 0 * x", None),
     "only indexes": ("sort(float32(argmax(x)), axis=0)", "no gradient: sort_indexes int32 (7 x 1)"),
     "shape": ("sum(x * a)", "has shape (1), expected (rows x dim)"),
     "one number of rows": ("reshape(x, [7, 4])", "cannot reshape x input float32 (11 x 4)"),
