@@ -57,9 +57,9 @@ Q_INLINE q_s32 q_plain16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
 #if (defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)
 /* Assembly, because compilers do not agree on the names of these instructions. */
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-#define Q_VNNI(name, x, w) __asm__(name " %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w))
+#define Q_VNNI(name, x, w) __asm__(name " %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w))
 #else
-#define Q_VNNI(name, x, w) __asm__("{vex} " name " %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w))
+#define Q_VNNI(name, x, w) __asm__("%{vex%} " name " %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w))
 #endif
 Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
   Q_VNNI("vpdpbusd", q_broadcast(x, 0), w0);
