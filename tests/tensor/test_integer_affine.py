@@ -9,8 +9,8 @@ from nnet3tools.tensor.operators.integer_affine import (
     MAX_LANE_SUM,
     MAX_ROW_SUM,
     PackedWeights,
+    excess,
     integer_affine,
-    largest_lane_sums,
     quantize_rows,
 )
 from nnet3tools.tensor.operators.integer_affine.cpu import affine_jobs, quantize_jobs
@@ -97,7 +97,7 @@ def test_nothing_saturates_at_the_bounds(sign):
             one = np.zeros(16, np.int8)
             one[[0, 1, 4, 5]] = one[[2, 3, 6, 7]] = lane
             matrix = np.tile(one, (8, columns // 16)) * np.int8(sign)
-            assert largest_lane_sums(np.abs(matrix).astype(np.int16)).max() == MAX_LANE_SUM
+            assert excess(matrix.astype(np.int16), matrix.dtype).max() == 1.0
         else:
             matrix = np.full((8, columns), sign * (MAX_ROW_SUM // columns), np.int16)
         weights = PackedWeights.pack(matrix, np.ones(8, np.float32))
@@ -127,8 +127,15 @@ def test_a_number_that_is_not_finite_shows_in_its_row_only(dtype):
 
 def test_lane_sums_are_those_of_every_alignment():
     rng = np.random.default_rng(4)
-    matrix = rng.integers(0, 50, size=(3, 41))
+    matrix = rng.integers(-50, 50, size=(3, 41))
     wide = np.pad(matrix, ((0, 0), (16, 16)))
     lanes = np.array([0, 1, 4, 5, 8, 9, 12, 13])
-    expected = [max(row[j + lanes].sum() for j in range(len(row) - 13)) for row in wide]
-    assert largest_lane_sums(matrix).tolist() == expected
+    sums = [
+        [
+            max(np.maximum(side[j + lanes], 0).sum() for j in range(len(row) - 13))
+            for side in (row, -row)
+        ]
+        for row in wide
+    ]
+    expected = np.max(sums, axis=1) / MAX_LANE_SUM
+    np.testing.assert_allclose(excess(matrix, np.dtype(np.int8)), expected)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.io import log
+from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import IvectorOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from nnet3tools.nnet.nnet import Nnet
@@ -82,7 +82,7 @@ def _quantize(nnet: Nnet, options: Options) -> None:
     """Quantize a network in place, and log the components with their rounding errors."""
     from nnet3tools.errors import DataError
     from nnet3tools.nnet.collapse import prepare_for_test
-    from nnet3tools.nnet.quantization import components_to_quantize, quantize, relative_error
+    from nnet3tools.nnet.quantization import components_to_quantize, quantize
     from nnet3tools.nnet.splicing import splice_in_components
 
     prepare_for_test(nnet)
@@ -93,11 +93,8 @@ def _quantize(nnet: Nnet, options: Options) -> None:
     if spliced := splice_in_components(nnet, names):
         log.log(f"Made TDNN components of {', '.join(spliced)}")
     limits = _calibrated(nnet, names, options) if options.calibrate else {}
-    original = nnet.copy()
-    quantize(nnet, names, options.bits, limits)
-    for name in names:
+    for name, error in quantize(nnet, names, options.bits, limits).items():
         found = f", inputs {limits[name].tolist()}" if name in limits else ""
-        error = relative_error(nnet, original, name)
         log.log(f"Component {name}: int{options.bits}, rounding error {error:.3g}{found}")
 
 
@@ -107,17 +104,17 @@ def _calibrated(
     """The ranges of the named components' inputs for the features of --calibrate."""
     from nnet3tools.executor.simple_options import SimpleComputationOptions
     from nnet3tools.executor.utterance_computer import computer_together
-    from nnet3tools.nnet.quantization import RangeObserver
+    from nnet3tools.nnet.quantization import observe_inputs
     from nnet3tools.recognizer.outputs import outputs_in_order
     from nnet3tools.recognizer.utterances import UtteranceCounts, utterances
 
     options.ivectors.check()
-    observed, counts = nnet.copy(), UtteranceCounts()
-    observer = RangeObserver(observed, names)
-    computer = computer_together(observed, SimpleComputationOptions())
+    copy, counts = nnet.copy(), UtteranceCounts()
+    found = observe_inputs(copy, names)
+    computer = computer_together(copy, SimpleComputationOptions())
     inputs = utterances(options.calibrate, options.ivectors, counts)
     for _ in outputs_in_order(computer, ((*each, None) for each in inputs)):
         counts.done += 1
     computer.close()
     log.log(f"Calibrated with {counts.frames} frames of {counts.done} utterances")
-    return observer.limits()
+    return {name: np.array([low.min(), high.max()], "f") for name, (low, high) in found.items()}

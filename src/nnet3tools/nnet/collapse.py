@@ -74,7 +74,7 @@ def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
     if not isinstance(node, ComponentNode):
         return False
     descriptor = nnet.descriptor(n - 1)
-    source = _only_source(descriptor)
+    source = only_source(descriptor)
     source_node = nnet.nodes[source] if source >= 0 else None
     if not isinstance(source_node, ComponentNode):
         return False
@@ -87,7 +87,7 @@ def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
     return True
 
 
-def _only_source(descriptor: Descriptor) -> int:
+def only_source(descriptor: Descriptor) -> int:
     """Number of the only node that a descriptor reads, at one or several times; else -1.
 
     A Scale() of the node also gives -1. (Kaldi ignores the Scale and then scales a bias wrongly.)

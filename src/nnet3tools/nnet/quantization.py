@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -38,40 +37,36 @@ def components_to_quantize(nnet: Nnet, float_patterns: Sequence[str], inputs: bo
     Without `inputs`, components that read an input node are omitted: the columns of features and
     i-vectors differ in size, so that one step for a row would lose the small ones.
     """
-    after_inputs = set() if inputs else _readers_of_inputs(nnet)
+    nodes = [n for n in range(nnet.num_nodes) if nnet.is_component(n)]
+    readers = [n for n in nodes if any(map(nnet.is_input, nnet.node_inputs(n - 1)))]
+    after_inputs = {id(nnet.component_of_node(n)) for n in readers}
     return [
         name
-        for i, (name, component) in enumerate(
-            zip(nnet.component_names, nnet.components, strict=True)
-        )
-        if type(component) in _CLASSES and i not in after_inputs
+        for name, component in zip(nnet.component_names, nnet.components, strict=True)
+        if type(component) in _CLASSES and (inputs or id(component) not in after_inputs)
         if not any(name_matches_pattern(name, pattern) for pattern in float_patterns)
     ]
 
 
-def _readers_of_inputs(nnet: Nnet) -> set[int]:
-    """Numbers of components that read an input node directly."""
-    nodes = [n for n in range(nnet.num_nodes) if nnet.is_component(n)]
-    reading = [n for n in nodes if any(map(nnet.is_input, nnet.node_inputs(n - 1)))]
-    return {nnet.components.index(nnet.component_of_node(n)) for n in reading}
-
-
 def quantize(
     nnet: Nnet, names: Sequence[str], bits: int, limits: Mapping[str, NDArray[np.float32]]
-) -> None:
+) -> dict[str, float]:
     """Give the named components integer weights of 8 or 16 bits, in place.
 
     `limits` maps names to limits of the inputs, see QuantizedMatrix; absent: those of each row.
+    Returns the norm of each matrix's rounding errors, relative to the norm of the matrix.
     """
+    errors = {}
     for name in names:
         i = nnet.component_index(name)
-        component = nnet.components[i]
-        cls = _CLASSES[type(component)]
+        cls = _CLASSES[type(nnet.components[i])]
+        exact = getattr(nnet.components[i], cls.WEIGHTS)
         with naming(f"component '{name}'"):
-            matrix = QuantizedMatrix.of(
-                getattr(component, cls.WEIGHTS), bits, limits.get(name, np.empty(0, np.float32))
-            )
-        nnet.components[i] = _with_weights(component, cls, cls.WEIGHTS, matrix)
+            matrix = QuantizedMatrix.of(exact, bits, limits.get(name, np.empty(0, np.float32)))
+        nnet.components[i] = _with_weights(nnet.components[i], cls, cls.WEIGHTS, matrix)
+        error, norm = np.linalg.norm(matrix.dense() - exact), np.linalg.norm(exact)
+        errors[name] = float(error / norm) if norm else 0.0
+    return errors
 
 
 def dequantize(nnet: Nnet) -> list[str]:
@@ -93,51 +88,29 @@ def _with_weights(component: Component, cls: type[C], field: str, matrix: object
     return made
 
 
-class RangeObserver:
-    """Finds the ranges of components' inputs while a network runs.
+def observe_inputs(nnet: Nnet, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+    """Arrays (2, columns) of the least and largest inputs of components while `nnet` runs, and 0.
 
-    It replaces the `infer` methods of the components. They use tensor operators, which are recorded
-    and replayed like the rest of a program.
+    The components' `infer` methods are replaced. The new ones use tensor operators, which are
+    recorded and replayed like the rest of a program.
     """
-
-    def __init__(self, nnet: Nnet, names: Sequence[str]) -> None:
-        self._lows: dict[str, Array] = {}
-        self._highs: dict[str, Array] = {}
-        for name in names:
-            component = nnet.component(nnet.component_index(name))
-            columns = component.input_dim
-            self._lows[name] = np.zeros(columns, np.float32)
-            self._highs[name] = np.zeros(columns, np.float32)
-            vars(component)["infer"] = self._observing(name, component.infer)
-
-    def _observing(
-        self, name: str, infer: Callable[[Indexes, Array, Array], None]
-    ) -> Callable[[Indexes, Array, Array], None]:
-        low, high = self._lows[name], self._highs[name]
-
-        def observe(indexes: Indexes, in_value: Array, out_value: Array) -> None:
-            with tensor.scratch(low.shape, like=low) as found:
-                _column_least(found, in_value)
-                _lower(low, found)
-                _column_most(found, in_value)
-                _raise(high, found)
-            infer(indexes, in_value, out_value)
-
-        return observe
-
-    def limits(self) -> dict[str, NDArray[np.float32]]:
-        """Name -> least and largest number of the inputs, (2,); they include 0."""
-        return {
-            name: np.array([low.min(), self._highs[name].max()], np.float32)
-            for name, low in self._lows.items()
-        }
+    found = {}
+    for name in names:
+        component = nnet.component(nnet.component_index(name))
+        found[name] = np.zeros((2, component.input_dim), np.float32)
+        vars(component)["infer"] = _observing(*found[name], component.infer)
+    return found
 
 
-def relative_error(nnet: Nnet, original: Nnet, name: str) -> float:
-    """The Euclidean norm of a component's rounding error, relative to that of its weights."""
-    i = nnet.component_index(name)
-    component = nnet.components[i]
-    assert isinstance(component, Quantized)
-    exact = getattr(original.components[i], component.WEIGHTS)
-    error = np.linalg.norm(component.weights.dense() - exact)
-    return float(error) / max(float(np.linalg.norm(exact)), math.ulp(0.0))
+def _observing(
+    low: Array, high: Array, infer: Callable[[Indexes, Array, Array], None]
+) -> Callable[[Indexes, Array, Array], None]:
+    def observe(indexes: Indexes, in_value: Array, out_value: Array) -> None:
+        with tensor.scratch(low.shape, like=low) as extremes:
+            _column_least(extremes, in_value)
+            _lower(low, extremes)
+            _column_most(extremes, in_value)
+            _raise(high, extremes)
+        infer(indexes, in_value, out_value)
+
+    return observe

@@ -10,15 +10,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from nnet3tools.nnet.collapse import only_source
 from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.components.linear import LinearComponent
 from nnet3tools.nnet.components.tdnn import TdnnComponent
-from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.descriptor import Descriptor, Leaf
-from nnet3tools.nnet.forwarding import NodeTerm, Offset
+from nnet3tools.nnet.forwarding import Offset
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode
+from nnet3tools.nnet.nodes import ComponentInputNode
 
 
 def splice_in_components(nnet: Nnet, names: Iterable[str]) -> list[str]:
@@ -28,52 +27,31 @@ def splice_in_components(nnet: Nnet, names: Iterable[str]) -> list[str]:
     appends one node at several times.
     """
     wanted, changed = {nnet.component_index(name) for name in names}, []
-    nodes = [n for n, node in enumerate(nnet.nodes) if isinstance(node, ComponentNode)]
+    nodes = [n for n in range(nnet.num_nodes) if nnet.is_component(n)]
     users = [nnet.components.index(nnet.component_of_node(n)) for n in nodes]
     for n, c in zip(nodes, users, strict=True):
-        if c not in wanted or users.count(c) > 1:
+        component, descriptor = nnet.components[c], nnet.descriptor(n - 1)
+        source, times = only_source(descriptor), _times(descriptor)
+        if c not in wanted or users.count(c) > 1 or source < 0 or len(times) < 2:
             continue
-        found = _spliced_node(nnet.descriptor(n - 1))
-        tdnn = None if found is None else _tdnn_of(nnet.components[c], found[1])
-        if found is None or tdnn is None:
+        if not isinstance(component, AffineComponent | LinearComponent):
             continue
-        nnet.components[c] = tdnn
-        name = nnet.node_names[found[0]]
-        nnet.nodes[n - 1] = ComponentInputNode(Descriptor.parse(name, {name: found[0]}))
+        affine = isinstance(component, AffineComponent)
+        nnet.components[c] = tdnn = TdnnComponent(
+            time_offsets=np.array(times, np.int32),
+            linear_params=component.input_matrix,
+            bias_params=component.bias_params if affine else np.empty(0, np.float32),
+        )
+        tdnn.copy_options(component)
+        name = nnet.node_names[source]
+        nnet.nodes[n - 1] = ComponentInputNode(Descriptor.parse(name, {name: source}))
         changed.append(nnet.component_names[c])
     return changed
 
 
-def _spliced_node(descriptor: Descriptor) -> tuple[int, list[int]] | None:
-    """The node that a descriptor appends at several times, and the times; None for other forms."""
-    times, sources = [], set()
-    for part in descriptor.parts:
-        if not isinstance(part, Leaf):
-            return None
-        offset = part.source if isinstance(part.source, Offset) else None
-        term = part.source if offset is None else offset.source
-        if not isinstance(term, NodeTerm) or term.factor != 1.0 or (offset and offset.x):
-            return None
-        sources.add(term.node)
-        times.append(offset.t if offset else 0)
-    if len(sources) != 1 or not 1 < len(times) == len(set(times)):
-        return None
-    return sources.pop(), times
-
-
-def _tdnn_of(component: Component, times: list[int]) -> TdnnComponent | None:
-    """A TDNN component with the parameters of an affine or linear one; None for other types."""
-    if isinstance(component, AffineComponent):
-        bias = component.bias_params
-    elif isinstance(component, LinearComponent):
-        bias = np.empty(0, np.float32)
-    else:
-        return None
-    assert isinstance(component, UpdatableComponent)
-    made = TdnnComponent(
-        time_offsets=np.array(times, np.int32),
-        linear_params=component.input_matrix,
-        bias_params=bias,
-    )
-    made.copy_options(component)
-    return made
+def _times(descriptor: Descriptor) -> list[int]:
+    """The different times at which a descriptor appends a node; [] for other descriptors."""
+    offsets = [part.source for part in descriptor.parts if isinstance(part, Leaf)]
+    times = [offset.t if isinstance(offset, Offset) else 0 for offset in offsets]
+    is_shifted = any(isinstance(offset, Offset) and offset.x for offset in offsets)
+    return [] if is_shifted or len(times) != len(set(times)) else times

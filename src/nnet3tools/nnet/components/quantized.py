@@ -8,17 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.components.affine import AffineComponent, NaturalGradientAffineComponent
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Component,
-    Indexes,
-    Memo,
-    Properties,
-)
+from nnet3tools.nnet.components.base import Array, Component, Indexes, Memo, Properties
 from nnet3tools.nnet.components.convolution import ConvolutionComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent
 from nnet3tools.nnet.components.linear import LinearComponent
@@ -26,50 +18,21 @@ from nnet3tools.nnet.components.quantized_matrix import QuantizedMatrix, Quantiz
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.tdnn import TdnnComponent, TdnnIndexes
 from nnet3tools.nnet.components.time_height_convolution import TimeHeightConvolutionComponent
-from nnet3tools.tensor.operators.integer_affine import (
-    PackedWeights,
-    integer_affine,
-    quantize_rows,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nnet3tools.nnet.config import ConfigLine
 
 
-def integer_product(
-    out_value: Array,
-    in_value: Array,
-    weights: PackedWeights,
-    limits: Array,
-    bias: Array | None = None,
-    starts: Sequence[int] = (0,),
-    stride: int = 1,
-    adds: bool = False,
-) -> None:
-    """Quantize the rows of `in_value` and compute `integer_affine` of them.
-
-    `limits` (2,) or (0,) is that of a QuantizedMatrix; other arguments are the operator's.
-    """
-    num_rows = in_value.shape[0]
-    with (
-        tensor.scratch((num_rows, weights.row_width), in_value, weights.row_type) as rows,
-        tensor.scratch((num_rows, 2), like=in_value) as ranges,
-    ):
-        quantize_rows(rows, ranges, in_value, limits if limits.size else None)
-        integer_affine(out_value, rows, ranges, weights, bias, starts, stride, adds)
-
-
 class Quantized(Component):
-    """Base class of components with integer weights."""
+    """Base class of components with integer weights, in the field named WEIGHTS.
+
+    FLOAT is the class of the component with float weights.
+    """
 
     IMPLIED = Properties(0)
     is_quantized = True
     FLOAT: ClassVar[type[Component]]
-    """The class of the component with float weights."""
     WEIGHTS: ClassVar[str] = "linear_params"
-    """The name of the field with the matrix."""
 
     @property
     def weights(self) -> QuantizedMatrix:
@@ -87,27 +50,16 @@ class Quantized(Component):
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """Number of operations, as many as with floats."""
-        outputs, columns = self.weights.shape
-        return rows * (2 * columns + 1) * self.output_dim if outputs else 0
+        return rows * (2 * self.weights.shape[1] + 1) * self.output_dim
 
-    def backprop(self, args: BackpropArgs) -> None:
-        """Raise UserError: rounding has no useful derivative."""
-        raise _for_test_only()
-
-    def scale(self, scale: float) -> None:
+    def _refuse(self, *_: object) -> None:
         """Raise UserError: training, averages and combinations of models need float weights."""
-        raise _for_test_only()
+        raise UserError(
+            "a quantized network cannot be trained, scaled or added: convert it with "
+            "nnet3-copy --dequantize=true"
+        )
 
-    def add(self, alpha: float, other: Component) -> None:
-        """Raise UserError, as `scale`."""
-        raise _for_test_only()
-
-
-def _for_test_only() -> UserError:
-    return UserError(
-        "a quantized network cannot be trained, scaled or added: convert it with "
-        "nnet3-copy --dequantize=true"
-    )
+    backprop = scale = add = _refuse
 
 
 @register
@@ -118,8 +70,7 @@ class QuantizedAffineComponent(Quantized, AffineComponent):
     linear_params = QuantizedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        matrix = self.weights
-        integer_product(out_value, in_value, matrix.packed(), matrix.limits, self.bias_params)
+        self.weights.multiply(out_value, in_value, self.bias_params)
 
 
 @register
@@ -149,8 +100,7 @@ class QuantizedLinearComponent(Quantized, LinearComponent):
     params = QuantizedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        matrix = self.weights
-        integer_product(out_value, in_value, matrix.packed(), matrix.limits, adds=True)
+        self.weights.multiply(out_value, in_value, adds=True)
 
 
 @register
@@ -162,12 +112,9 @@ class QuantizedTdnnComponent(Quantized, TdnnComponent):
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, TdnnIndexes)
-        matrix, bias = self.weights, self.bias_params if self.has_bias else None
-        weights = matrix.packed(parts=len(self.time_offsets))
+        bias = self.bias_params if self.has_bias else None
         starts, stride = indexes.row_offsets.tolist(), indexes.row_stride
-        integer_product(
-            out_value, in_value, weights, matrix.limits, bias, starts, stride, bias is None
-        )
+        self.weights.multiply(out_value, in_value, bias, starts, stride, adds=bias is None)
 
 
 @register
@@ -180,7 +127,7 @@ class QuantizedConvolutionComponent(Quantized, ConvolutionComponent):
 
     def filter_patches(self, filtered: Array, patches: Array) -> None:
         """Set `filtered` to the products of patches with all filters."""
-        integer_product(filtered, patches, self.weights.packed(), self.weights.limits)
+        self.weights.multiply(filtered, patches)
 
 
 @register
@@ -192,5 +139,4 @@ class QuantizedTimeHeightConvolutionComponent(Quantized, TimeHeightConvolutionCo
 
     def add_product(self, out: Array, patches: Array, columns: slice) -> None:
         """Add to `out` the products of patches with some columns of the parameters."""
-        weights = self.weights.packed(columns.start, columns.stop)
-        integer_product(out, patches, weights, self.weights.limits, adds=True)
+        self.weights.multiply(out, patches, columns=columns, adds=True)

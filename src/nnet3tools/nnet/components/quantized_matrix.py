@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.components.field import Field
+from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.operators.integer_affine import (
-    LEVELS,
-    MAX_LANE_SUM,
-    MAX_ROW_SUM,
     PackedWeights,
-    largest_lane_sums,
+    excess,
+    integer_affine,
+    quantize_rows,
 )
 
 if TYPE_CHECKING:
@@ -24,20 +26,23 @@ if TYPE_CHECKING:
 DTYPES: dict[int, np.dtype[Any]] = {8: np.dtype(np.int8), 16: np.dtype(np.int16)}
 """Bits of a weight -> type."""
 
+_ALL = slice(None)
 _SCALE_STEP = np.float32(1.01)
 """Factor by which a row's scale grows until rounded weights satisfy the bounds of the kernels."""
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedMatrix:
-    """A matrix that is close to scales[:, None] * values. It never changes."""
+    """A matrix that is close to scales[:, None] * values. It never changes.
+
+    `values` (rows, columns) are int8 or int16, within the bounds of `integer_affine`; `scales` are
+    (rows,). `limits` (2,) are the least and largest input value that is represented; (0,) for those
+    of each input row.
+    """
 
     values: NDArray
-    """int8 or int16 (rows, columns), within the bounds of `integer_affine`."""
     scales: NDArray[np.float32]
-    """(rows,)"""
     limits: NDArray[np.float32]
-    """(2,): least and largest input value that is represented; (0,) for those of each input row."""
     _packed: dict[tuple[object, ...], PackedWeights] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -47,11 +52,11 @@ class QuantizedMatrix:
         if not np.isfinite(matrix).all():
             raise DataError("a parameter is not finite")
         scales = np.abs(matrix).max(axis=1, initial=0.0) / np.float32(np.iinfo(dtype).max)
-        scales = np.maximum(scales, _excess(matrix, dtype).astype(np.float32))
+        scales = np.maximum(scales, excess(matrix, dtype).astype(np.float32))
         scales[scales < np.finfo(np.float32).tiny] = 1.0
         while True:
             values = np.rint(matrix / scales[:, None])
-            if not (too_large := _excess(values, dtype) > 1.0).any():
+            if not (too_large := excess(values, dtype) > 1.0).any():
                 return cls(values.astype(dtype), scales, limits)
             scales[too_large] *= _SCALE_STEP
 
@@ -60,41 +65,46 @@ class QuantizedMatrix:
         """Rows and columns."""
         return self.values.shape
 
-    @property
-    def bits(self) -> int:
-        """Bits of a weight."""
-        return 8 * self.values.itemsize
-
     def dense(self) -> NDArray[np.float32]:
         """The matrix as floats."""
         return self.values * self.scales[:, None]
 
-    def packed(self, begin: int = 0, end: int | None = None, parts: int = 1) -> PackedWeights:
-        """Columns `begin` to `end` for the kernels, cut into equal parts."""
-        key = begin, end, parts
-        if key not in self._packed:
-            self._packed[key] = PackedWeights.pack(self.values[:, begin:end], self.scales, parts)
-        return self._packed[key]
+    def multiply(
+        self,
+        out: Array,
+        rows: Array,
+        bias: Array | None = None,
+        starts: Sequence[int] = (0,),
+        stride: int = 1,
+        *,
+        columns: slice = _ALL,
+        adds: bool = False,
+    ) -> None:
+        """Quantize `rows`, and set `out` to their product with some columns of this matrix.
+
+        `bias`, `starts`, `stride` and `adds` are those of `integer_affine`. The columns are cut
+        into one part for each of `starts`.
+        """
+        key = columns.start, columns.stop, len(starts)
+        if (weights := self._packed.get(key)) is None:
+            weights = PackedWeights.pack(self.values[:, columns], self.scales, len(starts))
+            self._packed[key] = weights
+        with (
+            tensor.scratch((len(rows), weights.row_width), rows, weights.row_type) as quantized,
+            tensor.scratch((len(rows), 2), like=rows) as ranges,
+        ):
+            quantize_rows(quantized, ranges, rows, self.limits if self.limits.size else None)
+            integer_affine(out, quantized, ranges, weights, bias, starts, stride, adds)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
 
-def _excess(values: NDArray, dtype: np.dtype) -> NDArray:
-    """For each row of values, by what factor they exceed the bounds on sums; at most 1 if valid."""
-    if dtype == np.int16:
-        return np.abs(values).sum(axis=1, dtype=np.float64) / MAX_ROW_SUM
-    sides = np.maximum(values, 0), np.maximum(-values, 0)
-    return np.maximum(*map(largest_lane_sums, sides)) / MAX_LANE_SUM
-
-
-class QuantizedParams(Field[QuantizedMatrix]):
+class QuantizedParams(Field[Any]):
     """Field for a QuantizedMatrix: bits, rows, columns, integers, scales, limits of the input."""
 
-    TOKEN: ClassVar[str] = "<QuantizedParams>"
-
     def __init__(self) -> None:
-        super().__init__(self.TOKEN)
+        super().__init__("<QuantizedParams>")
 
     def read_value(self, reader: Reader) -> QuantizedMatrix:
         start, (bits, rows, columns) = reader.offset, (reader.read_int32() for _ in range(3))
@@ -108,12 +118,11 @@ class QuantizedParams(Field[QuantizedMatrix]):
         values = flat.astype(DTYPES[bits])
         if flat.size != rows * columns or (values != flat).any():
             raise reader.error(f"expected {rows * columns} integers of {bits} bits", start)
-        return QuantizedMatrix(
-            values.reshape(rows, columns), reader.read_vector(), reader.read_vector()
-        )
+        vectors = reader.read_vector(), reader.read_vector()
+        return QuantizedMatrix(values.reshape(rows, columns), *vectors)
 
     def write_value(self, writer: Writer, value: QuantizedMatrix) -> None:
-        for number in (value.bits, *value.shape):
+        for number in (8 * value.values.itemsize, *value.shape):
             writer.write_int32(number)
         if writer.binary:
             writer.write_bytes(value.values.astype(value.values.dtype.newbyteorder("<")).tobytes())
@@ -131,9 +140,9 @@ class QuantizedParams(Field[QuantizedMatrix]):
             return f"must have limits on both sides of 0, found {value.limits.tolist()}"
         return None
 
-    def info(self, owner: Any) -> str:
-        value: QuantizedMatrix = getattr(owner, self.name)
-        levels = LEVELS[value.values.dtype] + 1
+    def text(self, value: QuantizedMatrix) -> str:
         limits = ":".join(f"{limit:g}" for limit in value.limits) or "of-each-row"
-        name = self.name.replace("_", "-")
-        return f"{name}=quantized:int{value.bits}, input-levels={levels}, input-limits={limits}"
+        return f"quantized:{value.values.dtype}, input-limits={limits}"
+
+    def info(self, owner: Any) -> str:
+        return f"{self.name.replace('_', '-')}={self.text(getattr(owner, self.name))}"

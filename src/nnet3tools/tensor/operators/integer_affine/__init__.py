@@ -36,17 +36,14 @@ from nnet3tools.tensor.registry import operator
 LEVELS: dict[np.dtype[Any], int] = {np.dtype(np.int8): 127, np.dtype(np.int16): 4095}
 """Type of weights -> the largest value of a quantized row."""
 
+_ROW_TYPES = {np.dtype(np.int8): np.dtype(np.uint8), np.dtype(np.int16): np.dtype(np.int16)}
+"""Type of weights -> type of quantized rows."""
+
 MAX_LANE_SUM = 258
 """Bound on the sum of the positive int8 weights of a lane, and of the negative ones."""
 
 MAX_ROW_SUM = (2**31 - 1) // LEVELS[np.dtype(np.int16)]
 """Bound on the sum of the absolute values of a row of int16 weights."""
-
-_ROW_TYPES: dict[np.dtype[Any], np.dtype[Any]] = {
-    np.dtype(np.int8): np.dtype(np.uint8),
-    np.dtype(np.int16): np.dtype(np.int16),
-}
-"""Type of weights -> type of quantized rows."""
 
 _STEP_BYTES, _PANEL = 16, 8
 """Bytes of a row that kernels multiply at a time; outputs that they compute at a time."""
@@ -55,9 +52,19 @@ _LEAST_EXTENT = 1e-30
 """Rows with a smaller range are zero."""
 
 
-def largest_lane_sums(magnitudes: NDArray) -> NDArray:
-    """For each row, the largest sum of the numbers of a lane; shape (rows,)."""
-    sums = np.pad(magnitudes, ((0, 0), (13, 13)))
+def excess(matrix: NDArray, dtype: np.dtype[Any]) -> NDArray:
+    """For each row of a matrix, by what factor sums exceed the bounds of weights of type `dtype`.
+
+    The factor is at most 1 if the row is within the bounds.
+    """
+    if dtype == np.int16:
+        return np.abs(matrix).sum(axis=1, dtype=np.float64) / MAX_ROW_SUM
+    return np.maximum(*(_largest_lane_sums(side) for side in (matrix, -matrix))) / MAX_LANE_SUM
+
+
+def _largest_lane_sums(matrix: NDArray) -> NDArray:
+    """For each row, the largest sum of the positive numbers of a lane; shape (rows,)."""
+    sums = np.pad(np.maximum(matrix, 0), ((0, 0), (13, 13)))
     for shift in (1, 4, 8):
         sums = sums[:, :-shift] + sums[:, shift:]
     largest: NDArray = sums.max(axis=1)
@@ -102,7 +109,7 @@ class PackedWeights:
         return matrix[: len(self.scales), : self.columns]
 
     @property
-    def row_type(self) -> np.dtype:
+    def row_type(self) -> np.dtype[Any]:
         """The type of the quantized rows that these weights multiply."""
         return _ROW_TYPES[self.values.dtype]
 

@@ -1,4 +1,4 @@
-"""Integer products on CUDA: refused. GPUs run the float model that `nnet3-copy` makes."""
+"""Integer products on CUDA are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nnet3tools.tensor.registry import implements
 @implements("quantize_rows", "cupy", types=("uint8", "int16"))
 @implements("integer_affine", "cupy", types=("float32",))
 def refuse(*operands: Any, **options: Any) -> None:
-    """Raise UserError: integer products have no CUDA kernel."""
+    """Raise UserError."""
     raise UserError(
         "a quantized network runs on a CPU only: use --use-gpu=no, or nnet3-copy --dequantize=true"
     )

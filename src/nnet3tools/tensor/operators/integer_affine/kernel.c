@@ -36,23 +36,29 @@ Q_INLINE q_s32 q_broadcast(const u8 *x, int quad) {
 #define Q_WEIGHTS q_s32 w0, q_s32 w1, q_s32 w2, q_s32 w3
 typedef q_s32 q_dot(q_s32 sum, const u8 *x, Q_WEIGHTS);
 
-/* sum + the products of 16 bytes at x with the weights of 8 outputs, without vector instructions. */
-Q_INLINE q_s32 q_plain8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
-  const q_s32 w[4] = {w0, w1, w2, w3};
-  for (int quad = 0; quad < 4; ++quad)
-    for (int o = 0; o < Q_OUTPUTS; ++o)
-      for (int k = 0; k < 4; ++k)
-        sum[o] += (s32)x[4 * quad + k] * (s32)((const signed char *)w)[32 * quad + 4 * o + k];
-  return sum;
-}
-Q_INLINE q_s32 q_plain16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
-  const q_s32 w[4] = {w0, w1, w2, w3};
-  for (int quad = 0; quad < 4; ++quad)
-    for (int o = 0; o < Q_OUTPUTS; ++o)
-      for (int k = 0; k < 2; ++k)
-        sum[o] += (s32)((const int16_t *)x)[2 * quad + k] * (s32)((const int16_t *)w)[16 * quad + 2 * o + k];
-  return sum;
-}
+/* sum + the products of 16 bytes at x with the weights of 8 outputs, in plain C for type `unit`. */
+#define Q_PLAIN(name, unit_x, unit_w) \
+  Q_INLINE q_s32 name(q_s32 sum, const u8 *x, Q_WEIGHTS) { \
+    enum { UNITS = 4 / sizeof(unit_w) }; \
+    const q_s32 w[4] = {w0, w1, w2, w3}; \
+    for (int quad = 0; quad < 4; ++quad) \
+      for (int o = 0; o < Q_OUTPUTS; ++o) \
+        for (int k = 0; k < UNITS; ++k) \
+          sum[o] += (s32)((const unit_x *)x)[UNITS * quad + k] * ((const unit_w *)&w[quad])[UNITS * o + k]; \
+    return sum; \
+  }
+Q_PLAIN(q_plain8, u8, signed char)
+Q_PLAIN(q_plain16, int16_t, int16_t)
+
+/* The same for four products of 4 bytes; MULTIPLY(x, w) adds to `sum`. */
+#define Q_FAST(name, MULTIPLY) \
+  Q_INLINE q_s32 name(q_s32 sum, const u8 *x, Q_WEIGHTS) { \
+    MULTIPLY(q_broadcast(x, 0), w0); \
+    MULTIPLY(q_broadcast(x, 1), w1); \
+    MULTIPLY(q_broadcast(x, 2), w2); \
+    MULTIPLY(q_broadcast(x, 3), w3); \
+    return sum; \
+  }
 
 #if (defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)
 /* Assembly, because compilers do not agree on the names of these instructions. */
@@ -61,57 +67,34 @@ Q_INLINE q_s32 q_plain16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
 #else
 #define Q_VNNI(name, x, w) __asm__("%{vex%} " name " %2, %1, %0" : "+x"(sum) : "x"(x), "x"(w))
 #endif
-Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
-  Q_VNNI("vpdpbusd", q_broadcast(x, 0), w0);
-  Q_VNNI("vpdpbusd", q_broadcast(x, 1), w1);
-  Q_VNNI("vpdpbusd", q_broadcast(x, 2), w2);
-  Q_VNNI("vpdpbusd", q_broadcast(x, 3), w3);
-  return sum;
-}
-Q_INLINE q_s32 q_fast16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
-  Q_VNNI("vpdpwssd", q_broadcast(x, 0), w0);
-  Q_VNNI("vpdpwssd", q_broadcast(x, 1), w1);
-  Q_VNNI("vpdpwssd", q_broadcast(x, 2), w2);
-  Q_VNNI("vpdpwssd", q_broadcast(x, 3), w3);
-  return sum;
-}
+#define Q_BYTES(x, w) Q_VNNI("vpdpbusd", x, w)
+#define Q_WORDS(x, w) Q_VNNI("vpdpwssd", x, w)
+Q_FAST(q_fast8, Q_BYTES)
+Q_FAST(q_fast16, Q_WORDS)
 #elif defined(__AVX2__)
 typedef char q_s8 __attribute__((vector_size(32)));
 typedef int16_t q_s16 __attribute__((vector_size(32)));
 /* vpmaddubsw saturates at 16 bits, and four results are added up in 16 bits before vpmaddwd widens
-   them. The bound on groups of weights excludes that any of this overflows. */
-#define Q_PAIRS(x, w) ((q_s16)__builtin_ia32_pmaddubsw256((q_s8)(x), (q_s8)(w)))
+   them. The bound on lanes of weights excludes that any of this overflows. */
+#define Q_PAIRS(quad, w) ((q_s16)__builtin_ia32_pmaddubsw256((q_s8)q_broadcast(x, quad), (q_s8)(w)))
 #define Q_WIDENED(x, w) ((q_s32)__builtin_ia32_pmaddwd256((q_s16)(x), (q_s16)(w)))
 Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
   const q_s16 ones = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  q_s16 all = Q_PAIRS(q_broadcast(x, 0), w0);
-  all += Q_PAIRS(q_broadcast(x, 1), w1);
-  all += Q_PAIRS(q_broadcast(x, 2), w2);
-  all += Q_PAIRS(q_broadcast(x, 3), w3);
+  const q_s16 all = Q_PAIRS(0, w0) + Q_PAIRS(1, w1) + Q_PAIRS(2, w2) + Q_PAIRS(3, w3);
   return sum + Q_WIDENED(all, ones);
 }
-Q_INLINE q_s32 q_fast16(q_s32 sum, const u8 *x, Q_WEIGHTS) {
-  sum += Q_WIDENED(q_broadcast(x, 0), w0);
-  sum += Q_WIDENED(q_broadcast(x, 1), w1);
-  sum += Q_WIDENED(q_broadcast(x, 2), w2);
-  return sum + Q_WIDENED(q_broadcast(x, 3), w3);
-}
+#define Q_WORDS(x, w) sum += Q_WIDENED(x, w)
+Q_FAST(q_fast16, Q_WORDS)
 #elif defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
-#define Q_VDOT(lane, w) \
-  s.half[0] = vdotq_laneq_s32(s.half[0], ((q_bytes){w}).half[0], bytes, lane); \
-  s.half[1] = vdotq_laneq_s32(s.half[1], ((q_bytes){w}).half[1], bytes, lane)
-typedef union { q_s32 whole; int32x4_t half[2]; } q_halves;
-typedef union { q_s32 whole; int8x16_t half[2]; } q_bytes;
-Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
-  const int8x16_t bytes = vld1q_s8((const int8_t *)x);
-  q_halves s = {sum};
-  Q_VDOT(0, w0);
-  Q_VDOT(1, w1);
-  Q_VDOT(2, w2);
-  Q_VDOT(3, w3);
+typedef union { q_s32 whole; int32x4_t sum[2]; int8x16_t bytes[2]; } q_halves;
+Q_INLINE q_s32 q_dots(q_s32 sum, q_s32 x, q_s32 w) {
+  q_halves s = {sum}, a = {x}, b = {w};
+  for (int i = 0; i < 2; ++i) s.sum[i] = vdotq_s32(s.sum[i], a.bytes[i], b.bytes[i]);
   return s.whole;
 }
+#define Q_BYTES(x, w) sum = q_dots(sum, x, w)
+Q_FAST(q_fast8, Q_BYTES)
 #define q_fast16 q_plain16
 #else
 #define q_fast8 q_plain8
@@ -136,20 +119,16 @@ Q_INLINE void q_sums(q_s32 *sum, const u8 *x, i64 stride, const q_s32_anywhere *
   q_s32 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, s4 = {0}, s5 = {0}, s6 = {0}, s7 = {0};
   const u8 *x1 = x + stride, *x2 = x1 + stride, *x3 = x2 + stride;
   const u8 *x4 = x3 + stride, *x5 = x4 + stride, *x6 = x5 + stride, *x7 = x6 + stride;
+#define Q_SUM(r) s##r = dot(s##r, x##r + i, w0, w1, w2, w3)
+#define x0 x
   for (i64 i = 0; i < bytes; i += Q_STEP, w += 4) {
     q_s32 w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];
     Q_KEEP(w0); Q_KEEP(w1); Q_KEEP(w2); Q_KEEP(w3);
-    s0 = dot(s0, x + i, w0, w1, w2, w3);
-    if (count == 1) continue;
-    s1 = dot(s1, x1 + i, w0, w1, w2, w3);
-    s2 = dot(s2, x2 + i, w0, w1, w2, w3);
-    s3 = dot(s3, x3 + i, w0, w1, w2, w3);
-    if (count == 4) continue;
-    s4 = dot(s4, x4 + i, w0, w1, w2, w3);
-    s5 = dot(s5, x5 + i, w0, w1, w2, w3);
-    s6 = dot(s6, x6 + i, w0, w1, w2, w3);
-    s7 = dot(s7, x7 + i, w0, w1, w2, w3);
+    Q_SUM(0);
+    if (count >= 4) { Q_SUM(1); Q_SUM(2); Q_SUM(3); }
+    if (count >= 8) { Q_SUM(4); Q_SUM(5); Q_SUM(6); Q_SUM(7); }
   }
+#undef x0
   sum[0] = s0; sum[1] = s1; sum[2] = s2; sum[3] = s3; sum[4] = s4; sum[5] = s5; sum[6] = s6; sum[7] = s7;
 }
 

@@ -1,7 +1,6 @@
-"""Quantized rows and their products on the CPU outside of recordings: the C kernels at once.
+"""The C kernels for calls outside of recordings on a CPU.
 
-Kernels and references give the same bytes, so results do not depend on which of them runs. The
-references take several times as long.
+Kernels and references give the same bytes, so results do not depend on which of them runs.
 """
 
 from __future__ import annotations
@@ -12,28 +11,22 @@ from typing import Any
 
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.jobs import run_compiling
-from nnet3tools.tensor.cpu.kernels import Job
-from nnet3tools.tensor.operators.integer_affine import cpu, integer_affine, quantize_rows
+from nnet3tools.tensor.cpu.kernels import job_maker
+from nnet3tools.tensor.operators.integer_affine import integer_affine, quantize_rows
 from nnet3tools.tensor.registry import Operator, implements
 
 
-def _bind(
-    operator: Operator, make_jobs: Callable[..., list[Job] | None], *operands: Any, **options: Any
-) -> Callable[[], None]:
+def _bind(operator: Operator, *operands: Any, **options: Any) -> Callable[[], None]:
     """A callable that makes one call of the operator."""
-    jobs = make_jobs(*operands, **options) if are_native() else None
-    reference = partial(operator.reference, *operands, **options)
+    make = job_maker(operator) if are_native() else None
+    jobs = None if make is None else make(*operands, **options)
 
     def run() -> None:
         if jobs is None or not run_compiling(jobs[0]):
-            reference()
+            operator.reference(*operands, **options)
 
     return run
 
 
-implements("quantize_rows", "numpy", types=("uint8", "int16"), binder=True)(
-    partial(_bind, quantize_rows, cpu.quantize_jobs)
-)
-implements("integer_affine", "numpy", types=("float32",), binder=True)(
-    partial(_bind, integer_affine, cpu.affine_jobs)
-)
+for _operator in (quantize_rows, integer_affine):
+    implements(_operator.name, "numpy", _operator.types, binder=True)(partial(_bind, _operator))
