@@ -97,8 +97,8 @@ def observe_inputs(nnet: Nnet, names: Sequence[str]) -> dict[str, NDArray[np.flo
     found = {}
     for name in names:
         component = nnet.component(nnet.component_index(name))
-        found[name] = np.zeros((2, component.input_dim), np.float32)
-        vars(component)["infer"] = _observing(*found[name], component.infer)
+        low, high = found[name] = np.zeros((2, component.input_dim), np.float32)
+        vars(component)["infer"] = _observing(low, high, component.infer)
     return found
 
 

@@ -19,6 +19,8 @@ from nnet3tools.nnet.forwarding import Offset
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentInputNode
 
+_NO_BIAS = np.empty(0, np.float32)
+
 
 def splice_in_components(nnet: Nnet, names: Iterable[str]) -> list[str]:
     """Make TDNN components of those named components that splice; returns their names.
@@ -36,11 +38,11 @@ def splice_in_components(nnet: Nnet, names: Iterable[str]) -> list[str]:
             continue
         if not isinstance(component, AffineComponent | LinearComponent):
             continue
-        affine = isinstance(component, AffineComponent)
+        bias = component.bias_params if isinstance(component, AffineComponent) else _NO_BIAS
         nnet.components[c] = tdnn = TdnnComponent(
             time_offsets=np.array(times, np.int32),
             linear_params=component.input_matrix,
-            bias_params=component.bias_params if affine else np.empty(0, np.float32),
+            bias_params=bias,
         )
         tdnn.copy_options(component)
         name = nnet.node_names[source]

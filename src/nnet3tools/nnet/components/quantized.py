@@ -6,7 +6,7 @@ The type `QuantizedX` has the fields of `X`, except that the field of the matrix
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.components.affine import AffineComponent, NaturalGradientAffineComponent
@@ -52,14 +52,14 @@ class Quantized(Component):
         """Number of operations, as many as with floats."""
         return rows * (2 * self.weights.shape[1] + 1) * self.output_dim
 
-    def _refuse(self, *_: object) -> None:
+    def _refuse(self: Any, *_: Any) -> Any:
         """Raise UserError: training, averages and combinations of models need float weights."""
         raise UserError(
             "a quantized network cannot be trained, scaled or added: convert it with "
             "nnet3-copy --dequantize=true"
         )
 
-    backprop = scale = add = _refuse
+    backprop = scale = add = cast(Any, _refuse)
 
 
 @register

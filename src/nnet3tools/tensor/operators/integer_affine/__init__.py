@@ -36,7 +36,10 @@ from nnet3tools.tensor.registry import operator
 LEVELS: dict[np.dtype[Any], int] = {np.dtype(np.int8): 127, np.dtype(np.int16): 4095}
 """Type of weights -> the largest value of a quantized row."""
 
-_ROW_TYPES = {np.dtype(np.int8): np.dtype(np.uint8), np.dtype(np.int16): np.dtype(np.int16)}
+_ROW_TYPES: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.int8): np.dtype(np.uint8),
+    np.dtype(np.int16): np.dtype(np.int16),
+}
 """Type of weights -> type of quantized rows."""
 
 MAX_LANE_SUM = 258

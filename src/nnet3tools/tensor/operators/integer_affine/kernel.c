@@ -80,7 +80,10 @@ typedef int16_t q_s16 __attribute__((vector_size(32)));
 #define Q_WIDENED(x, w) ((q_s32)__builtin_ia32_pmaddwd256((q_s16)(x), (q_s16)(w)))
 Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
   const q_s16 ones = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  const q_s16 all = Q_PAIRS(0, w0) + Q_PAIRS(1, w1) + Q_PAIRS(2, w2) + Q_PAIRS(3, w3);
+  q_s16 all = Q_PAIRS(0, w0);
+  all += Q_PAIRS(1, w1);
+  all += Q_PAIRS(2, w2);
+  all += Q_PAIRS(3, w3);
   return sum + Q_WIDENED(all, ones);
 }
 #define Q_WORDS(x, w) sum += Q_WIDENED(x, w)
