@@ -15,6 +15,9 @@ from nnet3tools.number_text import parse_counts
 
 T = TypeVar("T")
 
+NO_COMMANDS = "NNET3TOOLS_NO_COMMANDS"
+"""The environment variable by which programs refuse file names that are shell commands."""
+
 
 def option(
     default: T,

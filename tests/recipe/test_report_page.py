@@ -4,12 +4,14 @@ import html.parser
 import json
 import random
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.programs import nnet3_report
+from nnet3tools.recipe.record import check_recorded
 from nnet3tools.recipe.report import report_page, write_report
 from nnet3tools.recipe.report.charts import Line, line_chart
 from nnet3tools.recipe.report.history import read_history
@@ -361,3 +363,50 @@ def test_the_title_says_which_directory_it_is(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     write_log(folder, "train.0.1", "")
     assert "<h1>digits/exp/tdnn</h1>" in report_page(folder)
+
+
+HOSTILE = {
+    "gates": "component name=a type=LstmNonlinearityComponent" + ", x={ " * 40_000,
+    "summaries": "component name=a type=TanhComponent" + " deriv-avg=[" * 20_000,
+    "percentiles": "component name=a type=TanhComponent deriv-avg=["
+    + "percentiles(" * 20_000
+    + "]",
+    "differences": "Parameter differences are [ " * 8_000,
+    "outputs": "Overall average objective function for '" * 6_000,
+    "command": "# x " + "set-dropout-proportion name=" * 8_000,
+    "offsets": "component name=a type=TdnnComponent" + " offsets=1,1; " * 15_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_the_time_is_linear_in_the_length_of_a_line(kind: str, tmp_path: Path) -> None:
+    """Of 220 KB, a line once took 24 s."""
+    (tmp_path / "log").mkdir()
+    for name in ("progress.1", "train.1.1"):
+        (tmp_path / "log" / f"{name}.log").write_text(HOSTILE[kind] + "\n")
+    began = time.process_time()
+    report_page(tmp_path)
+    assert time.process_time() - began < 3
+
+
+def test_two_thousand_outputs_have_their_curves_in_seconds(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    for part in ("train", "valid"):
+        for i in range(3):
+            lines = (
+                f"Overall log-likelihood for 'output-{n}' is -{i + 1}.5 per frame, over 9 frames."
+                for n in range(2000)
+            )
+            path = tmp_path / "log" / f"compute_prob_{part}.{i}.log"
+            path.write_text("\n".join(lines) + "\n")
+    began = time.process_time()
+    page = report_page(tmp_path)
+    assert time.process_time() - began < 10
+    assert "train -3.5, valid -3.5" in page
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"options": {}}', "[]", "{", "3"])
+def test_a_record_that_is_none_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "experiment.json").write_text(text)
+    with pytest.raises(DataError, match="expected the record of an experiment"):
+        check_recorded(tmp_path / "experiment.json", {"program": "p", "options": {}, "network": ""})

@@ -14,6 +14,7 @@ runs, reports errors in one line, and returns the exit status. As in Kaldi, opti
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from nnet3tools.cli.option_specs import OptionSpec, build, specs_of
 from nnet3tools.cli.running import Usage, Version, run_program
 from nnet3tools.errors import DataError, OptionError, quoted
 from nnet3tools.io import log
-from nnet3tools.options import OptionGroup, option, option_group
+from nnet3tools.options import NO_COMMANDS, OptionGroup, option, option_group
 
 __all__ = ["NoOptions", "OptionGroup", "option", "option_group", "program", "quote"]
 
@@ -44,6 +45,7 @@ class _StandardOptions(OptionGroup):
     help: bool = option(False, "Print out usage message")
     verbose: int = option(0, "Verbose level (higher->more logging)")
     version: bool = option(False, "Print the version of nnet3tools")
+    no_commands: bool = option(False, "Refuse files that are shell commands ('command |')")
 
 
 class Main(Protocol):
@@ -131,6 +133,8 @@ class CommandLine(Generic[O]):
                 raise Usage(self.help(), 0)
         if any(_normal(word) in ("--version", "--version=true") for word in options):
             raise Version(f"{self.name} (nnet3tools {__version__})")
+        if any(_normal(word) in ("--no-commands", "--no-commands=true") for word in options):
+            os.environ[NO_COMMANDS] = "1"  # before any file is read
         before = list(self._words_before(arguments)) if self._words_before else []
         self._convert(before)  # an error in a file is shown without the help
         try:

@@ -5,6 +5,7 @@ An output file appears whole or not at all (`whole_file`).
 
 import contextlib
 import enum
+import os
 import re
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.whole_file import prove_writable, whole_file
 from nnet3tools.io.writer import Writer
 from nnet3tools.number_text import parse_int
+from nnet3tools.options import NO_COMMANDS
 
 _OFFSET = re.compile(r"(.+):([0-9]+)", re.S)
 _MAX_OFFSET = (1 << 63) - 1
@@ -141,10 +143,17 @@ def _open_file(rxfilename: str) -> Iterator[Reader]:
         yield reader
 
 
+def _started(command: str, **streams: int) -> subprocess.Popen[bytes]:
+    """Start the shell command of a specifier; DataError if NO_COMMANDS is set."""
+    if os.environ.get(NO_COMMANDS, "0") not in ("", "0"):
+        raise DataError(f"'{command[:200]}' is a command, and --no-commands refuses commands")
+    return subprocess.Popen(command, shell=True, **streams)  # type: ignore[call-overload,no-any-return]
+
+
 @contextlib.contextmanager
 def _open_pipe_in(rxfilename: str) -> Iterator[Reader]:
     command = rxfilename[:-1].strip()
-    process = subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, bufsize=0)
+    process = _started(command, stdout=subprocess.PIPE, bufsize=0)
     assert process.stdout is not None
     reader = Reader(cast(BinaryIO, process.stdout), f"pipe '{rxfilename}'")
     try:
@@ -220,7 +229,7 @@ def _open_stdout(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
 def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
     command = wxfilename[1:].strip()
     sys.stdout.flush()
-    process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE)
+    process = _started(command, stdin=subprocess.PIPE)
     assert process.stdin is not None
     broken = False
     try:

@@ -53,15 +53,13 @@ def check_recorded(path: Path, now: dict[str, Any], hint: str = _HINT) -> None:
         return
     try:
         before = json.loads(path.read_text())
-        options = dict(before["options"])
-    except (OSError, ValueError, KeyError, TypeError):
+        program, options = before["program"], dict(before["options"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise DataError(
             f"{path}: expected the record of an experiment: remove it to go on"
         ) from None
-    if before["program"] != now["program"]:
-        raise DataError(
-            f"{path}: the experiment in this directory is one of {before['program']}: {hint}"
-        )
+    if program != now["program"]:
+        raise DataError(f"{path}: the experiment in this directory is one of {program}: {hint}")
     for name, value in now["options"].items():
         if name in options and options[name] != value:
             shown = name if name.isupper() else f"--{name}"

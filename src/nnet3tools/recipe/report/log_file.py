@@ -23,7 +23,7 @@ _OVERALL = re.compile(
 )
 _PER_COMPONENT = re.compile(
     r"(Parameter differences|Relative parameter differences|Norms of parameter matrices)"
-    r".{0,40}? are \[ (.*) \]"
+    r".{0,40}? are \[ ([^][]*) \]"
 )
 _MAX_CHANGE = re.compile(r"For (\S{1,200}), per-component max-change was enforced (\S+) % of")
 _GLOBAL_MAX_CHANGE = re.compile(r"The global max-change was enforced (\S+) % of")

@@ -13,11 +13,12 @@ from nnet3tools.errors import ConfigError, TextError
 from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.descriptor_parser import parse_expression
+from nnet3tools.number_text import parse_double
 
 _LARGEST = 1e30
 _FIELD = re.compile(r"(?:^|, | )([a-z][a-z-]*)=([^\s,\[{]+)")
-_GATE = re.compile(r"(\w{1,40})=\{ (.*?) \}")
-_SUMMARY = re.compile(r"(value-avg|deriv-avg)=\[(.*?)\]")
+_GATE = re.compile(r"(\w{1,40})=\{ ([^{}]*) \}")
+_SUMMARY = re.compile(r"(value-avg|deriv-avg)=\[([^][]*)\]")
 _PERCENTILES = re.compile(r"percentiles\([\d, ]*\)=\(([^()]*)\)")
 _TIME_OFFSETS = re.compile(r"(?:^|, | )time-offsets=(-?\d[\d,-]{0,200})")
 _PATCH_OFFSETS = re.compile(r"(?:\{time,height\}-offsets=\[| offsets=)([-\d,; ]{1,4000})")
@@ -181,11 +182,8 @@ def _numbers(inside: str) -> tuple[float, ...]:
 
 def number_or_none(text: str) -> float | None:
     """Parse a number (tiny numbers become 0); None if malformed or too large for a chart."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    if not math.isfinite(value) or abs(value) > _LARGEST:
+    value = parse_double(text)
+    if value is None or not math.isfinite(value) or abs(value) > _LARGEST:
         return None
     return value if abs(value) > 1 / _LARGEST else 0.0
 

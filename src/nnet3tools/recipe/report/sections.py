@@ -68,8 +68,10 @@ def _figures(history: History, network: NetworkFacts) -> str:
         if key in network.numbers:
             rows.append((key.removeprefix("num-").replace("-", " "), network.numbers[key]))
     for quantity, name in (("objectives", "objective"), ("accuracies", "accuracy")):
-        for output in sorted(history.diagnostics("valid", quantity)):
-            rows.append((_of(output, name), _newest(history, quantity, output)))
+        curves = {part: history.diagnostics(part, quantity) for part in ("train", "valid")}
+        for output in sorted(curves["valid"]):
+            newest = (f"{part} {_last(of.get(output, [])) or '?'}" for part, of in curves.items())
+            rows.append((_of(output, name), ", ".join(newest)))
     if span := history.span():
         rows.append(("from start to end", duration(span[1] - span[0])))
     shown = (f"<div><dt>{text_of(k)}</dt><dd>{text_of(v)}</dd></div>" for k, v in rows)
@@ -78,15 +80,6 @@ def _figures(history: History, network: NetworkFacts) -> str:
 
 def _of(output: str, name: str) -> str:
     return name if output == "output" else f"{output}: {name}"
-
-
-def _newest(history: History, quantity: str, output: str) -> str:
-    """The newest values of `quantity` for an output, on training and validation data, as text."""
-    parts = []
-    for part in ("train", "valid"):
-        curve = history.diagnostics(part, quantity).get(output, [])
-        parts.append(f"{part} {readable(curve[-1][1])}" if curve else f"{part} ?")
-    return ", ".join(parts)
 
 
 # -- curves

@@ -1,0 +1,46 @@
+"""--no-commands: no file name of an argument, script file or config starts a command."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnet3tools.options import NO_COMMANDS
+from support.programs import run
+
+CONFIG = "component name=a type=FixedAffineComponent matrix=\"touch made; echo '[ 1 2 ]' |\"\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(NO_COMMANDS, "")  # restored after the option has set it
+    Path("net.config").write_text(CONFIG)
+    Path("feats").write_text("u  [\n 1 2 ]\n")
+    Path("scp").write_text("u touch made; cat feats |\n")
+    yield
+    assert not Path("made").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("copy-feats", "ark:touch made; cat feats |", "ark:-"),
+        ("copy-feats", "scp:scp", "ark:-"),
+        ("copy-feats", "ark:feats", "ark:| touch made; cat"),
+        ("nnet3-init", "net.config", "0.raw"),
+        ("copy-feats", "--config=touch made |", "ark:feats", "ark:-"),
+    ],
+)
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_no_command_starts(
+    words: tuple[str, ...], by: str, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    program, *rest = words
+    if by == "environment":
+        monkeypatch.setenv(NO_COMMANDS, "1")
+    assert run(program, *(["--no-commands=true"] if by == "option" else []), *rest) != 0
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert "--no-commands refuses commands" in err or "config file" in err
