@@ -32,6 +32,9 @@ O = TypeVar("O")  # noqa: E741
 WordsBefore: TypeAlias = "Callable[[Sequence[str]], Sequence[str]]"
 """Option words that precede those of a command line, by the arguments of the command line."""
 
+_MOST_BYTES = 1 << 24
+"""The most bytes of a file of options: /dev/zero has no end."""
+
 _PLAIN = "[]~#^_-+=:.,/"
 
 
@@ -224,7 +227,7 @@ class CommandLine(Generic[O]):
 
         words = []
         try:
-            lines = read_text_lines(path)
+            lines = read_text_lines(path, _MOST_BYTES)
         except DataError as error:
             raise OptionError(f"Cannot open config file: {error}") from None
         for number, line in enumerate(lines, start=1):

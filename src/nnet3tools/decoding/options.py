@@ -5,7 +5,6 @@ Only declarations: programs parse options before they load NumPy.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
@@ -68,8 +67,8 @@ class SearchOptions:
                 raise OptionError(f"--{name.replace('_', '-')} must be greater than 0")
         if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
             raise OptionError("--max-active must be > 1, and --min-active between 0 and it")
-        if self.prune_interval <= 0 or not 1.0 <= self.hash_ratio < math.inf:
-            raise OptionError("--prune-interval must be > 0, and --hash-ratio at least 1, finite")
+        if self.prune_interval <= 0 or not 1.0 <= self.hash_ratio <= 1000.0:
+            raise OptionError("--prune-interval must be > 0, and --hash-ratio from 1 to 1000")
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def _started(command: str, **streams: int) -> subprocess.Popen[bytes]:
     """Start the shell command of a specifier; DataError if NO_COMMANDS is set."""
     if os.environ.get(NO_COMMANDS, "0") not in ("", "0"):
         raise DataError(f"'{command[:200]}' is a command, and --no-commands refuses commands")
-    return subprocess.Popen(command, shell=True, **streams)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(command, shell=True, **streams)  # type: ignore[call-overload]
 
 
 @contextlib.contextmanager
@@ -171,15 +171,15 @@ def _open_pipe_in(rxfilename: str) -> Iterator[Reader]:
         raise DataError(f"command '{command}' ended with status {status}")
 
 
-def read_text(rxfilename: str) -> str:
-    """Read a whole text file, pipe or standard input."""
+def read_text(rxfilename: str, most: int = 1 << 40) -> str:
+    """Read a whole text file, pipe or standard input; DataError for more than `most` bytes."""
     with open_input(rxfilename, header=False) as reader:
-        return reader.read_rest()
+        return reader.read_rest(most)
 
 
-def read_text_lines(rxfilename: str) -> list[str]:
-    """Read all lines of a text file, pipe or standard input, without their line ends."""
-    *lines, last = read_text(rxfilename).split("\n")
+def read_text_lines(rxfilename: str, most: int = 1 << 40) -> list[str]:
+    """The lines of `read_text`, without their line ends."""
+    *lines, last = read_text(rxfilename, most).split("\n")
     return [line.removesuffix("\r") for line in ([*lines, last] if last else lines)]
 
 

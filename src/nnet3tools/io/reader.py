@@ -65,10 +65,11 @@ class Reader(InputBuffer):
         self._at = stop if end < 0 else stop + 1
         return line.decode("utf-8", "surrogateescape")
 
-    def read_rest(self) -> str:
-        """Read the rest of the stream as text."""
+    def read_rest(self, most: int = 1 << 40) -> str:
+        """Read the rest of the stream as text; DataError if it has more than `most` bytes."""
         while self.more():
-            pass
+            if len(self._buffer) - self._at > most:
+                raise self.error(f"expected a text of at most {most} bytes, found more")
         rest = bytes(self._buffer[self._at :])
         self._at = len(self._buffer)
         return rest.decode("utf-8", "surrogateescape")

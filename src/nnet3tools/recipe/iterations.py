@@ -27,6 +27,10 @@ _WORST_DIFFERENCE = 1.0
 _NO_OBJECTIVE = -100000.0
 
 
+_MOST = 100_000
+"""The most iterations of a training: one log line and one model each."""
+
+
 def schedule_of(e: Experiment, egs: EgsDir) -> Iterations:
     """Make the training schedule; OptionError for no iterations, or for more jobs than archives."""
     trainer, objective = e.options.trainer, e.objective
@@ -47,10 +51,10 @@ def schedule_of(e: Experiment, egs: EgsDir) -> Iterations:
         o.initial_effective_lrate,
         o.final_effective_lrate,
     )
-    if schedule.count < 1:
+    if not 1 <= schedule.count <= _MOST:
         raise OptionError(
-            f"--trainer.num-epochs={trainer.num_epochs:g} makes no iteration of "
-            f"{egs.num_archives} archives"
+            f"--trainer.num-epochs={trainer.num_epochs:g} makes {schedule.count or 'no'} iteration"
+            f"{'s' * (schedule.count > 1)} of {egs.num_archives} archives: expected 1 to {_MOST}"
         )
     return schedule
 

@@ -47,8 +47,9 @@ def partial_text(key: str, partial: Partial, form: str) -> str:
 
 
 def json_line(value: dict[str, Any]) -> str:
-    """The value as one line of JSON."""
-    return json.dumps(value, ensure_ascii=False) + "\n"
+    """The value as one line of JSON in UTF-8; bytes of words that are no UTF-8 become U+FFFD."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") + "\n"
 
 
 def _own_word(word: Word) -> dict[str, Any]:

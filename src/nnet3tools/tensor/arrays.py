@@ -16,6 +16,9 @@ from nnet3tools.tensor.host_pool import HostPool
 from nnet3tools.tensor.registry import OPERATORS, device_of
 
 Array = Any
+
+_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+"""Bytes of the machine: Linux grants larger arrays, and kills the program when it uses them."""
 """An array of some device: numpy.ndarray or cupy.ndarray, views allowed."""
 
 Shape = int | tuple[int, ...]
@@ -94,9 +97,10 @@ def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
 
 
 def _make(create: Any, shape: Shape, dtype: Any) -> Array:
-    """The array `create(shape, dtype)`; MemoryError also if its bytes exceed the address space."""
+    """The array `create(shape, dtype)`; MemoryError for more bytes than the machine has."""
     sizes = (shape,) if isinstance(shape, int) else shape
-    if math.prod(map(int, sizes)) * dtype.itemsize >= 1 << 63:
+    limit = _MEMORY if create in (np.zeros, np.empty) else 1 << 63
+    if math.prod(map(int, sizes)) * dtype.itemsize >= limit:
         raise MemoryError(f"(an array of {' x '.join(map(str, sizes))})")
     return create(shape, dtype)
 
