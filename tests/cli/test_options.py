@@ -258,6 +258,8 @@ def test_help_has_kaldis_layout(capsys: pytest.CaptureFixture) -> None:
         "  --config                    : Configuration file to read (this option may be repeated)"
         ' (string, default = "")\n'
         "  --help                      : Print out usage message (bool, default = false)\n"
+        "  --no-commands               : Refuse files that are shell commands ('command |')"
+        " (bool, default = false)\n"
         "  --print-args                : Print the command line arguments (to stderr)"
         " (bool, default = true)\n"
         "  --verbose                   : Verbose level (higher->more logging) (int, default = 0)\n"
