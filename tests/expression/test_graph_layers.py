@@ -9,7 +9,7 @@ from nnet3tools import expression as ex
 from nnet3tools import tensor
 from nnet3tools.expression import initial, layers
 from nnet3tools.expression.layers import Cell, Transformer
-from support.expression_checks import normal
+from support.expression_checks import check, normal
 from support.marian_operators import sig, smax
 
 X, Y = normal(2, 3, 4), normal(2, 5, 4, seed=2)
@@ -316,3 +316,17 @@ def test_losses_are_their_formulas(smoothing):
     assert truth.value == pytest.approx((expected * KEEP).sum() / KEEP.sum())
     with pytest.raises(ex.ExpressionError, match=r"masked_mean: const float64 .* does not fit"):
         ex.masked_mean(ex.sum_(made, 1), graph.constant(mask))
+
+
+def test_losses_have_numeric_derivatives():
+    labels = np.array([[0, 3, 1], [2, 2, 0]], np.int32)
+    check(
+        lambda x, at: ex.cross_entropy(x, at, 0.2),
+        lambda x, at: cross_entropy(x, at, 0.2),
+        X,
+        labels,
+    )
+    check(ex.unlikelihood, unlikelihood, X, labels)
+    weights = np.abs(normal(2, 3, 1, seed=6))
+    mean = lambda x, m: [(x * m).sum() / (4 * m.sum())]  # noqa: E731
+    check(ex.masked_mean, mean, X, weights)
