@@ -50,6 +50,7 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "final.txt": [
         ("nnet3-copy", "BAD", "out"),
         ("nnet3-compile", "BAD", "request", "out"),
+        ("nnet3-make-request", "--num-frames=5", "BAD", "out"),
         ("nnet3-train", _NO_GPU, "BAD", "ark:merged", "out"),
         ("nnet3-average", "final.raw", "BAD", "out"),
         ("nnet3-show-progress", _NO_GPU, "final.raw", "BAD"),
@@ -74,6 +75,7 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "inputs.ark": [(*_program_run("program"), "ark:BAD", "ark:out")],
     "cache": [("nnet3-train", _NO_GPU, "--read-cache=BAD", "final.raw", "ark:merged", "out")],
     "egs": [
+        ("nnet3-make-request", "--egs=ark:BAD", "final.raw", "out"),
         ("nnet3-copy-egs", "ark:BAD", "ark:out"),
         ("nnet3-merge-egs", "--minibatch-size=4", "ark:BAD", "ark:out"),
         ("nnet3-shuffle-egs", "ark:BAD", "ark:out"),
