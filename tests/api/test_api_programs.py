@@ -86,3 +86,8 @@ def test_mistakes_are_user_errors() -> None:
     outputs = [IoSpecification.from_range("output", 0, 50)]
     with pytest.raises(nnet3tools.RequestError, match="output"):
         nnet3tools.compile(nnet, ComputationRequest(request().inputs, outputs))
+
+
+def test_rows_given_as_a_list() -> None:
+    rows = IoSpecification("input", [(0, t, 0) for t in range(3)])
+    assert rows == IoSpecification.from_range("input", 0, 3)

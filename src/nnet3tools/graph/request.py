@@ -36,6 +36,10 @@ class IoSpecification:
     indexes: IndexArray
     has_deriv: bool = False
 
+    def __post_init__(self) -> None:
+        """Make an array of a list of (n, t, x)."""
+        self.indexes = np.asarray(self.indexes, np.int32)
+
     @classmethod
     def from_range(
         cls, name: str, t_begin: int, t_end: int, has_deriv: bool = False

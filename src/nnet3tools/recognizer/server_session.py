@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
-from nnet3tools.recognizer.json_results import vosk_empty, vosk_partial, vosk_result
+from nnet3tools.recognizer.json_results import json_line, vosk_empty, vosk_partial, vosk_result
 from nnet3tools.recognizer.results import Alternative, Result
 from nnet3tools.recognizer.server_counters import Counters
 from nnet3tools.recognizer.server_options import ServerOptions
@@ -193,7 +192,7 @@ class Session:
 
 
 def _json(answer: dict[str, Any]) -> str:
-    return json.dumps(answer, ensure_ascii=False)
+    return json_line(answer).rstrip("\n")
 
 
 def joined(results: list[Result]) -> Result:
