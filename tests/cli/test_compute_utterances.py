@@ -302,7 +302,7 @@ def test_examples_of_speakers_go_to_the_archive_of_their_range(capsys):
         ("u1 0 0 0 4 1\nu1 0 0 zero 4 1\n", "ranges: line 2: expected integers"),
         ("u1 2 0 0 4 1\n", "archive 2, but there are 2 outputs"),
         ("u1 0 0 0 4 5\n", "label 5 is not below --num-pdfs=5"),
-        ("u1 0 0 -1 4 1\n", "first frame >= 0"),
+        ("u1 0 0 -1 4 1\n", "expected integers from 0"),
     ],
 )
 def test_broken_ranges_name_their_line(ranges, message, capsys):

@@ -380,7 +380,7 @@ def test_copies_have_the_sizes_of_the_list(shell: Shell) -> None:
     [
         ("a-1 a", "copies:1: expected a copy, its sound and a size"),
         ("a-1 a 0", "copies:1: expected a copy, its sound and a size"),
-        ("a-1 a 999999999999", "more than 16 times as long"),
+        ("a-1 a 999999999", "more than 16 times as long"),
     ],
 )
 def test_copies_that_cannot_be_made(shell: Shell, line: str, error: str) -> None:

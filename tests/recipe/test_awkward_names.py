@@ -105,7 +105,7 @@ def test_words_survive_shell_and_run_pl(word: str) -> None:
 
 
 ALLOWED = {
-    "io/files.py": 2,  # opens the pipes of rxfilenames and wxfilenames
+    "io/files.py": 1,  # opens the pipes of rxfilenames and wxfilenames
     "recipe/jobs.py": 2,  # quotes
     "recipe/speech/stages.py": 1,  # names a constant folder and a number
 }

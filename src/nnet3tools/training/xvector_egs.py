@@ -42,7 +42,7 @@ def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str
         utterance, archive, _, first, length, label = fields
         numbers = parse_counts((archive, first, length, label))
         if numbers is None:
-            raise DataError(f"{where}: expected integers after the utterance: '{line[:200]}'")
+            raise DataError(f"{where}: expected integers from 0 after the utterance: '{line[:99]}'")
         chunk = ChunkInfo(f"{utterance}-{first}-{length}-{label}", *numbers)
         if chunk.archive >= num_archives:
             raise DataError(
