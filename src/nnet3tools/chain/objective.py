@@ -191,7 +191,7 @@ def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
 
 
 def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:
-    """Whether the sum `found` is near `expected`; if not, warns that the sum `what` is wrong."""
+    """Whether `found` is near `expected`; if not, warn that the sum named `what` is wrong."""
     difference = abs(found - expected)
     if difference <= tolerance * (abs(found) + expected):
         return True

@@ -182,7 +182,7 @@ class ConfigLine:
         return self._get(key, default, parse_finite, "a number")
 
     def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
-        """The value of a key as a bool. As in Kaldi, only the first letter, t or f, counts."""
+        """The value of a key as a bool. As in Kaldi, only its first letter, t or f, is read."""
         truth = {"t": True, "T": True, "f": False, "F": False}
         return self._get(key, default, lambda text: truth.get(text[:1]), "true or false")
 

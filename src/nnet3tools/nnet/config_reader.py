@@ -77,7 +77,7 @@ def _collect_lines(
 
 
 def _add_component(nnet: Network, line: ConfigLine, numbers: dict[str, int]) -> None:
-    """Make the component of a line and add it to the network.
+    """Make the component that a config line describes and add it to the network.
 
     `numbers` (component name -> number) is extended. A component of the same name is replaced.
     """

@@ -53,7 +53,7 @@ class PnormComponent(Component):
 
 @register
 class SumGroupComponent(Component):
-    """The sums of groups of neighboring input columns; `sizes` (output_dim,) are their widths."""
+    """Sum groups of adjacent input columns; `sizes` (output_dim,) are the numbers of columns."""
 
     FORMULA = "y_i = sum of x_j over the columns j of group i"
     KEYS = "[sizes] [input-dim] [output-dim]"

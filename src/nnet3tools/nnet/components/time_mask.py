@@ -99,7 +99,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
 @register
 class SpecAugmentTimeMaskComponent(RandomComponent):
-    """Copies its input, but zeroes about `zeroed_proportion` of the frames, in ranges.
+    """Copy the input and set ranges of frames, about `zeroed_proportion` of all, to zero.
 
     Each zeroed range has up to `time_mask_max_frames` frames.
     """

@@ -56,7 +56,7 @@ def numerator(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """CUDA version of this operator, in float64; Paths on the host are packed and uploaded."""
+    """The numerator on a GPU, in float64. Paths in host memory are packed and uploaded first."""
     if isinstance(paths, Paths):
         packed = pack_paths(paths)
         ints, costs = sent(packed.ints), sent(packed.costs, np.float64)
