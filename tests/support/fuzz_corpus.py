@@ -11,18 +11,19 @@ from unittest import mock
 import numpy as np
 
 from nnet3tools.cli.programs import main_of
-from nnet3tools.io.holders import GENERAL_MATRIX, INT32_VECTOR, MATRIX, POSTERIOR, TOKEN
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.io.files import open_output
+from nnet3tools.io.holders import GENERAL_MATRIX, INT32_VECTOR, POSTERIOR, TOKEN
 from nnet3tools.io.posterior import Posterior
-from nnet3tools.io.table import TableWriter
+from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.model_file import write_nnet
 from support.component_zoo import ZOO, model_of
-from support.fuzz_chain2 import make_chain2_samples
 from support.fuzz_chain_samples import make_chain_samples
 from support.fuzz_decoding_samples import make_decoding_samples
-from support.fuzz_lang_samples import make_lang_samples
 from support.fuzz_recognizer import make_recognizer_samples
 from support.fuzz_samples import make_samples
 from support.fuzz_speech_samples import make_speech_samples
+from support.programs import must, write_table
 
 CONFIG = """input-node name=input dim=3
 input-node name=ivector dim=2
@@ -100,43 +101,30 @@ def run(name: str, *args: str) -> Outcome:
     return Outcome(status, text, [e for e in errors if e not in skipped], skipped, crash)
 
 
-def _must(name: str, *args: str) -> None:
-    outcome = run(name, *args)
-    assert outcome.status == 0, outcome
-
-
-def _table(wspecifier: str, holder: object, items: dict) -> None:
-    with TableWriter(wspecifier, holder) as writer:  # type: ignore[arg-type]
-        for key, value in items.items():
-            writer.write(key, value)
-
-
 def _tables() -> None:
     rng = np.random.default_rng(3)
     frames = {f"u{i}": 14 + i for i in range(3)}
     feats = {u: rng.normal(size=(n, 3)).astype(np.float32) for u, n in frames.items()}
-    _table("ark:feats.ark", MATRIX, feats)
-    _table("ark,t:feats.txt", MATRIX, feats)
+    write_table("ark:feats.ark", feats)
+    write_table("ark,t:feats.txt", feats)
     targets = {u: rng.normal(size=(n, 5)).astype(np.float32) for u, n in frames.items()}
-    _table("ark:targets.ark", GENERAL_MATRIX, targets)
+    write_table("ark:targets.ark", targets, GENERAL_MATRIX)
     ivectors = {u: rng.normal(size=(1 + n // 10, 2)).astype(np.float32) for u, n in frames.items()}
-    _table("ark:ivectors.ark", MATRIX, ivectors)
+    write_table("ark:ivectors.ark", ivectors)
     ones = {u: np.ones(n) for u, n in frames.items()}
     posts = {
         u: Posterior.from_counts(ones[u].astype(int), rng.integers(0, 5, n), ones[u])
         for u, n in frames.items()
     }
-    _table("ark:post.ark", POSTERIOR, posts)
-    _table("ark,t:post.txt", POSTERIOR, posts)
-    _table("ark,t:utt2spk", TOKEN, dict.fromkeys(frames, "speaker"))
-    _table("ark:lengths", INT32_VECTOR, {u: np.array([n], np.int32) for u, n in frames.items()})
+    write_table("ark:post.ark", posts, POSTERIOR)
+    write_table("ark,t:post.txt", posts, POSTERIOR)
+    write_table("ark,t:utt2spk", dict.fromkeys(frames, "speaker"), TOKEN)
+    write_table(
+        "ark:lengths", {u: np.array([n], np.int32) for u, n in frames.items()}, INT32_VECTOR
+    )
 
 
 def _request() -> None:
-    from nnet3tools.graph.request import ComputationRequest, IoSpecification
-    from nnet3tools.io.files import open_output
-    from nnet3tools.nnet.indexes import make_indexes
-
     n = np.arange(2)[:, None]
     request = ComputationRequest(
         [
@@ -152,9 +140,9 @@ def _request() -> None:
             request.write(writer)
     rng = np.random.default_rng(4)
     inputs = {"input": rng.normal(size=(16, 3)), "ivector": rng.normal(size=(2, 2))}
-    _table("ark:inputs.ark", MATRIX, {k: v.astype(np.float32) for k, v in inputs.items()})
+    write_table("ark:inputs.ark", {k: v.astype(np.float32) for k, v in inputs.items()})
     derivs = {"output": rng.normal(size=(6, 5)).astype(np.float32)}
-    _table("ark:derivs.ark", MATRIX, derivs)
+    write_table("ark:derivs.ark", derivs)
 
 
 def _zoo_requests() -> None:
@@ -162,10 +150,6 @@ def _zoo_requests() -> None:
 
     One wants frames around those of the output, one gives an output for each second frame.
     """
-    from nnet3tools.graph.request import ComputationRequest, IoSpecification
-    from nnet3tools.io.files import open_output
-    from nnet3tools.nnet.indexes import make_indexes
-
     for name, inputs, outputs in (
         ("zoo-request", range(4), range(4)),
         ("wide-request", range(-4, 8), range(4)),
@@ -183,7 +167,8 @@ def _zoo_requests() -> None:
 def in_corpus(folder: Path) -> Iterator[Path]:
     """In the `with` block `folder` is the working directory, with a good file of every kind."""
     with contextlib.chdir(folder):
-        _make_corpus()
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            _make_corpus()
         yield folder
 
 
@@ -196,32 +181,30 @@ def _make_corpus() -> None:
     Path("priors").write_text(" [ 0.2 0.2 0.1 0.5 ]\n")
     _tables()
     _request()
-    _must("nnet3-init", "net.config", "final.raw")
-    _must("nnet3-copy", "--binary=false", "final.raw", "final.txt")
-    _must("nnet3-compile", "final.raw", "request", "program")
-    _must("nnet3-compile", "--binary=false", "final.raw", "request", "program.txt")
+    must("nnet3-init", "net.config", "final.raw")
+    must("nnet3-copy", "--binary=false", "final.raw", "final.txt")
+    must("nnet3-compile", "final.raw", "request", "program")
+    must("nnet3-compile", "--binary=false", "final.raw", "request", "program.txt")
     egs_options = ("--num-pdfs=5", "--left-context=4", "--right-context=1", "--num-frames=4")
     tables = ("ark:feats.ark", "ark:post.ark")
     online = ("--online-ivectors=ark:ivectors.ark", "--online-ivector-period=10")
-    _must("nnet3-get-egs", *egs_options, *online, *tables, "ark:egs")
-    _must("nnet3-copy-egs", "ark:egs", "ark,t:egs.txt")
-    _must("nnet3-merge-egs", "--minibatch-size=4", "ark:egs", "ark:merged")
+    must("nnet3-get-egs", *egs_options, *online, *tables, "ark:egs")
+    must("nnet3-copy-egs", "ark:egs", "ark,t:egs.txt")
+    must("nnet3-merge-egs", "--minibatch-size=4", "ark:egs", "ark:merged")
     train = ("--use-gpu=no", "--write-cache=cache", "final.raw", "ark:merged", "trained.raw")
-    _must("nnet3-train", *train)
+    must("nnet3-train", *train)
     Path("mono.config").write_text(_without_ivector(CONFIG))
-    _must("nnet3-init", "mono.config", "mono.raw")
-    _must("nnet3-am-init", "tree", "topo", "mono.raw", "final.mdl")
-    _must("nnet3-am-copy", "--binary=false", "final.mdl", "mdl.txt")
+    must("nnet3-init", "mono.config", "mono.raw")
+    must("nnet3-am-init", "tree", "topo", "mono.raw", "final.mdl")
+    must("nnet3-am-copy", "--binary=false", "final.mdl", "mdl.txt")
     _zoo_requests()
     for kind in ZOO:
         for binary in (False, True):
             write_nnet(model_of(kind), f"{kind}.{'raw' if binary else 'txt'}", binary)
     make_samples()
     make_chain_samples()
-    make_chain2_samples()
-    make_lang_samples()
-    make_speech_samples()
     make_decoding_samples()
+    make_speech_samples()
     make_recognizer_samples()
 
 

@@ -1,7 +1,5 @@
-"""Good files of what decoding programs read: a model, graphs, features, lattices, transcripts."""
+"""Good files of what decoding programs read, and of a language, for the corpus."""
 
-import contextlib
-import io
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +7,11 @@ import numpy as np
 from nnet3tools.fst.binary_writer import write_const_fst
 from nnet3tools.fst.files import FST, save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.fst.lattice import CompactLattice, Lattice
+from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 from nnet3tools.io.files import open_output
-from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
-from nnet3tools.io.table import TableWriter
+from nnet3tools.io.holders import TOKEN_VECTOR
+from support.programs import must, write_table, write_tables
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE
 
 _CONFIG = """input-node name=input dim=3
@@ -31,6 +31,32 @@ _GRAPH = Fst.from_lists(
     ],
 )
 
+_COMPACT = CompactLattice.from_lists(
+    0,
+    [None, (0.5, -1.25, (3,))],
+    [[(7, 1.5, 2.0, (1, 2, 2), 1), (8, 0.25, 3.0, (4,), 1)], []],
+)
+_PLAIN = Lattice.from_lists(
+    0, [None, None, (0.5, 1.0)], [[(1, 7, 1.5, 2.0, 1)], [(2, 0, 0.0, 0.5, 2)], []]
+)
+_ARPA = """\\data\\
+ngram 1=4
+ngram 2=2
+
+\\1-grams:
+-99\t<s>\t-0.3
+-0.5\t</s>
+-0.7\ta\t-0.2
+-0.6\tb
+
+\\2-grams:
+-0.1\t<s> a
+-0.2\ta b
+
+\\end\\
+"""
+_WORDS = "<eps> 0\na 1\nb 2\n<s> 3\n</s> 4\n#0 5\n"
+
 
 def make_decoding_samples() -> None:
     """Write the files into the working directory."""
@@ -41,21 +67,19 @@ def make_decoding_samples() -> None:
     with open_output("decode.const", header=False) as writer:
         write_const_fst(writer, _GRAPH)
     rng = np.random.default_rng(5)
-    with (
-        TableWriter("ark:decode.feats", MATRIX) as features,
-        TableWriter("ark:decode.fsts", FST) as graphs,
-        TableWriter("ark,t:decode.ref", TOKEN_VECTOR) as transcripts,
-    ):
-        for i in range(3):
-            features.write(f"u{i}", rng.normal(size=(6 + i, 3)).astype(np.float32))
-            graphs.write(f"u{i}", _GRAPH)
-            transcripts.write(f"u{i}", ["1", "2"] * i)
-    from nnet3tools.cli.am_models import nnet3_am_init as join
-    from nnet3tools.cli.decoding.latgen import nnet3_latgen_faster as decode
-    from nnet3tools.cli.nnet3_init import main as init
-
+    features = {f"u{i}": rng.normal(size=(6 + i, 3)).astype(np.float32) for i in range(3)}
+    write_table("ark:decode.feats", features)
+    write_table("ark:decode.fsts", dict.fromkeys(features, _GRAPH), FST)
+    transcripts = {f"u{i}": ["1", "2"] * i for i in range(3)}
+    write_table("ark,t:decode.ref", transcripts, TOKEN_VECTOR)
+    must("nnet3-init", "decode.config", "decode.raw")
+    must("nnet3-am-init", "decode.tree", "decode.topo", "decode.raw", "decode.mdl")
     tables = ("ark:decode.feats", "ark:decode.lat", "ark,t:decode.hyp", "ark:decode.ali")
-    with contextlib.redirect_stderr(io.StringIO()):
-        assert init(["decode.config", "decode.raw"]) == 0
-        assert join(["decode.tree", "decode.topo", "decode.raw", "decode.mdl"]) == 0
-        assert decode(["decode.mdl", "decode.fst", *tables]) == 0
+    must("nnet3-latgen-faster", "decode.mdl", "decode.fst", *tables)
+    write_tables("compact.lat", {"u1": _COMPACT}, COMPACT_LATTICE)
+    write_tables("plain.lat", {"u1": _PLAIN}, LATTICE)
+    Path("grammar.arpa").write_text(_ARPA)
+    Path("words.txt").write_text(_WORDS)
+    Path("lexicon.txt").write_text("a A B\nb B\na A\n")
+    Path("lexiconp.txt").write_text("a 0.5 A B\nb 1.0 B\n")
+    Path("dropout").write_text("*tdnn*=0,0.2@0.25,0.1@0.5,0 lstm=0.3,0")

@@ -5,6 +5,7 @@ read again, where there is a writer: what is accepted must not be refused later.
 """
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -398,12 +399,14 @@ def _programs() -> Iterator[tuple[str, FuzzReader]]:
     zoo = tuple(name for name in TARGETS if name.rpartition(".")[0] in ZOO)
     samples = {name: (name,) for name in TARGETS if name not in zoo} | {zoo[0]: zoo}
     for name, files in samples.items():
-        shown = "a component" if name in zoo else name
-        for number, command in enumerate(TARGETS[name], start=1):
+        numbers = Counter[str]()
+        for command in TARGETS[name]:
+            called = f"{command[0]} of {'a component' if name in zoo else name}"
+            numbers[called] += 1
             run = partial(must_end_well, command)
             grows = command[0] in _MAY_GROW
             reader = FuzzReader(files, run, 0.2, named=False, may_grow=grows, may_run=True)
-            yield f"{command[0]} of {shown} ({number})", reader
+            yield called + (f" ({numbers[called]})" if numbers[called] > 1 else ""), reader
 
 
 READERS.update(_programs())

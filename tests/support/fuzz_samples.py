@@ -14,7 +14,6 @@ from nnet3tools.io.holders import (
     FLOAT,
     INT32,
     INT32_VECTOR,
-    MATRIX,
     POSTERIOR,
     TOKEN,
     TOKEN_VECTOR,
@@ -22,8 +21,10 @@ from nnet3tools.io.holders import (
 )
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.sparse import SparseMatrix
-from nnet3tools.io.table import TableWriter
 from nnet3tools.io.writer import Writer
+from nnet3tools.nnet.am_nnet import AmNnet
+from nnet3tools.training.lda import LdaStats
+from support.programs import write_table, write_tables
 
 FORMS = (("bin", True), ("txt", False))
 _TABLES = {
@@ -80,10 +81,7 @@ def make_samples() -> None:
     """Write the files into the working directory."""
     _matrices()
     for name, (holder, items) in _TABLES.items():
-        for form, binary in FORMS:
-            with TableWriter(f"ark{'' if binary else ',t'}:{name}.table.{form}", holder) as writer:
-                for key, value in items.items():
-                    writer.write(key, value)
+        write_tables(f"{name}.table", items, holder)
     _archives()
     Path("ranges").write_text("u0 0 0 2 6 1\nu1 0 0 0 5 2\nu1 1 1 4 5 0\n")
     Path("list").write_text("u0 extra\nu2\n")
@@ -124,24 +122,16 @@ def _matrices() -> None:
 def _archives() -> None:
     rng = np.random.default_rng(9)
     feats = {f"u{i}": rng.normal(size=(3 + i, 2)).astype(np.float32) for i in range(3)}
-    with TableWriter("ark,scp:mats.ark,mats.scp", MATRIX) as writer:
-        for key, value in feats.items():
-            writer.write(key, value)
+    write_table("ark,scp:mats.ark,mats.scp", feats)
     Path("ranges.scp").write_text(
         "u0 mats.ark:3[0:1]\nu1 mats.ark:3[1:2,0:0]\nu2 cat matrix.txt|\nu3 matrix.cm2\n"
     )
-    with TableWriter("ark,t:vecs.txt", VECTOR) as vectors:
-        for key, value in feats.items():
-            vectors.write(key, value[0])
+    write_table("ark,t:vecs.txt", {key: value[0] for key, value in feats.items()}, VECTOR)
     post = Posterior.from_counts(np.array([1, 2, 0]), np.array([3, 1, 2]), np.array([1, 0.5, 0.5]))
-    for form, mode in (("bin", "ark"), ("txt", "ark,t")):
-        with TableWriter(f"{mode}:posts.{form}", POSTERIOR) as posts:
-            posts.write("u0", post)
+    write_tables("posts", {"u0": post}, POSTERIOR)
 
 
 def _statistics() -> None:
-    from nnet3tools.training.lda import LdaStats
-
     rng = np.random.default_rng(10)
     stats = LdaStats.empty(3, 2)
     rows = np.arange(6)
@@ -152,8 +142,6 @@ def _statistics() -> None:
 
 
 def _transition_model() -> None:
-    from nnet3tools.nnet.am_nnet import AmNnet
-
     model = AmNnet.load("final.mdl").transition_model
     for form, binary in FORMS:
         _written(f"transitions.{form}", model.write, binary)
