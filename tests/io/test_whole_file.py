@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,6 +133,26 @@ def test_a_file_that_is_a_mount_is_overwritten() -> None:
     assert sorted(os.listdir()) == ["below", "x"]
 
 
+def test_a_run_with_another_clock_takes_no_file_that_is_being_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another run sweeps the folder just before a new temporary file is locked."""
+    lock, swept = whole_file._lock, []
+
+    def swept_first(descriptor: int) -> bool:
+        if not swept:
+            swept.append(os.listdir())
+            with os.scandir() as entries:
+                for entry in entries:
+                    whole_file._remove_if_stale(entry)
+        return lock(descriptor)
+
+    monkeypatch.setattr(whole_file, "_lock", swept_first)
+    write("x")
+    assert swept
+    assert os.listdir() == ["x"]
+
+
 def test_what_a_killed_process_left_goes_away_and_hinders_nobody() -> None:
     code = (
         "import sys, time; from nnet3tools.io import whole_file as w\n"
@@ -144,9 +163,6 @@ def test_what_a_killed_process_left_goes_away_and_hinders_nobody() -> None:
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert child.stdout is not None
     child.stdout.readline()
-    before = time.time() - 3600
-    for name in os.listdir():
-        os.utime(name, (before, before))
     write("y")  # the file of a running process must stay
     child.stdout.close()
     left = len(os.listdir())

@@ -15,7 +15,6 @@ import os
 import re
 import stat
 import sys
-import time
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
@@ -23,8 +22,6 @@ from nnet3tools.errors import DataError
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/std(out|err)")
 _PREFIX, _SUFFIX = ".nnet3tools-", ".tmp"
-_SECONDS_TO_LOCK = 60.0
-"""A younger temporary file may be one that its process has not locked yet."""
 
 _CANNOT_REPLACE = (errno.EBUSY, errno.EPERM, errno.EACCES)
 """Errors of a rename onto a mount or onto another user's file in a folder like /tmp."""
@@ -164,11 +161,15 @@ class _Beside(_Temporary):
     def __init__(self, folder: str) -> None:
         self._folder, self._name = folder, ""
         descriptor = _without_name(folder)
-        if descriptor is None:
+        if descriptor is not None:
+            _lock(descriptor)
+        while descriptor is None:
             self._name = self._new_name()
             descriptor = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A later run may have taken the file for a left one before it was locked.
+            if not _lock(descriptor) or not os.path.exists(self._name):
+                os.close(descriptor)
+                descriptor = None
         self.file = cast(BinaryIO, os.fdopen(descriptor, "w+b"))
 
     def _new_name(self) -> str:
@@ -211,6 +212,17 @@ class _Beside(_Temporary):
                 os.unlink(self._name)
 
 
+def _lock(descriptor: int) -> bool:
+    """Lock a temporary file; False if another process has locked it, to remove it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where nothing is removed
+        pass
+    return True
+
+
 def _path_of(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
@@ -245,8 +257,6 @@ def _sweep(folder: str) -> None:
 
 def _remove_if_stale(entry: os.DirEntry[str]) -> None:
     with contextlib.suppress(OSError):
-        if time.time() - entry.stat(follow_symlinks=False).st_mtime < _SECONDS_TO_LOCK:
-            return
         descriptor = os.open(entry.path, os.O_RDWR | os.O_NOFOLLOW)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

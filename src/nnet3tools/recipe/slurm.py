@@ -17,7 +17,10 @@ from nnet3tools.recipe.submitted import environment_with_programs
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_FOR_FILES = 20.0
-"""The time that a log may take to appear on this machine after a job's end."""
+"""The time that a log may take to appear on this machine after a job's end.
+
+A quarter of it may pass between two changes of the log.
+"""
 _ENDED = re.compile(r"^# Ended \(code (\d+)", re.M)
 
 
@@ -31,11 +34,12 @@ def batch_script(job: Job) -> str:
         f"printf '%s\\n' {shlex.quote('# ' + job.header)}",
         'echo "# Running on $(hostname), Slurm job $SLURM_JOB_ID"',
         'echo "# Started at $(date)"',
-        "began=$(date +%s)",
+        "read -r began _ </proc/uptime",  # no clock that may be set meanwhile
         "set -o pipefail",
         f"( {job.shell} )",
         "status=$?",
-        "spent=$(($(date +%s) - began))",
+        "read -r ended _ </proc/uptime",
+        "spent=$((${ended%.*} - ${began%.*}))",
         'echo "# Accounting: time=$spent threads=1"',
         'echo "# Ended (code $status) at $(date), elapsed time $spent seconds"',
         "exit $status",
@@ -116,20 +120,15 @@ class SlurmRunner:
     def _outcome(self, number: str) -> Outcome:
         """The outcome of the job with Slurm's `number`, from the last line of its log."""
         job = self._running.pop(number)
-        end = time.monotonic() + _SECONDS_FOR_FILES
-        while not (ended := _ENDED.search("\n".join(last_lines(job.log)))):
-            if time.monotonic() > end or not self._may_come(job):
+        lines: list[str] = []
+        end = last = time.monotonic() + _SECONDS_FOR_FILES
+        while not (ended := _ENDED.search("\n".join(found := last_lines(job.log)))):
+            if found != lines:  # the clock of the file's machine may differ: its date says nothing
+                lines, end = found, min(last, time.monotonic() + _SECONDS_FOR_FILES / 4)
+            if time.monotonic() > end:
                 return Outcome(job, 1, f"Slurm ended its job {number}")
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         return Outcome(job, int(ended[1]))
-
-    @staticmethod
-    def _may_come(job: Job) -> bool:
-        """Whether the log of a job changed recently, so that its last line may still be written."""
-        try:
-            return time.time() - os.stat(job.log).st_mtime < _SECONDS_FOR_FILES / 4
-        except OSError:
-            return True
 
     def cancel(self) -> None:
         """Cancel all jobs."""

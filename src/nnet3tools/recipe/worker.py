@@ -51,7 +51,7 @@ def _job(request: dict[str, Any]) -> Job:
 
 def run_job(shell: Shell, job: Job) -> int:
     """Run a job and write its log in the form of run.pl; returns the exit status."""
-    began, computed = time.time(), _cpu_seconds()
+    began, computed = time.monotonic(), _cpu_seconds()
     with _output_to(job.log, f"# {job.header} \n# Started at {_date()}\n#\n"):
         status = 0
         try:
@@ -62,7 +62,7 @@ def run_job(shell: Shell, job: Job) -> int:
             traceback.print_exc()
             status = 255
         sys.stdout.flush()
-        elapsed = time.time() - began
+        elapsed = time.monotonic() - began
         end = f"# Ended (code {status}) at {_date()}, elapsed time {int(elapsed)} seconds"
         cpu = _cpu_seconds() - computed
         accounting = f"time={int(elapsed)} threads=1 cpu={cpu:.2f} seconds={elapsed:.3f}"
