@@ -43,7 +43,7 @@ CPU_SECONDS, SECONDS, MEMORY = 120, 1800, 4 << 30
 ALSO = {
     "compiler": ("executor", "optimizer", "program"),
     "optimizer": ("executor", "compiler", "program"),
-    "executor": ("training", "cli"),
+    "executor": ("training", "cli", "cuda/test_cuda_choice.py"),
     "chain": ("training", "cuda/test_cuda_chain.py", "cuda/test_cuda_chain_graphs.py"),
     "training": ("roundtrip", "cuda/test_cuda_transfers.py"),
 }

@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
+from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import DataError
-from nnet3tools.executor.chunks import Ivectors
+from nnet3tools.executor.chunk_programs import ChunkPrograms
+from nnet3tools.executor.chunks import ChunkShape, Ivectors
 from nnet3tools.executor.minibatches import PaddedChunks
 from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import (
     UtteranceComputer,
     computer_one_by_one,
+    computer_together,
     xvector_computer,
 )
 from nnet3tools.executor.xvector_plans import XvectorOptions, XvectorPieces
@@ -243,3 +246,43 @@ def test_short_pieces_are_left_out_without_padding():
     options = XvectorOptions(7, 9, pad_input=False)
     with pytest.raises(DataError, match="no piece has the minimum chunk size of 9"):
         xvector_computer(nnet, SimpleComputationOptions(), XvectorPieces(options)).compute(x)
+
+
+def test_batch_norm_that_is_not_in_test_mode_sees_one_chunk_of_one_utterance():
+    """Minibatches of several chunks, or a longer last chunk, would change its mean."""
+    nnet = network_of("""
+input-node name=input dim=3
+component name=b type=BatchNormComponent dim=3 epsilon=1e-8
+component-node name=b component=b input=input
+output-node name=output input=b
+""")
+    computer = computer_together(nnet, SimpleComputationOptions(frames_per_chunk=5))
+    utterances = {key: frames(count, seed=1) for key, count in (("a", 12), ("b", 12), ("c", 5))}
+    found = {}
+    for key, x in utterances.items():
+        computer.accept(key, x)
+        found.update(computer.ready())
+    computer.finish()
+    found.update(computer.ready())
+    for key, x in utterances.items():
+        chunks = [x[first : first + 5] for first in range(0, len(x), 5)]
+        expected = np.concatenate([(c - c.mean(0)) / c.std(0) for c in chunks])
+        np.testing.assert_allclose(found[key], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_program_that_was_used_longest_ago_makes_room():
+    options = SimpleComputationOptions(compiler=CompilerOptions(cache_capacity=2))
+    programs = ChunkPrograms(network_of(FEED_FORWARD), options)
+    shapes = [ChunkShape(-2, n + 6, n, 1) for n in (9, 8, 7)]
+    first, second = (programs.computer(shape) for shape in shapes[:2])
+    assert programs.computer(shapes[0]) is first
+    programs.computer(shapes[2])
+    assert programs.computer(shapes[0]) is first
+    assert programs.computer(shapes[1]) is not second
+
+
+@pytest.mark.parametrize(("count", "is_said"), [(19, True), (20, False)])
+def test_only_utterances_shorter_than_a_piece_are_logged(count, is_said, capsys):
+    plan = XvectorPieces(XvectorOptions(20, 1, True))
+    xvector_computer(network_of(POOLING), SimpleComputationOptions(), plan).compute(frames(count))
+    assert ("Using a chunk size of 19" in capsys.readouterr().err) == is_said

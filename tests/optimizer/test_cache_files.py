@@ -239,6 +239,17 @@ def test_damaged_sizes_are_noticed(cache, capsys, sizes):
     assert "Not using the computation cache" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("changes", [(1, 0), (0, -1), (-(10**6), 10**6)])
+def test_sizes_that_do_not_add_up_are_damaged_even_if_their_number_is_right(cache, capsys, changes):
+    head, sizes = cache.read_bytes().split(b"<Sizes> ")
+    numbers = [int(size) for size in sizes.split(b":")]
+    numbers[0] += changes[0]
+    numbers[1] += changes[1]
+    cache.write_bytes(head + b"<Sizes> " + ":".join(map(str, numbers)).encode() + b" ")
+    assert not loaded(cache).cache
+    assert "the sizes of its programs were damaged" in capsys.readouterr().err
+
+
 def test_a_seal_without_sizes_is_obeyed(cache):
     """As files had it before programs were read when they are asked for."""
     data = cache.read_bytes()
