@@ -196,6 +196,36 @@ def gru_nonlinearity_backprop(
         at.state[...] += deriv @ w * parts.reset
 
 
+def copy(out, src):
+    out[...] = src
+
+
+def fill(out, value):
+    out[...] = value
+
+
+def scale(out, alpha):
+    out *= alpha
+
+
+def add(out, src, alpha=1.0):
+    out += alpha * np.asarray(src, np.float64)
+
+
+def concatenate(out, parts, axis):
+    out[...] = np.concatenate(parts, axis)
+
+
+def split(src, parts, axis, adds=False):
+    ends = np.cumsum([part.shape[axis] for part in parts])
+    for part, section in zip(parts, np.split(src, ends, axis), strict=False):
+        part[...] = part + section if adds else section
+
+
+def add_split(src, parts, axis):
+    split(src, parts, axis, adds=True)
+
+
 def reference(operator):
     """What to compare an operator with: a function of the tests, or else its own reference."""
     own = globals().get(operator.name) or getattr(loop_operators, operator.name, None)

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.call import Call, operator_of_formulas
+from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator
 
 _ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
 
+_copy, _scale = element("_1 = _2"), element("_1 *= _2")
+_add, _subtract = element("_1 += _2"), element("_1 -= _2")
+_COMPUTED = {"float16": "float32", "float32": "float32", "float64": "float64"}
+"""Type of an output -> the type in which its sums are computed, also of operands of other types."""
+_add_scaled = {out: element(f"_1 += {t}(_2) * _3") for out, t in _COMPUTED.items()}
+# a Number that is 0 leaves _2 out, which may be infinite
+_add_measured = {
+    out: element(f"_1 += where(_3 != 0, {t}(_2) * {t}(_3), 0)") for out, t in _COMPUTED.items()
+}
 
-@operator(types=_ALL)
-def copy(out: Array, src: Array) -> None:
+
+@operator_of_formulas(types=_ALL, compiled_when_live=False)
+def copy(out: Array, src: Array) -> Iterator[Call]:
     """Set out to src, broadcast to out's shape and converted to its type."""
-    out[...] = src
+    yield Call.of(_copy, out, src)
 
 
-@operator(types=_ALL)
-def fill(out: Array, value: float) -> None:
+@operator_of_formulas(types=_ALL, compiled_when_live=False)
+def fill(out: Array, value: float) -> Iterator[Call]:
     """Set every element of `out` to `value`."""
-    out[...] = value
+    yield Call.of(_copy, out, value)
 
 
-@operator()
-def scale(out: Array, alpha: float) -> None:
+@operator_of_formulas(compiled_when_live=False)
+def scale(out: Array, alpha: float) -> Iterator[Call]:
     """Multiply `out` by `alpha` in place."""
-    out[...] = out * np.float64(alpha)
+    yield Call.of(_scale, out, alpha)
 
 
-@operator()
-def add(out: Array, src: Array, alpha: float = 1.0) -> None:
-    """Add alpha * src to out; src is broadcast to out's shape."""
-    out[...] = out + alpha * np.asarray(src, np.float64)
+@operator_of_formulas(compiled_when_live=False)
+def add(out: Array, src: Array, alpha: float = 1.0) -> Iterator[Call]:
+    """Add alpha * src to out; src is broadcast to out's shape. It is not read if alpha is 0."""
+    if (number := getattr(alpha, "array", None)) is not None:
+        yield Call.of(_add_measured[out.dtype.name], out, src, number)
+    elif alpha == 1.0:
+        yield Call.of(_add, out, src)
+    elif alpha == -1.0:
+        yield Call.of(_subtract, out, src)
+    elif alpha != 0.0:
+        yield Call.of(_add_scaled[out.dtype.name], out, src, float(alpha))
 
 
 @operator(writes=())

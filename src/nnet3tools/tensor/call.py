@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, cast
 
-from nnet3tools.tensor.basics import copy
-from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.registry import DEVICES, FLOATS, Operator, implements, operator
+from nnet3tools.tensor.registry import FLOATS, Operator, operator
 from nnet3tools.tensor.strides import is_number
 
 P = ParamSpec("P")
@@ -19,16 +17,16 @@ P = ParamSpec("P")
 class Call:
     """An operator with its operands and options (keyword arguments): one entry of a recording.
 
-    `operator` is None for work that was given as a callable. `result`, if given, takes the
-    number that the operator returns. `bound` does the work; if it is None, `bind()` binds the
-    operator when needed.
+    `operator` is None for work that was given as a callable. `result`, if given, is a Number
+    that is set to the number that the operator returns. `bound` does the work; if it is None,
+    `bind()` binds the operator when needed.
     """
 
     name: str
     operands: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     operator: Any = None
-    result: Number | None = None
+    result: Any = None
     bound: Callable[[], Any] | None = None
 
     @classmethod
@@ -41,7 +39,7 @@ class Call:
         if self.bound is not None:
             return self.bound
         work = bind(self.operator, self.operands, self.options)
-        return work if self.result is None else partial(store_result, work, self.result)
+        return work if self.result is None else partial(self.result.set_to_result, work)
 
     def __repr__(self) -> str:
         values = (*self.operands, *self.options.values())
@@ -66,13 +64,16 @@ def in_turn(works: Iterable[Callable[[], Any]]) -> Callable[[], Any]:
 
 
 def operator_of_formulas(
-    writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
-) -> Callable[[Callable[P, Iterable[Call]]], Operator[P, None]]:
+    writes: Iterable[str] = ("out",),
+    types: tuple[str, ...] = FLOATS,
+    compiled_when_live: bool = True,
+) -> Callable[[Callable[P, Iterable[Call]]], Operator[P, None]]:  # fmt: skip
     """Decorator that declares an operator for all devices, from a function that yields Calls.
 
     The Calls are of formulas and other operators, and are made in order. `writes` names the
     operands that the operator writes, `types` the element types that it accepts. A device may
-    register a faster implementation.
+    register a faster implementation. Without `compiled_when_live` live calls do not use compiled
+    kernels.
     """
 
     def declare(calls: Callable[P, Iterable[Call]]) -> Operator[P, None]:
@@ -80,9 +81,7 @@ def operator_of_formulas(
             return in_turn(call.bind() for call in calls(*args, **kwargs))
 
         made = operator(writes, types)(cast(Callable[P, None], calls))
-        made.is_formulas = True
-        for device in DEVICES:
-            implements(made.name, device, binder=True)(bind)
+        made.bind_formulas, made.compiled_when_live = bind, compiled_when_live
         return made
 
     return declare
@@ -98,15 +97,6 @@ def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> 
     if not operator.takes_numbers and any(is_number(v) for v in values):
         return partial(_call_with_numbers, operator, operands, options)
     return cast(Callable[[], Any], operator.bind(*operands, **options))
-
-
-def store_result(work: Callable[[], Any], number: Number) -> None:
-    """Call `work`, and store the number that it returns in the memory of `number`."""
-    result = work()
-    if isinstance(result, Number):
-        copy(number.array, result.array)
-    else:
-        number.array[0] = result
 
 
 def _call_with_numbers(

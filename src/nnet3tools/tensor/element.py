@@ -24,7 +24,8 @@ class Formula:
     """The first part of the keys of FORMULA_BACKENDS."""
     takes_numbers = True
     """Whether operands may be Numbers on the host."""
-    is_formulas = True
+    compiled_when_live = True
+    """Whether live calls use compiled kernels if they can."""
 
     def __init__(self) -> None:
         self._binders: dict[str, Callable[..., Any]] = {}

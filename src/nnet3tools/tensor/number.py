@@ -58,6 +58,14 @@ class Number:
     def __int__(self) -> int:
         return int(float(self))
 
+    def set_to_result(self, work: Callable[[], Any]) -> None:
+        """Call `work`, and set this Number to the number that it returns."""
+        result = work()
+        if isinstance(result, Number):
+            copy(self.array, result.array)
+        else:
+            self.array[0] = result
+
     def mapped(self, formula: Element, *others: Any) -> Any:
         """A new Number, the value of _1 after `formula`; _2 is this number, _3 ... are `others`."""
         result = empty(1, like=self.array)

@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3tools.draws import get_state
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.call import Call, bind, store_result
+from nnet3tools.tensor.call import Call, bind
 from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.offsets import rounded_up
 from nnet3tools.tensor.recording import Action, Decision, Outcomes, unrecorded
@@ -188,7 +188,7 @@ class Recorder:
     def _run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Call:
         """Run an operator by known kernels, else NumPy; return the Call that a replay repeats."""
         call, known_kernels = Call(operator.name, operands, options, operator), self._known_kernels
-        if known_kernels is not None and known_kernels.serves(operator):
+        if known_kernels is not None and operator.compiled_when_live:
             if operator.gives_number:
                 call = replace(call, result=Number(np.empty(1)))
             if known_kernels.run_call(call):
@@ -199,7 +199,7 @@ class Recorder:
             return replace(call, result=result, bound=work)
         if isinstance(result, (float, Number)):
             number = _stored(result, call.result)
-            work = partial(store_result, work, number)
+            work = partial(number.set_to_result, work)
             call = call if number is call.result else replace(call, result=number)
         return replace(call, bound=work) if self._keeps_bound else call
 

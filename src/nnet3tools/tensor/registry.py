@@ -77,15 +77,18 @@ class Operator(Generic[P, R]):
     The first operand (or the first array of it, if it is a list) decides device and element
     type. Integers and bool are refused where they are not declared: they would cut off results.
     `takes_numbers`: operands may be Numbers on the host. `gives_number`: calls return a float,
-    or while they are recorded a Number. `is_formulas`: calls of formulas and other operators do
-    all of the work.
+    or while they are recorded a Number.
     """
 
     takes_numbers = False
 
     gives_number: bool
 
-    is_formulas = False
+    bind_formulas: Callable[..., Callable[[], Any]] | None = None
+    """Binds operands as calls of formulas and other operators, if these do all of the work."""
+
+    compiled_when_live = False
+    """Whether live calls use compiled kernels if they can: NumPy needs many calls for one."""
 
     def __init__(
         self, function: Callable[P, R], writes: tuple[str, ...], types: tuple[str, ...]
@@ -132,6 +135,8 @@ class Operator(Generic[P, R]):
         for key in (element_type, "*") if is_declared else (element_type,):
             if (found := _binders.get((self.name, device, key))) is not None:
                 return found
+        if self.bind_formulas is not None and is_declared:
+            return self.bind_formulas
         is_bound = any(key[:2] == (self.name, device) for key in _binders)
         if device == "numpy" and is_declared and not is_bound:
             return functools.partial(functools.partial, self.reference)
@@ -205,6 +210,6 @@ def gaps(device: str) -> list[tuple[str, str]]:
         (name, t)
         for name, op in OPERATORS.items()
         for t in op.types
-        if device != "numpy"
+        if device != "numpy" and op.bind_formulas is None
         if not any((name, device, key) in _binders for key in (t, "*"))
     )

@@ -10,14 +10,13 @@ from weakref import WeakKeyDictionary
 
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.call import Call, in_turn
-from nnet3tools.tensor.cpu import basics, products  # noqa: F401 (they register their jobs)
+from nnet3tools.tensor.cpu import products  # noqa: F401 (it registers its jobs)
 from nnet3tools.tensor.cpu.aggregate import aggregate_jobs, number_jobs
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work
 from nnet3tools.tensor.cpu.kernels import Job, job_maker
 from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
-from nnet3tools.tensor.registry import Operator
 
 _PRODUCT = parse("_1 * _2")
 
@@ -52,7 +51,7 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
     if isinstance(operator, (Element, Aggregate)):
         return _formula_jobs(operator, operands, options, call.result)
     maker = job_maker(operator)
-    if maker is None and isinstance(operator, Operator) and operator.is_formulas:
+    if maker is None and operator.bind_formulas is not None:
         jobs: list[Job] = []
         for part in operator.reference(*operands, **options):
             if (more := _find_jobs(part)) is None:

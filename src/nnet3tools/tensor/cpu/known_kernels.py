@@ -17,9 +17,6 @@ from nnet3tools.tensor.cpu.jobs import run_jobs
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.cpu.library import library
 
-_MANY_CALLS = frozenset(["add_row_ranges"])
-"""Operators that are no formulas and take many calls of NumPy."""
-
 
 class KnownKernels:
     """The kernels that earlier runs in one arena asked for, which live runs may therefore use."""
@@ -42,14 +39,9 @@ class KnownKernels:
                 self._asked[job.kernel.name] = 0
                 library.want([job.kernel])
 
-    @staticmethod
-    def serves(operator: Any) -> bool:
-        """Whether live calls of an operator may use kernels: if NumPy needs many calls for one."""
-        return operator.is_formulas or operator.name in _MANY_CALLS
-
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
         """Call an operator by known kernels; False, without a call, if that is impossible."""
-        if operator.gives_number or not self.serves(operator):
+        if operator.gives_number or not operator.compiled_when_live:
             return False
         return self.run_call(Call(operator.name, operands, options, operator))
 

@@ -1,4 +1,4 @@
-"""Matrix products on CUDA: cuBLAS on strided views.
+"""Products on CUDA: of matrices by cuBLAS on strided views, inner ones by an aggregate.
 
 cuBLAS needs one of a matrix's two strides to be 1. A transposed view becomes a transposed operand.
 Any other matrix is copied to a buffer that belongs to the bound product.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.element import as_typed_number, copy_kernel
@@ -21,6 +22,9 @@ from nnet3tools.tensor.strides import element_strides
 
 _scale = element("_1 *= _2")
 _fill = element("_1 = _2")
+_dot = aggregate("float64(_1) * float64(_2)", "sum", axis=None)
+
+implements("dot", "cupy", binder=True)(_dot.bind)
 
 
 class _Matrix(NamedTuple):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.basics import add, copy
+from nnet3tools.tensor.call import Call, operator_of_formulas
 
 _ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
 
@@ -25,22 +26,22 @@ def pairs_along(whole: Array, parts: Sequence[Array], axis: int) -> list[tuple[A
     return list(zip(views, parts, strict=True))
 
 
-@operator(types=_ALL)
-def concatenate(out: Array, parts: Sequence[Array], axis: int) -> None:
+@operator_of_formulas(types=_ALL)
+def concatenate(out: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
     """Set out to the parts one after the other along an axis, converted to out's type."""
-    for to, part in pairs_along(out, parts, axis):
-        to[...] = part
+    for section, part in pairs_along(out, parts, axis):
+        yield Call.of(copy, section, part)
 
 
-@operator(writes=("parts",), types=_ALL)
-def split(src: Array, parts: Sequence[Array], axis: int) -> None:
+@operator_of_formulas(writes=("parts",), types=_ALL)
+def split(src: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
     """Set each part to its section of src along an axis, converted to the part's type."""
-    for of, part in pairs_along(src, parts, axis):
-        part[...] = of
+    for section, part in pairs_along(src, parts, axis):
+        yield Call.of(copy, part, section)
 
 
-@operator(writes=("parts",))
-def add_split(src: Array, parts: Sequence[Array], axis: int) -> None:
+@operator_of_formulas(writes=("parts",))
+def add_split(src: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
     """Add to each part its section of src along an axis; the same array may be several parts."""
-    for of, part in pairs_along(src, parts, axis):
-        part[...] = part + of
+    for section, part in pairs_along(src, parts, axis):
+        yield Call.of(add, part, section)

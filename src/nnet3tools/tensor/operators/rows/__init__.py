@@ -84,6 +84,9 @@ def add_row_ranges(out: Array, src: Array, ranges: Array, alpha: float = 1.0) ->
             out[i] += alpha * np.sum(src[begin:end], axis=0)
 
 
+add_row_ranges.compiled_when_live = True
+
+
 @operator()
 def copy_cols(out: Array, src: Array, indexes: Array) -> None:
     """Set out[:, j] to src[:, indexes[j]], or to zero where the index is -1."""
