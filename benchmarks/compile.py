@@ -104,13 +104,13 @@ def further_time(nnet: Nnet, request: ComputationRequest, repeat: int) -> float:
     return best
 
 
-def kaldi_figures(directory: Path) -> Figures | None:
+def kaldi_figures(directory: Path, nnet: Nnet) -> Figures | None:
     """What Kaldi makes of the directory's request, as far as that is known."""
     if directory.name in KALDI:
         return KALDI[directory.name]
     if not (directory / "kaldi.comp").exists():
         return None
-    program = load_computation(str(directory / "kaldi.comp"))
+    program = load_computation(str(directory / "kaldi.comp"), nnet)
     return Figures(len(program.commands), max_memory_use(program), {})
 
 
@@ -130,7 +130,7 @@ def main() -> None:
     print(f"{'':40} {'ours':>11} | {'Kaldi':>11} | ratio")
     for directory in options.directories:
         nnet, request = read_case(directory)
-        kaldi = kaldi_figures(directory)
+        kaldi = kaldi_figures(directory, nnet)
         for way in ("shortcut", "full"):
             seconds, parts, program = best_time(nnet, request, way == "shortcut", options.repeat)
             known = None if kaldi is None else kaldi.milliseconds.get(way)

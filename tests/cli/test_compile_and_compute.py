@@ -105,7 +105,7 @@ def test_program_is_printed(folder, capsys):
     text = capsys.readouterr().out
     assert text.startswith("matrix m1(8, 3), ")
     assert "# begin forward commands\nc0: " in text
-    assert text.count("\nc") == len(load_computation("p").commands)
+    assert text.count("\nc") == len(load_computation("p", read_nnet("final.raw")).commands)
 
 
 def test_debug_and_profile(folder, capsys):
@@ -215,7 +215,7 @@ def test_explain_prints_listings_and_needs_no_place_for_a_program(folder, capsys
     assert compile_main([*flags, "final.raw", "backward.request", "p"]) == 0
     listing = json.loads(capsys.readouterr().out)
     commands = [e["text"] for e in listing["entries"] if "command" in e]
-    assert len(commands) == len(load_computation("p").commands)
+    assert len(commands) == len(load_computation("p", read_nnet("final.raw")).commands)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_computation_info_refuses_foreign_caches_in_one_line(folder, capsys, wor
 
 def forge(folder):
     """Write the cache as another processor and another version would have made it."""
-    from nnet3tools.optimizer.cache_files import _MAKERS
+    from nnet3tools.program.seal import _MAKERS
 
     data = (folder / "cache").read_bytes()
     for name, token, other in (

@@ -59,7 +59,7 @@ def test_arena_is_what_the_executor_takes(capsys):
     out = capsys.readouterr().out
     assert "begin forward" not in out
     nnet = read_nnet("final.raw")
-    computer = NnetComputer(ComputeOptions(), load_computation("program"), nnet, nnet)
+    computer = NnetComputer(ComputeOptions(), load_computation("program", nnet), nnet, nnet)
     assert f"arena-bytes-cpu: {computer.program.plan.num_bytes} " in out
 
 

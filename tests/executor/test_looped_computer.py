@@ -263,5 +263,5 @@ def test_looped_programs_of_several_sequences_pass_the_checker_between_passes(na
     computation = compile_looped(nnet, OptimizeOptions(), requests, check=True)
     assert isinstance(computation.commands[-1], GotoLabel)
     path = str(tmp_path / "looped.comp")
-    save_computation(path, computation, True)
-    assert load_computation(path).commands == computation.commands
+    save_computation(path, computation, nnet)
+    assert load_computation(path, nnet).commands == computation.commands

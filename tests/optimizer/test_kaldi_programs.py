@@ -39,8 +39,9 @@ def compare(name: str, ours: Computation, commands: int, num_bytes: int) -> None
 @pytest.mark.skipif(not CASES, reason="Kaldi's programs (../shared/goldens) are not here")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_no_more_commands_and_no_more_memory_than_kaldi(case: Path) -> None:
-    theirs = load_computation(str(case / "kaldi.comp"))
-    ours = compiled(read_nnet(str(case / "init.raw")), case / "request.txt")
+    nnet = read_nnet(str(case / "init.raw"))
+    theirs = load_computation(str(case / "kaldi.comp"), nnet)
+    ours = compiled(nnet, case / "request.txt")
     compare(case.name, ours, len(theirs.commands), max_memory_use(theirs))
 
 

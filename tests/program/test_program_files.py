@@ -7,6 +7,8 @@ import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.stream import Writer
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import (
     AddRowRanges,
     AddToRowsMulti,
@@ -22,8 +24,11 @@ from nnet3tools.program.files import (
     save_computation,
     write_computation,
 )
-from support.handmade import small_nnet, small_program
+from nnet3tools.program.seal import _MAKERS
+from support.handmade import CONFIG, small_nnet, small_program
 from support.streams import bytes_reader
+
+SEAL = b"<NetworkStructure> "
 
 
 def to_bytes(computation, binary):
@@ -81,10 +86,67 @@ def test_text_is_kaldis(computation):
     assert text.endswith("\n<NeedModelDerivative> T </NnetComputation> \n")
 
 
-def test_files(computation, tmp_path):
-    path = str(tmp_path / "program")
-    save_computation(path, computation, binary=False)
-    assert_equal(load_computation(path), computation)
+@pytest.fixture(params=[True, False], ids=["binary", "text"])
+def sealed(request, tmp_path):
+    """A program file for `small_nnet()`, with its seal."""
+    nnet = small_nnet()
+    path = tmp_path / "program"
+    save_computation(str(path), small_program(nnet).computation, nnet, request.param)
+    return path
+
+
+def replace_in(path, old, new):
+    data = path.read_bytes()
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, new))
+
+
+def test_kaldis_program_is_all_before_the_seal(sealed):
+    nnet = small_nnet()
+    program = small_program(nnet).computation
+    data = sealed.read_bytes()
+    assert data[: data.index(SEAL)] == to_bytes(program, data[:1] == b"\0")
+    assert_equal(load_computation(str(sealed), nnet), program)
+    sealed.write_bytes(data[: data.index(SEAL)])
+    assert_equal(load_computation(str(sealed), nnet), program)
+
+
+def test_program_of_a_network_with_other_scales_is_refused_though_it_would_run(sealed):
+    other = Nnet.from_config(
+        parse_config_lines(CONFIG.replace("input=norm", "input=Scale(2, norm)"))
+    )
+    expected = f"^{sealed}: it was made for a network of another structure$"
+    with pytest.raises(DataError, match=expected):
+        load_computation(str(sealed), other)
+
+
+def test_changed_program_is_refused_though_it_would_run(sealed):
+    replace_in(sealed, b"ivative> T", b"ivative> F")
+    with pytest.raises(
+        DataError, match=f"^{sealed}: its content was damaged since it was written$"
+    ):
+        load_computation(str(sealed), small_nnet())
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [("<Processor>", "processor pdp11, expected "), ("<Version>", "version pdp11, expected ")],
+)
+def test_program_of_another_version_or_processor_is_used_with_a_warning(
+    sealed, capsys, token, words
+):
+    replace_in(sealed, f"{token} {_MAKERS[token]} ".encode(), f"{token} pdp11 ".encode())
+    nnet = small_nnet()
+    assert_equal(load_computation(str(sealed), nnet), small_program(nnet).computation)
+    assert capsys.readouterr().err.count(f"{sealed}: it was made by {words}") == 1
+
+
+def test_truncated_seal_is_one_line(sealed):
+    data = sealed.read_bytes()
+    for size in range(data.index(SEAL) + len(SEAL), len(data) - 70, 7):
+        sealed.write_bytes(data[:size])
+        with pytest.raises(DataError, match=f"^{sealed}: it[^\n]*$"):
+            load_computation(str(sealed), small_nnet())
 
 
 @pytest.mark.parametrize("binary", [True, False])

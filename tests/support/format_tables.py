@@ -109,7 +109,8 @@ def _write_request(path: str, binary: bool) -> None:
 
 
 def _write_computation(path: str, binary: bool) -> None:
-    save_computation(path, CachingOptimizingCompiler(_nnet()).compile(_request()), binary)
+    nnet = _nnet()
+    save_computation(path, CachingOptimizingCompiler(nnet).compile(_request()), nnet, binary)
 
 
 def _write_cache(path: str, binary: bool) -> None:

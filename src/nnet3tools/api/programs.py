@@ -13,7 +13,7 @@ from nnet3tools.api.arrays import Path, float_matrix
 from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import NnetComputer as _NnetComputer
 from nnet3tools.executor.options import ComputeOptions
-from nnet3tools.executor.run_computation import ProgramResult, check_fits, run_computation
+from nnet3tools.executor.run_computation import ProgramResult, run_computation
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -40,13 +40,11 @@ class Program:
     @classmethod
     def read(cls, path: Path, nnet: Nnet) -> Program:
         """The program in a file that nnet3-compile wrote; DataError if it does not fit `nnet`."""
-        computation = load_computation(os.fspath(path))
-        check_fits(computation, nnet, os.fspath(path))
-        return cls(computation, nnet)
+        return cls(load_computation(os.fspath(path), nnet), nnet)
 
     def write(self, path: Path, binary: bool = True) -> None:
         """Write the program to a file, which nnet3-compute --computation=... runs."""
-        save_computation(os.fspath(path), self.computation, binary)
+        save_computation(os.fspath(path), self.computation, self.nnet, binary)
 
     def __str__(self) -> str:
         return program_text(self.computation, self.nnet)

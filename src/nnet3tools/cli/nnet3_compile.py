@@ -136,7 +136,7 @@ def compile_request(
         if computation_out is None:
             return
         computation = compiler.compile(request)
-    save_computation(computation_out, computation, options.binary)
+    save_computation(computation_out, computation, nnet, options.binary)
     if options.print:
         out.write(program_text(computation, nnet))
     log.log(
@@ -150,7 +150,6 @@ def rewrite_program(
     options: Options, nnet_in: str, computation_in: str, computation_out: str
 ) -> None:
     """Apply the passes that --passes names to the program in a file, and write the result."""
-    from nnet3tools.executor.run_computation import check_fits
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.pass_context import PassContext
     from nnet3tools.optimizer.pipeline import PASSES, apply_passes
@@ -161,12 +160,11 @@ def rewrite_program(
     nnet = read_nnet(nnet_in)
     out = sys.stderr if computation_out in ("-", "") else sys.stdout
     printer = _pass_printer(options, nnet, out)
-    computation = load_computation(computation_in)
-    check_fits(computation, nnet, computation_in)
+    computation = load_computation(computation_in, nnet)
     with naming(computation_in):
         context = PassContext(nnet, options.optimization)
         computation = apply_passes(computation, context, names, printer)
-    save_computation(computation_out, computation, options.binary)
+    save_computation(computation_out, computation, nnet, options.binary)
     if options.print:
         out.write(program_text(computation, nnet))
 

@@ -61,7 +61,6 @@ class Options(OptionGroup):
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.executor.memory_plan import plan_memory
-    from nnet3tools.executor.run_computation import check_fits
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.program.analysis import Analysis
     from nnet3tools.program.printing import program_text
@@ -72,7 +71,6 @@ def main(options: Options, args: list[str]) -> None:
     computation = _program_of_file(options, nnet, computation_in)
     if computation is None:
         return
-    check_fits(computation, nnet, computation_in)
     analysis = Analysis(computation, nnet)
     plan = plan_memory(computation, analysis.matrix_accesses)
     # Lossy compression is applied on a GPU only.
@@ -97,14 +95,14 @@ def _program_of_file(options: Options, nnet: Nnet, computation_in: str) -> Compu
     from nnet3tools.io.files import open_input
     from nnet3tools.optimizer.cache_files import is_cache, read_entries
     from nnet3tools.program.computation import Computation
-    from nnet3tools.program.files import read_computation
+    from nnet3tools.program.files import read_program_file
     from nnet3tools.program.lifetimes import max_memory_use
 
     with open_input(computation_in) as reader:
         if not is_cache(reader):
             if options.program:
                 raise OptionError(f"--program: {computation_in} is one program, not a cache")
-            return read_computation(reader)
+            return read_program_file(computation_in, reader, nnet)
         try:
             with naming(computation_in):
                 entries, _ = read_entries(computation_in, reader, nnet)

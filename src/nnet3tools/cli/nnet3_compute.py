@@ -163,7 +163,7 @@ def nnet3_compute(options: Nnet3ComputeOptions, args: list[str]) -> int | None:
 
 def run_program_once(options: Nnet3ComputeOptions, args: list[str]) -> None:
     """Run a compiled program (--computation) on input files; writes all outputs to files."""
-    from nnet3tools.executor.run_computation import check_fits, run_computation
+    from nnet3tools.executor.run_computation import run_computation
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.program.files import load_computation
 
@@ -173,8 +173,7 @@ def run_program_once(options: Nnet3ComputeOptions, args: list[str]) -> None:
             raise OptionError(f"--{name.replace('_', '-')} needs --output-derivs")
     device = options.device.choose()
     nnet = read_nnet(nnet_in)
-    computation = load_computation(options.computation)
-    check_fits(computation, nnet, options.computation)
+    computation = load_computation(options.computation, nnet)
     inputs = _read_by_node(inputs_rspecifier)
     derivs = _read_by_node(options.output_derivs) if options.output_derivs else None
     if options.model_derivative and not computation.need_model_derivative:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.io.log import log
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 
 
@@ -28,14 +27,6 @@ class ProgramResult:
     outputs: dict[str, np.ndarray]
     input_derivs: dict[str, np.ndarray]
     model_derivative: Nnet | None
-
-
-def check_fits(computation: Computation, nnet: Nnet, name: str) -> None:
-    """Raise DataError if a program does not fit a network; `name` is the file of the program."""
-    try:
-        check_computation(computation, nnet)
-    except ProgramError as error:
-        raise DataError(f"{name}: does not fit the network: {error}") from None
 
 
 def run_computation(

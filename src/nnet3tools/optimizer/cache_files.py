@@ -1,39 +1,31 @@
 """Compiled programs kept in a file from one run to the next, in Kaldi's format.
 
 Kaldi's form (CachingOptimizingCompiler::WriteCache) is the optimization options, then pairs of
-request and program. After them, where Kaldi no longer reads, this module writes a seal: a digest of
-the network structure, the version of this package and the kind of processor, a digest of all bytes
-before the seal, and the sizes of requests and programs, so that each program is read only when it
-is needed. Kaldi's files have no seal: they are
+request and program. The seal after them (program/seal.py) has the sizes of requests and programs,
+so that each program is read only when it is needed. Kaldi's files have no seal: they are
 read whole, and the checker decides whether a program fits.
 """
 
-import hashlib
 import io
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnet3tools import __version__
 from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
 from nnet3tools.io.files import FileKind, classify_input, open_input, open_output
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.structure import structure_digest
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler, Stored
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import Propagate
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.files import read_computation, write_computation
-
-_SEAL, _CONTENT, _SIZES = "<NetworkStructure>", "<Content>", "<Sizes>"
-_MAKERS = {"<Version>": f"nnet3tools-{__version__}", "<Processor>": os.uname().machine}
-"""Facts in the seal that must be the same where the file is read: another version may compile
-requests differently, and results on processors of other kinds are not the same bit for bit."""
+from nnet3tools.program.files import encoded_computation, read_computation
+from nnet3tools.program.seal import NETWORK, read_seal, write_seal
 
 # Errors of readers and checker for files with damaged but well-formed numbers.
 _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, TypeError)
@@ -68,7 +60,7 @@ class StoredProgram:
 
     def written(self, binary: bool) -> bytes:
         """The program's bytes in text or binary form; the stored bytes if they have that form."""
-        return self.content if binary == self.binary else _bytes_of(self._read(), binary)
+        return self.content if binary == self.binary else encoded_computation(self._read(), binary)
 
 
 Entry = tuple[ComputationRequest, Computation | Stored]
@@ -120,16 +112,7 @@ def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: boo
     with open_output(wxfilename, binary) as writer:
         writer.write_bytes(content)
         if compiler.vouched:
-            writer.write_token(_SEAL)
-            writer.write_token(structure_digest(compiler.nnet))
-            for token, value in _MAKERS.items():
-                writer.write_token(token)
-                writer.write_token(value)
-            writer.write_token(_CONTENT)
-            writer.write_token(hashlib.sha256(content).hexdigest())
-            writer.write_token(_SIZES)
-            writer.write_token(":".join(str(len(piece)) for piece in pieces))
-            writer.write_newline()
+            write_seal(writer, compiler.nnet, content, [len(piece) for piece in pieces])
     compiler.seconds["I/O"] += time.perf_counter() - began
     log.log(f"Wrote computation cache to {wxfilename}")
 
@@ -152,29 +135,11 @@ def _entry_pieces(
     out = io.BytesIO()
     request.write(Writer(out, binary))
     if isinstance(program, Computation):
-        return [out.getvalue(), _bytes_of(program, binary)]
+        return [out.getvalue(), encoded_computation(program, binary)]
     return [out.getvalue(), program.written(binary)]
 
 
-def _bytes_of(program: Computation, binary: bool) -> bytes:
-    out = io.BytesIO()
-    write_computation(Writer(out, binary), program)
-    return out.getvalue()
-
-
 # -- reading
-
-
-@dataclass(frozen=True)
-class _Seal:
-    """The data after the last program, which show whether the cache file fits and is unchanged.
-
-    `content` are all bytes before the seal; `sizes` the bytes of the options, then of request
-    and program in turn; empty if unknown.
-    """
-
-    content: bytes
-    sizes: list[int]
 
 
 def is_cache(reader: Reader) -> bool:
@@ -190,9 +155,17 @@ def read_entries(
     UserError or ProgramError if it does not fit `nnet`, or was not made with the options `wanted`.
     """
     binary = reader.binary
-    data = _rest(reader)
-    seal = _read_seal(name, data, nnet)
-    source = Reader(io.BytesIO(data if seal is None else seal.content), name, binary)
+    while reader.more():
+        pass
+    data = reader.buffered(sys.maxsize)
+    place = data.rfind(f"{NETWORK} ".encode())
+    content, seal = data, None
+    if place >= 0:
+        content = data[:place]
+        seal = read_seal(Reader(io.BytesIO(data[place:]), name), nnet, content)
+        if seal.foreign:
+            raise DataError(seal.foreign)
+    source = Reader(io.BytesIO(content), name, binary)
     options = OptimizeOptions.read(source)
     if wanted is not None and options != wanted:
         raise DataError("it was made with other optimization options")
@@ -200,7 +173,7 @@ def read_entries(
     size = source.read_int32()
     source.expect_token("<ComputationCache>")
     if seal is not None and seal.sizes:
-        return _stored_entries(name, seal, size, binary, nnet), True
+        return _stored_entries(name, content, seal.sizes, size, binary, nnet), True
     entries: list[Entry] = []
     for _ in range(size):
         request, computation = ComputationRequest.read(source), read_computation(source)
@@ -211,56 +184,24 @@ def read_entries(
     return entries, seal is not None
 
 
-def _rest(reader: Reader) -> bytes:
-    """All remaining bytes of a stream."""
-    while reader.more():
-        pass
-    return reader.buffered(sys.maxsize)
+def _stored_entries(
+    name: str, content: bytes, sizes: Sequence[int], size: int, binary: bool, nnet: Nnet
+) -> list[Entry]:
+    """The `size` requests in a cache file's content, each with its program's bytes.
 
-
-def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
-    """The seal in `data`, the end of a cache file; None if `data` has no seal.
-
-    DataError if the seal is of another network, version or processor, or the file was changed.
+    `sizes` are the bytes of the options, then of request and program in turn.
     """
-    place = data.rfind(f"{_SEAL} ".encode())
-    if place < 0:
-        return None
-    reader = Reader(io.BytesIO(data[place:]), name)
-    reader.expect_token(_SEAL)
-    if reader.read_token() != structure_digest(nnet):
-        raise DataError("it was made for a network of another structure")
-    for token, expected in _MAKERS.items():
-        # Seals of version 0.1.0 did not have these tokens at first.
-        if reader.peek_token() == token:
-            reader.read_token()
-            if (found := reader.read_token()) != expected:
-                kind = token.strip("<>").lower()
-                raise DataError(f"it was made by {kind} {found}, expected {expected}")
-    reader.expect_token(_CONTENT)
-    content = data[:place]
-    if reader.read_token() != hashlib.sha256(content).hexdigest():
-        raise DataError("its content was damaged since it was written")
-    if not reader.peek_token():
-        return _Seal(content, [])
-    reader.expect_token(_SIZES)
-    sizes = [int(size) for size in reader.read_token().split(":")]
-    if min(sizes) < 0 or sum(sizes) != len(content):
-        raise DataError("the sizes of its programs were damaged since it was written")
-    return _Seal(content, sizes)
-
-
-def _stored_entries(name: str, seal: _Seal, size: int, binary: bool, nnet: Nnet) -> list[Entry]:
-    """The `size` requests in a cache file's sealed data, each with its program's bytes."""
-    if len(seal.sizes) != 2 * size + 1:
-        raise DataError(f"expected {size} requests and programs, found sizes of {seal.sizes}")
-    ends = [sum(seal.sizes[: i + 1]) for i in range(len(seal.sizes))]
+    if len(sizes) != 2 * size + 1:
+        raise DataError(f"expected {size} requests and programs, found sizes of {sizes}")
+    pieces: list[bytes] = []
+    at = 0
+    for num_bytes in sizes:
+        pieces.append(content[at : at + num_bytes])
+        at += num_bytes
     entries: list[Entry] = []
-    for i in range(0, 2 * size, 2):
-        request_reader = Reader(io.BytesIO(seal.content[ends[i] : ends[i + 1]]), name, binary)
-        request = ComputationRequest.read(request_reader)
+    for asked, program in zip(pieces[1::2], pieces[2::2], strict=True):
+        request = ComputationRequest.read(Reader(io.BytesIO(asked), name, binary))
         request.validate(nnet)
-        program = seal.content[ends[i + 1] : ends[i + 2]]
         entries.append((request, StoredProgram(name, nnet, request, program, binary)))
     return entries
 

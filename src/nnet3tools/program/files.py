@@ -1,16 +1,23 @@
 """Programs as files: Kaldi's text and binary form of NnetComputation, version 5.
 
-Format: NnetComputation::Read and Write in nnet-computation.cc.
+Format: NnetComputation::Read and Write in nnet-computation.cc. Program files end with a seal
+(seal.py), which Kaldi does not read.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from nnet3tools.errors import DataError, ProgramError, naming
+from nnet3tools.io import log
 from nnet3tools.io.files import open_input, open_output
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.file_entries import (
     choose,
@@ -25,24 +32,52 @@ from nnet3tools.program.file_entries import (
     write_precomputed,
     write_submatrix,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.program.seal import NETWORK, read_seal, write_seal
 
 VERSION = 5
 T = TypeVar("T")
 
 
-def load_computation(rxfilename: str) -> Computation:
-    """The program in a file, pipe or at an offset; DataError if it is not complete and valid."""
+def load_computation(rxfilename: str, nnet: Nnet) -> Computation:
+    """The program for `nnet` in a file, a pipe or at an offset; DataError if it does not fit."""
     with open_input(rxfilename) as reader:
-        return read_computation(reader)
+        return read_program_file(rxfilename, reader, nnet)
 
 
-def save_computation(wxfilename: str, computation: Computation, binary: bool = True) -> None:
-    """Write a program to a file or pipe."""
+def read_program_file(name: str, reader: Reader, nnet: Nnet) -> Computation:
+    """The program in the file `name`, whose header has been read.
+
+    DataError if it is not complete, or the seal or the checker finds that it does not fit `nnet`.
+    A program of another version or kind of processor that passes both causes a warning.
+    """
+    computation = read_computation(reader)
+    if reader.peek_token() == NETWORK:
+        with naming(name):
+            seal = read_seal(reader, nnet, encoded_computation(computation, reader.binary))
+        if seal.foreign:
+            log.warning(f"{name}: {seal.foreign}; results may differ in the last bits")
+    try:
+        check_computation(computation, nnet)
+    except ProgramError as error:
+        raise DataError(f"{name}: does not fit the network: {error}") from None
+    return computation
+
+
+def save_computation(
+    wxfilename: str, computation: Computation, nnet: Nnet, binary: bool = True
+) -> None:
+    """Write a program for `nnet` to a file or pipe, and after it a seal that says so."""
+    content = encoded_computation(computation, binary)
     with open_output(wxfilename, binary) as writer:
-        write_computation(writer, computation)
+        writer.write_bytes(content)
+        write_seal(writer, nnet, content)
+
+
+def encoded_computation(computation: Computation, binary: bool) -> bytes:
+    """The bytes of a program in Kaldi's binary or text form, without a file's header."""
+    out = io.BytesIO()
+    write_computation(Writer(out, binary), computation)
+    return out.getvalue()
 
 
 def read_computation(reader: Reader) -> Computation:

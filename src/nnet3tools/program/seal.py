@@ -1,0 +1,76 @@
+"""The seal at the end of a file of compiled programs: what made the file, and for which network.
+
+Kaldi's readers stop before the seal, so they read sealed files. Kaldi's own files have no seal.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnet3tools import __version__
+from nnet3tools.errors import DataError
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.structure import structure_digest
+from nnet3tools.number_text import parse_counts
+
+NETWORK, _CONTENT, _SIZES = "<NetworkStructure>", "<Content>", "<Sizes>"
+_MAKERS = {"<Version>": f"nnet3tools-{__version__}", "<Processor>": os.uname().machine}
+"""Facts that should be the same where the file is read: another version may compile requests
+differently, and results on processors of other kinds are not the same bit for bit."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What a seal that fits says: the sizes of the file's parts, and who made the file.
+
+    `sizes` are bytes, empty if unknown. `foreign` is "", or says that another version or kind of
+    processor made the file.
+    """
+
+    sizes: Sequence[int]
+    foreign: str
+
+
+def write_seal(writer: Writer, nnet: Nnet, content: bytes, sizes: Sequence[int] = ()) -> None:
+    """Write the seal of a file for `nnet` after its `content`, whose parts have these sizes."""
+    fields = {NETWORK: structure_digest(nnet), **_MAKERS, _CONTENT: _digest(content)}
+    if sizes:
+        fields[_SIZES] = ":".join(map(str, sizes))
+    for token, value in fields.items():
+        writer.write_token(token)
+        writer.write_token(value)
+    writer.write_newline()
+
+
+def read_seal(reader: Reader, nnet: Nnet, content: bytes) -> Seal:
+    """The seal that is next in a stream, after `content`.
+
+    DataError if the seal is of another network than `nnet`, or the file was changed.
+    """
+    fields: dict[str, str] = {}
+    try:
+        while (token := reader.peek_token()) in (NETWORK, *_MAKERS, _CONTENT, _SIZES):
+            reader.read_token()
+            fields[token] = reader.read_token()
+    except DataError:
+        raise DataError("its end was damaged since it was written") from None
+    if fields.get(NETWORK) != structure_digest(nnet):
+        raise DataError("it was made for a network of another structure")
+    if fields.get(_CONTENT) != _digest(content):
+        raise DataError("its content was damaged since it was written")
+    sizes = parse_counts(fields[_SIZES].split(":")) if _SIZES in fields else []
+    if sizes is None or (sizes and sum(sizes) != len(content)):
+        raise DataError("the sizes of its programs were damaged since it was written")
+    # Seals of version 0.1.0 did not have these tokens at first.
+    foreign = [
+        f"{token.strip('<>').lower()} {fields[token]}, expected {expected}"
+        for token, expected in _MAKERS.items()
+        if fields.get(token, expected) != expected
+    ]
+    return Seal(sizes, f"it was made by {'; '.join(foreign)}" if foreign else "")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
