@@ -199,6 +199,7 @@ def test_what_users_get_wrong(data: Shell) -> None:
     assert "option --tree-dir is required" in error("--tree-dir=")
     assert "there is no file 'final.mdl' in it" in error("--tree-dir=data")
     assert "expected positive integers" in error("--egs.chunk-width=x")
+    assert "--chain-opts=--x='y: No closing quotation" in error("--chain-opts=--x='y")
     assert "18 utterances are too few for subsets of 300" in error()
     Path("tree/num_jobs").write_text("2\n")
     assert "there is no file 'tree/ali.2.gz'" in error("--egs.opts=--num-utts-subset 4")

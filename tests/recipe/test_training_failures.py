@@ -127,6 +127,7 @@ def test_a_full_disk_ends_it_in_a_line_and_loses_nothing(
         ("--trainer.num-epochs=0.1", "makes no iteration of 2 archives"),
         ("--trainer.num-epochs=1e9", "iterations of 2 archives: expected 1 to 100000"),
         ("--egs.opts=--no-such 3", "--egs.opts=--no-such 3: Invalid option --no-such"),
+        ("--egs.opts=--nj '3", "--egs.opts=--nj '3: No closing quotation"),
         ("--egs.opts=--num-utts-subset 9", "18 utterances are too few for subsets of 9"),
         ("--egs.opts=--num-utts-subset 4 --nj 7", "more than the 3 speakers"),
         ("--egs.dir=none", "none holds no examples"),

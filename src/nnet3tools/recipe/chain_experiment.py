@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +10,7 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.recipe.chain_options import ChainOptions, E2eOptions
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment
+from nnet3tools.recipe.jobs import split_words
 from nnet3tools.recipe.objective import Objective
 
 
@@ -34,10 +34,7 @@ class ChainExperiment(Experiment):
     def objective(self) -> Objective:
         """The names and options of the LF-MMI programs; OptionError for malformed --chain-opts."""
         chain, size = self.options.chain, self.options.trainer.num_chunk_per_minibatch
-        try:
-            extra = tuple(shlex.split(getattr(self.options, "chain_opts", "")))
-        except ValueError as error:
-            raise OptionError(f"--chain-opts: {error}") from None
+        extra = split_words("chain-opts", getattr(self.options, "chain_opts", ""))
         shared = (
             f"--l2-regularize={chain.l2_regularize}",
             f"--leaky-hmm-coefficient={chain.leaky_hmm_coefficient}",

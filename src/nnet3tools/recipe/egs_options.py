@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import Any
 
 from nnet3tools.cli.options import CommandLine, option
 from nnet3tools.errors import OptionError
+from nnet3tools.recipe.jobs import split_words
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ class E2eEgsOpts(_AnyChainEgsOpts):
 
 def parse_egs_opts(text: str, kind: type = EgsOpts) -> Any:
     """Parse --egs.opts to the dataclass `kind`; OptionError for unknown options or wrong values."""
+    words = split_words("egs.opts", text)
     try:
-        words = shlex.split(text)
         line: CommandLine[Any] = CommandLine("--egs.opts", "", kind, 0, values_apart=True)
         options, rest = line.parse(["--print-args=false", *words])
-    except (OptionError, ValueError) as error:
+    except OptionError as error:
         raise OptionError(f"--egs.opts={text}: {error}") from None
     if rest:
         raise OptionError(f"--egs.opts={text}: expected options only, found '{rest[0]}'")

@@ -87,9 +87,9 @@ def output_pipe(program: tuple[str, ...]) -> str:
     return "| " + shlex.join(program)
 
 
-def unzipped(folder: object, kind: str, count: int) -> str:
-    """The rspecifier that reads `folder`/`kind`.1.gz to `folder`/`kind`.`count`.gz."""
-    files = (f"{folder}/{kind}.{n + 1}.gz" for n in range(count))
+def unzipped(folder: object, kind: str, last: int, first: int = 1) -> str:
+    """The rspecifier that reads `folder`/`kind`.`first`.gz to `folder`/`kind`.`last`.gz."""
+    files = (f"{folder}/{kind}.{n}.gz" for n in range(first, last + 1))
     return "ark:" + pipe_text(("gunzip", "-c", *files))
 
 

@@ -149,11 +149,7 @@ def _prior_stage(e: Experiment) -> Stage:
     counts = [e.dir / f"pdf_counts.{n}" for n in range(1, num_jobs + 1)]
     jobs = []
     for n in range(1, num_jobs + 1):
-        to_post = (
-            "ali-to-post",
-            "ark:" + pipe_text(("gunzip", "-c", f"{ali}/ali.{n}.gz")),
-            "ark:-",
-        )
+        to_post = ("ali-to-post", unzipped(ali, "ali", n, n), "ark:-")
         to_counts = (
             "post-to-tacc",
             "--per-pdf=true",

@@ -57,10 +57,13 @@ class SlurmRunner:
     options: str = ""
     gpu_options: str = ""
     _running: dict[str, Job] = field(default_factory=dict)
+    _words: list[str] = field(init=False)
+    _gpu_words: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """OptionError if Slurm is not installed, or if options have an open quotation."""
-        split_words("slurm-opts", self.options + " " + self.gpu_options)
+        self._words = split_words("slurm-opts", self.options)
+        self._gpu_words = split_words("slurm-gpu-opts", self.gpu_options)
         for program in ("sbatch", "squeue", "scancel"):
             if shutil.which(program) is None:
                 raise OptionError(f"--executor=slurm: there is no program {program} on PATH")
@@ -68,15 +71,14 @@ class SlurmRunner:
     def submit(self, job: Job) -> None:
         """Submit a job; DataError if sbatch refuses it."""
         Path(job.log).unlink(missing_ok=True)
-        gpu = shlex.split(self.gpu_options) if job.wants_gpu else []
         words = [
             "sbatch",
             "--parsable",
             "--no-requeue",
             "--output=/dev/null",
             f"--job-name={Path(job.log).stem}",
-            *shlex.split(self.options),
-            *gpu,
+            *self._words,
+            *(self._gpu_words if job.wants_gpu else ()),
         ]
         found = subprocess.run(
             words,

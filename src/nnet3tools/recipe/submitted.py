@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -31,6 +30,14 @@ def environment_with_programs() -> dict[str, str]:
     return {**os.environ, "PATH": os.pathsep.join([folders[0], os.environ.get("PATH", "")])}
 
 
+def _command_words(option: str, text: str) -> list[str]:
+    """The words of a command that `option` gives; OptionError if there is no such program."""
+    words = split_words(option, text)
+    if words and shutil.which(words[0]) is None:
+        raise OptionError(f"--{option}={text}: there is no command '{words[0]}'")
+    return words
+
+
 @dataclass
 class CommandRunner:
     """A JobRunner that starts a command such as queue.pl, with log and program, for each job.
@@ -42,20 +49,19 @@ class CommandRunner:
     command: str
     egs_command: str = ""
     _running: dict[subprocess.Popen[bytes], Job] = field(default_factory=dict)
+    _words: list[str] = field(init=False)
+    _egs_words: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """OptionError if the command does not exist."""
-        for text in filter(None, (self.command, self.egs_command)):
-            program = (split_words("cmd", text) or [""])[0]
-            if shutil.which(program) is None:
-                raise OptionError(f"--cmd={text}: there is no command '{program}'")
-        if not self.command:
+        self._words = _command_words("cmd", self.command)
+        if not self._words:
             raise OptionError("--executor=cmd needs --cmd")
+        self._egs_words = _command_words("egs.cmd", self.egs_command) or self._words
 
     def submit(self, job: Job) -> None:
         """Start the command that runs a job."""
-        is_egs = job.home.startswith("egs.") and self.egs_command
-        words = shlex.split(self.egs_command if is_egs else self.command)
+        words = self._egs_words if job.home.startswith("egs.") else self._words
         gpu = ["--gpu", "1"] if job.wants_gpu else []
         process = subprocess.Popen(
             [*words, *gpu, job.log, *job.words],
