@@ -109,6 +109,13 @@ def test_no_command_or_output_of_a_page_escapes(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_has_a_section_twice(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
+    headings = re.findall(r"^##+ .*$", prose, re.M)
+    assert len(headings) == len(set(headings))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_generated_parts_are_what_the_declarations_say(page: Path) -> None:
     for name, text in parts_of(page).items():
         assert text == PARTS[name](), f"{name}: run python -m support.generated in tests/"

@@ -192,7 +192,11 @@ def test_program_of_another_network(folder, capsys):
     other = CONFIG.replace("input dim=3", "input dim=2").replace("input-dim=9", "input-dim=6")
     write_nnet(Nnet.from_config(parse_config_lines(other, "config")), "other.raw")
     status = compute("--computation=p", model="other.raw")
-    one_error(capsys, status, "p: does not fit the network")
+    one_error(capsys, status, "p: it was made for a network of another structure")
+    data = (folder / "p").read_bytes()
+    (folder / "kaldi").write_bytes(data[: data.index(b"<NetworkStructure>")])
+    status = compute("--computation=kaldi", model="other.raw")
+    one_error(capsys, status, "kaldi: does not fit the network")
 
 
 def test_options_that_need_others(folder, capsys):
@@ -223,6 +227,8 @@ def test_explain_prints_listings_and_needs_no_place_for_a_program(folder, capsys
     [
         (["--explain=stebs"], "accesses; found 'stebs' (did you mean 'steps'?)"),
         (["--explain=steps,"], "accesses; found nothing"),
+        (["--explain=steps", "--passes=renumber"], "--explain does not go with --passes"),
+        (["--print-passes", "--egs=ark:1.egs"], "--print-passes does not go with --egs"),
         (["--explain=steps", "--explain-format=xml"], "expected text, json; found 'xml'"),
     ],
 )

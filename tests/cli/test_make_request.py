@@ -83,6 +83,7 @@ def test_an_example_gets_the_request_of_its_trainer(derivative):
     [
         ([], "expected one of --num-frames, --feats and --egs"),
         (["--num-frames=-3"], "--num-frames=-3: expected at least 0"),
+        (["--num-frames=5", "--key=utt1"], "--key does not go with --num-frames"),
         (["--num-frames=5", "--chunk=1"], "--chunk=1: 5 frames have only chunk 0"),
         (["--feats=ark:feats.ark", "--chunk=7"], "--chunk=7: 7 frames have only chunk 0"),
         (["--feats=ark:feats.ark", "--key=utt3"], "ark:feats.ark: no utterance 'utt3'"),

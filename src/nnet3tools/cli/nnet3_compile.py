@@ -94,6 +94,7 @@ class Options(OptionGroup):
 
 @program("nnet3-compile", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
+    _check_together(options)
     wanted = 2 if options.egs else 3
     if len(args) != wanted and (options.egs or options.passes or not options.explain):
         mode = "with" if options.egs else "without"
@@ -104,6 +105,15 @@ def main(options: Options, args: list[str]) -> None:
         rewrite_program(options, *args)
     else:
         compile_request(options, *args)
+
+
+def _check_together(options: Options) -> None:
+    """OptionError if an option is given with --egs or --passes that would not apply."""
+    modes = {"egs": ("passes", "explain", "print_passes", "print"), "passes": ("explain",)}
+    for mode, others in modes.items():
+        for other in others:
+            if getattr(options, mode) and getattr(options, other):
+                raise OptionError(f"--{other.replace('_', '-')} does not go with --{mode}")
 
 
 def compile_request(

@@ -55,6 +55,8 @@ class Options(OptionGroup):
         given = [bool(self.num_frames), bool(self.feats), bool(self.egs)]
         if sum(given) != 1:
             raise OptionError("expected one of --num-frames, --feats and --egs")
+        if self.key and self.num_frames:
+            raise OptionError("--key does not go with --num-frames")
         for name, least in (("num_frames", 0), ("chunk", 0), ("num_sequences", 1)):
             if (value := getattr(self, name)) < least:
                 raise OptionError(f"--{name.replace('_', '-')}={value}: expected at least {least}")
