@@ -180,8 +180,10 @@ def test_a_model_is_no_state_and_a_window_of_gradients_keeps_its_length(tmp_path
     graph.save(f"{tmp_path}/model")
     with pytest.raises(UserError, match="expected the state of SGD, found none"):
         SGD(graph, 0.1).load(f"{tmp_path}/model")
-    with pytest.raises(UserError, match="no arrays can be read"):
-        SGD(graph, 0.1).load(f"{tmp_path}/nothing")
+    np.save(f"{tmp_path}/array.npy", np.zeros(3))
+    for name, reason in (("nothing", "No such file"), ("array.npy", "it is not an .npz file")):
+        with pytest.raises(UserError, match=f"{name}: no arrays can be read: .*{reason}"):
+            SGD(graph, 0.1).load(f"{tmp_path}/{name}")
     optimizer = SGD(graph, 0.1, accumulate=3)
     step(0)
     optimizer.update()
@@ -197,6 +199,15 @@ def test_schedules_that_divide_by_zero_are_refused(kind, wrong):
         kind(wrong)
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_factors_that_are_no_numbers_are_refused(wrong):
+    for make, name in ((WarmUp, "first"), (Cosine, "last"), (Cosine, "begin")):
+        with pytest.raises(ex.ExpressionError, match=f"{make.__name__}: {name} must be in"):
+            make(3, **{name: wrong})
+    with pytest.raises(TypeError, match="'WarmUp' and 'int'"):
+        WarmUp(3) * 2
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -206,6 +217,8 @@ def test_schedules_that_divide_by_zero_are_refused(kind, wrong):
         (lambda g: SGD(g, math.nan), "SGD: learning_rate must be"),
         (lambda g: SGD(g, 0.1, momentum=1.5), "SGD: momentum must be"),
         (lambda g: SGD(g, 0.1, accumulate=0), r"SGD: accumulate must be in \[1, inf\), found 0"),
+        (lambda g: SGD(g, 0.1, accumulate=2.5), "SGD: accumulate must be an integer, found 2.5"),
+        (lambda g: SGD(g, 0.1, schedule=0.5), "SGD: schedule must be a Schedule, found 0.5"),
         (lambda g: AdamW(g, 0.1, weight_decay=-0.1), "AdamW: weight_decay must be"),
         (lambda g: SGD(g, 0.1, clip_norm=-1.0), "SGD: clip_norm must be"),
     ],

@@ -70,13 +70,16 @@ class Optimizer:
     """Options that must not be 0, because an update divides by them."""
 
     def __post_init__(self) -> None:
+        kind = type(self).__name__
+        if self.schedule is not None and not isinstance(self.schedule, Schedule):
+            raise ExpressionError(f"{kind}: schedule must be a Schedule, found {self.schedule!r}")
+        if type(self.accumulate) is not int:
+            raise ExpressionError(f"{kind}: accumulate must be an integer, found {self.accumulate}")
         for name, (low, high) in self.RANGES.items():
             value = getattr(self, name)
             if not low <= value < high or (value == 0 and name in self.POSITIVE):
                 below = f"{'(' if name in self.POSITIVE else '['}{low:g}, {high:g})"
-                raise ExpressionError(
-                    f"{type(self).__name__}: {name} must be in {below}, found {value}"
-                )
+                raise ExpressionError(f"{kind}: {name} must be in {below}, found {value}")
 
     def update(self) -> bool:
         """Use the gradients of the last backward pass; returns whether parameters were updated.

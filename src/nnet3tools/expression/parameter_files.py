@@ -53,9 +53,13 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
     """Read the arrays of an .npz file by name; UserError if it is damaged or no such file."""
     try:
         # NumPy does not close a file that is no archive.
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            _check_sizes(file.zip)
-            return {name: file[name] for name in file.files}
+        with open(path, "rb") as stream:
+            if not zipfile.is_zipfile(stream):
+                raise ValueError("it is not an .npz file")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                _check_sizes(file.zip)
+                return {name: file[name] for name in file.files}
     except _UNREADABLE as error:
         raise UserError(f"{path}: no arrays can be read: {error}") from None
 

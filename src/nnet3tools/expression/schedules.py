@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from nnet3tools.expression.shapes import ExpressionError
 
@@ -19,7 +19,7 @@ class Schedule:
 
     def __mul__(self, other: Schedule) -> Schedule:
         """The schedule whose factor is the product of both factors."""
-        return _Product(self, other)
+        return _Product(self, other) if isinstance(other, Schedule) else NotImplemented
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,11 @@ class _Over(Schedule):
                 f"{type(self).__name__}: the number of updates must be a positive integer, "
                 f"found {self.updates!r}"
             )
+        for each in fields(self)[1:]:
+            if not 0 <= (value := getattr(self, each.name)) < math.inf:
+                raise ExpressionError(
+                    f"{type(self).__name__}: {each.name} must be in [0, inf), found {value}"
+                )
 
 
 @dataclass(frozen=True)
