@@ -104,6 +104,19 @@ def test_the_page_has_the_graph_of_a_request_and_the_program_after_each_pass(fol
     assert {entry["state"] for entry in graph["computable"]} == {"computable"}
 
 
+def test_options_of_the_page_that_do_not_fit_are_one_line(folder, capsys):
+    data = (folder / "request").read_bytes()
+    (folder / "other").write_bytes(data.replace(b"Derivative> T", b"Derivative> F"))
+    for options, problem in (
+        (["--html=page.html", "--request=other"], "other: it is not the request of the program: "),
+        (["--request=request"], "--request needs --html"),
+        (["--max-matrices=-2"], "--max-matrices=-2: expected at least 0"),
+    ):
+        assert main([*options, "final.raw", "program"]) == 255
+        assert capsys.readouterr().err.count(problem) == 1
+    assert not (folder / "page.html").exists()
+
+
 def test_without_a_request_the_page_has_no_graph(folder):
     assert main(["--html=page.html", "--print=false", "final.raw", "program"]) == 0
     assert not {"graph", "programs"} & page_data_of(folder).keys()

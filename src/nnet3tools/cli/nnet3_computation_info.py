@@ -66,6 +66,10 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.program.printing import program_text
     from nnet3tools.program.report import ProgramReport
 
+    if options.request and not options.html:
+        raise OptionError("--request needs --html")
+    if options.max_matrices < 0:
+        raise OptionError(f"--max-matrices={options.max_matrices}: expected at least 0")
     nnet_in, computation_in = args
     nnet = read_nnet(nnet_in)
     computation = _program_of_file(options, nnet, computation_in)
@@ -132,7 +136,7 @@ def _write_pictures(
     from nnet3tools.program.html_page import html_page
 
     if options.html:
-        views = _request_views(options, report.nnet) if options.request else None
+        views = _request_views(options, report) if options.request else None
         _write(options.html, html_page(report, title, places, arena_bytes, views))
     if options.dot:
         _write(options.dot, program_dot(report.computation, report.nnet))
@@ -140,15 +144,20 @@ def _write_pictures(
         _write(options.network_dot, network_dot(report.nnet))
 
 
-def _request_views(options: Options, nnet: Nnet) -> dict[str, Any]:
-    """What the page shows about a request: graph, and programs before and after the passes."""
+def _request_views(options: Options, report: ProgramReport) -> dict[str, Any]:
+    """What the page shows about a request: graph, and programs before and after the passes.
+
+    DataError if the program of `report` is not one for this request.
+    """
     from nnet3tools.compiler.explaining import Explanation
     from nnet3tools.compiler.options import CompilerOptions
     from nnet3tools.graph.request import ComputationRequest
+    from nnet3tools.optimizer.cache_files import check_entry
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
     from nnet3tools.program.html_page import page_data
     from nnet3tools.program.report import ProgramReport
 
+    nnet = report.nnet
     programs: list[tuple[str, Computation]] = []
 
     def keep(name: str, before: Computation, after: Computation) -> None:
@@ -160,6 +169,10 @@ def _request_views(options: Options, nnet: Nnet) -> dict[str, Any]:
     in_full = CompilerOptions(use_shortcut=False)
     compiler = CachingOptimizingCompiler(nnet, options.optimization, in_full, after_pass=keep)
     with naming(options.request):
+        try:
+            check_entry(nnet, request, report.computation)
+        except ProgramError as error:
+            raise DataError(f"it is not the request of the program: {error}") from None
         compiler.compile(request)
         explanation = Explanation(nnet, request, lambda: compiler.compile(request))
         size = explanation.planned.graph.num_cindexes

@@ -52,7 +52,7 @@ class StoredProgram:
         """The decoded program; None, with a warning, if it does not fit its request."""
         try:
             computation = self._read()
-            _check_entry(self.nnet, self.request, computation)
+            check_entry(self.nnet, self.request, computation)
         except _UNUSABLE as error:
             _warn_unused(f"a program of the computation cache {self.file}", error)
             return None
@@ -177,7 +177,7 @@ def read_entries(
     entries: list[Entry] = []
     for _ in range(size):
         request, computation = ComputationRequest.read(source), read_computation(source)
-        _check_entry(nnet, request, computation)
+        check_entry(nnet, request, computation)
         entries.append((request, computation))
     if source.peek_token():
         raise DataError(f"expected the end of the file, found {source.peek_token()!r}")
@@ -206,7 +206,7 @@ def _stored_entries(
     return entries
 
 
-def _check_entry(nnet: Nnet, request: ComputationRequest, computation: Computation) -> None:
+def check_entry(nnet: Nnet, request: ComputationRequest, computation: Computation) -> None:
     """ProgramError or RequestError if a program of `nnet` does not fit its request."""
     request.validate(nnet)
     check_computation(computation, nnet, request)
