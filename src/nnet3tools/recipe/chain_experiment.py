@@ -34,7 +34,7 @@ class ChainExperiment(Experiment):
     def objective(self) -> Objective:
         """The names and options of the LF-MMI programs; OptionError for malformed --chain-opts."""
         chain, size = self.options.chain, self.options.trainer.num_chunk_per_minibatch
-        extra = split_words("chain-opts", getattr(self.options, "chain_opts", ""))
+        extra = tuple(split_words("chain-opts", getattr(self.options, "chain_opts", "")))
         shared = (
             f"--l2-regularize={chain.l2_regularize}",
             f"--leaky-hmm-coefficient={chain.leaky_hmm_coefficient}",
