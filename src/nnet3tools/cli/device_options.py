@@ -27,9 +27,9 @@ class DeviceOptions(OptionGroup):
         """The mode of matrix products on a GPU."""
         return self.gpu_math
 
-    def choose(self) -> Any:
-        """An empty array on the device that the options choose."""
-        return choose_device(self.use_gpu, self.math, self.cpu_kernels)
+    def choose(self, use_gpu: str | None = None) -> Any:
+        """An empty array on the device that the options choose; `use_gpu` overrides --use-gpu."""
+        return choose_device(use_gpu or self.use_gpu, self.math, self.cpu_kernels)
 
 
 class CpuDeviceOptions(DeviceOptions):

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.options import OptionGroup, option, program
-from nnet3tools.errors import OptionError, naming
+from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 USAGE = """Average the parameters of a number of 'raw' nnet3 networks of the same structure.
 
@@ -38,25 +32,13 @@ class Options(OptionGroup):
 def main(options: Options, args: list[str]) -> None:
     """Write the weighted average of several networks; additions have Kaldi's order."""
     from nnet3tools.io.files import prove_output
-    from nnet3tools.nnet.arithmetic import add_nnet
     from nnet3tools.nnet.model_file import write_nnet
+    from nnet3tools.training.averaging import average_models
 
     *models, nnet_out = args
     prove_output(nnet_out)
     weights = _weights(options.weights, len(models))
-    num_threads = options.num_threads
-    if num_threads <= 0:
-        num_threads = 3 if len(models) > 10 else 2 if len(models) > 5 else 1
-    num_threads = max(1, min(num_threads, len(models) // 2))
-    parts = [
-        list(zip(models[i::num_threads], weights[i::num_threads], strict=True))
-        for i in range(num_threads)
-    ]
-    with ThreadPoolExecutor(num_threads) as pool:
-        nnet, *others = pool.map(_weighted_sum, parts)
-    for other, part in zip(others, parts[1:], strict=True):
-        with naming(f"{part[0][0]} after {models[0]}"):
-            add_nnet(nnet, other)
+    nnet = average_models(models, weights, options.num_threads)
     write_nnet(nnet, nnet_out, options.binary)
     log.log(f"Averaged parameters of {len(models)} neural nets, and wrote to {nnet_out}")
 
@@ -83,18 +65,3 @@ def _weights(text: str, num_models: int) -> list[float]:
     if abs(total - 1.0) > 0.01:
         log.warning(f"Normalizing weights to sum to one, sum was {total:g}")
     return [float(weight) for weight in known / total]
-
-
-def _weighted_sum(models: list[tuple[str, float]]) -> Nnet:
-    """The sum of weight * network over pairs (rxfilename, weight)."""
-    from nnet3tools.nnet.arithmetic import add_nnet, scale_nnet
-    from nnet3tools.nnet.model_file import read_nnet
-
-    (first, weight), *others = models
-    total = read_nnet(first)
-    scale_nnet(total, weight)
-    for rxfilename, weight in others:
-        nnet = read_nnet(rxfilename)
-        with naming(f"{rxfilename} after {first}"):
-            add_nnet(total, nnet, weight)
-    return total

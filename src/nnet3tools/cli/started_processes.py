@@ -1,7 +1,8 @@
-"""Termination of all processes that this process started, directly or indirectly."""
+"""Termination of the processes that this process started, and of this one with its parent."""
 
 import os
 import signal
+import sys
 import time
 from contextlib import suppress
 
@@ -65,3 +66,27 @@ def _descendants() -> list[_Process]:
     for number, _ in found:  # grows during the loop
         found += children.get(number, ())
     return found[1:]
+
+
+_PDEATHSIG, _CHILD_SUBREAPER = 1, 36
+"""Operations of Linux's prctl."""
+
+
+def _prctl(operation: int, value: int) -> None:
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(operation, value)
+
+
+def die_with_parent() -> None:
+    """Ask Linux to kill this process as soon as its parent ends."""
+    parent = os.getppid()
+    _prctl(_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def adopt_orphans() -> None:
+    """Ask Linux to make descendants whose parent ends children of this process."""
+    _prctl(_CHILD_SUBREAPER, 1)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.device_options import CudaAllocatorOptions, CudaDeviceOptions, DeviceOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.cli.progress import Progress
+from nnet3tools.cli.ranks import RankOptions, check_gpus, joined, run_ranks
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.tensor.arrays import Array
+    from nnet3tools.training.averaging import JointTraining
     from nnet3tools.training.example import NnetExample
+    from nnet3tools.training.ranks import Ranks
     from nnet3tools.training.trainer import NnetTrainer
 
 
@@ -26,6 +30,7 @@ class TrainingRunOptions(OptionGroup):
     binary: bool = option(True, "Write output in binary mode")
     device: DeviceOptions = option_group("", DeviceOptions)
     memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
+    ranks: RankOptions = option_group("", RankOptions)
 
     @property
     def loss_scaling(self) -> bool:
@@ -57,39 +62,100 @@ def train_model(
     given a key and an example, returns the example to train on. `load` reads the model in place of
     read_nnet.
     """
-    from nnet3tools import tensor
     from nnet3tools.io.files import prove_output
-    from nnet3tools.nnet.device import move_nnet
     from nnet3tools.nnet.finite import check_nnet_finite
-    from nnet3tools.nnet.model_file import read_nnet, write_nnet
-    from nnet3tools.training.example import EXAMPLE, for_each_of_kind
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.training.example import EXAMPLE
 
     for name in (model_out, write_cache):
         if name:
             prove_output(name)
-    tensor.random.seed(options.srand)
-    device = options.device.choose()
-    options.memory.apply(device)
-    nnet = (load or read_nnet)(model_in)
-    check_nnet_finite(nnet, model_in)
-    trainer = make_trainer(nnet, device)
-    with Progress("minibatches") as progress:
+    options.ranks.check(examples, options.device.use_gpu)
 
-        def train(key: str, example: NnetExample) -> None:
-            trainer.train(example)
-            progress.step()
+    def read() -> Nnet:
+        nnet = (load or read_nnet)(model_in)
+        check_nnet_finite(nnet, model_in)
+        return nnet
 
-        for_each_of_kind(holder or EXAMPLE, examples, train, trainer.ahead, adapt)
-    trainer.require_data(examples)
-    ok = trainer.print_total_stats()
-    move_nnet(nnet)  # back from the GPU
-    trainer.require_finite()
-    write_nnet(nnet, model_out, options.binary)
-    log.log(f"Wrote model to {model_out}")
-    try:
-        trainer.finish()
-    except UserError as error:
-        # As in Kaldi, the model is written first, because it is the result of the work.
-        message = f"the model was written to {model_out}, its computation cache was not: {error}"
-        raise DataError(message) from None
-    return 0 if ok else 1
+    run = _Run(options, examples, model_out, make_trainer, holder or EXAMPLE, adapt)
+    if options.ranks.starts_ranks:
+        nnet = read()
+        return run_ranks(options.ranks.size, lambda ranks: run.train(lambda: nnet, ranks))
+    with joined(options.ranks) as ranks:
+        return run.train(read, ranks)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A training by `train_model`, which has the same arguments."""
+
+    options: TrainingRunOptions
+    examples: str
+    model_out: str
+    make_trainer: Callable[[Nnet, Array | None], NnetTrainer]
+    holder: Holder[NnetExample]
+    adapt: Callable[[str, NnetExample], NnetExample] | None
+
+    def train(self, model: Callable[[], Nnet], ranks: Ranks | None) -> int:
+        """Train the `model` and write it; returns the exit status.
+
+        This process is one of `ranks`, of which rank 0 writes, or trains alone.
+        """
+        from nnet3tools import tensor
+        from nnet3tools.nnet.device import move_nnet
+        from nnet3tools.training.example import for_each_of_kind
+
+        options, share = self.options, (0, 1)
+        if ranks is not None and options.ranks.starts_ranks:
+            share = ranks.rank, ranks.size
+        tensor.random.seed(options.srand + share[0])
+        device = options.device.choose(options.ranks.use_gpu)
+        options.memory.apply(device)
+        trainer = self.make_trainer(model(), device)
+        joint = None if ranks is None else self._joint(ranks, trainer, device)
+        with Progress("minibatches") as progress:
+
+            def train(key: str, example: NnetExample) -> None:
+                trainer.train(example)
+                if joint is not None:
+                    joint.step()
+                progress.step()
+
+            for_each_of_kind(self.holder, self.examples, train, trainer.ahead, self.adapt, share)
+        if joint is not None:
+            joint.finish()
+        if joint is None or not joint.num_minibatches:
+            trainer.require_data(self.examples)
+        ok = trainer.print_total_stats() or joint is not None
+        nnet = trainer.nnet
+        move_nnet(nnet)  # back from the GPU
+        trainer.require_finite()
+        if joint is not None:
+            nnet = joint.merged(nnet)
+        if ranks is None or ranks.rank == 0:
+            self._write(nnet, trainer)
+        if ranks is not None:
+            ranks.gather()  # all fail if the model could not be written
+        return 0 if ok else 1
+
+    def _joint(self, ranks: Ranks, trainer: NnetTrainer, device: Array) -> JointTraining:
+        from nnet3tools.training.averaging import JointTraining
+
+        if self.options.ranks.num_gpus:
+            import cupy
+
+            check_gpus(ranks, cupy.cuda.runtime)
+        return JointTraining(ranks, trainer, self.options.ranks.average_interval, device)
+
+    def _write(self, nnet: Nnet, trainer: NnetTrainer) -> None:
+        from nnet3tools.nnet.model_file import write_nnet
+
+        write_nnet(nnet, self.model_out, self.options.binary)
+        log.log(f"Wrote model to {self.model_out}")
+        try:
+            trainer.finish()
+        except UserError as error:
+            # As in Kaldi, the model is written first, because it is the result of the work.
+            raise DataError(
+                f"the model was written to {self.model_out}, its computation cache was not: {error}"
+            ) from None

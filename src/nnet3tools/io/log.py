@@ -25,6 +25,11 @@ def set_program(name: str) -> None:
     _program, _uses_logging = name, False
 
 
+def program() -> str:
+    """The name that `set_program` set; "" at first."""
+    return _program
+
+
 def use_logging() -> None:
     """Send later messages to the logger "nnet3tools" of Python's logging, unless a program runs."""
     global _uses_logging

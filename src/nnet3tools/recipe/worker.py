@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from nnet3tools.cli.started_processes import die_with_parent
 from nnet3tools.io import handover
 from nnet3tools.io.holder import Holder
 from nnet3tools.recipe.inside import LARGEST_HELD, Shell
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 def main() -> int:
     """Run jobs, each a line of JSON on standard input, until the input ends; returns 0."""
-    _die_with_parent()
+    die_with_parent()
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDWR)
@@ -97,17 +98,6 @@ def _output_to(log: str, header: str) -> Iterator[None]:
             os.dup2(old, number)
             os.close(old)
         os.close(descriptor)
-
-
-def _die_with_parent() -> None:
-    """Ask Linux to kill this process as soon as its parent, the training driver, ends."""
-    import ctypes
-
-    parent = os.getppid()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        sys.exit(1)
 
 
 class _Tables:

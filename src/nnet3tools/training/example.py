@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -109,9 +110,10 @@ def _prepared(
     holder: Holder[E],
     ahead: Ahead[E] | None,
     adapt: Callable[[str, E], E] | None,
+    share: tuple[int, int],
 ) -> Iterator[tuple[str, E]]:
     with SequentialTableReader(rspecifier, holder) as examples:
-        for key, example in examples:
+        for key, example in islice(examples, share[0], None, share[1]):
             adapted = example if adapt is None else adapt(key, example)
             yield key, adapted if ahead is None else ahead.prepare(adapted)
 
@@ -135,8 +137,12 @@ def for_each_of_kind(
     work: Callable[[str, E], None],
     ahead: Ahead[E] | None = None,
     adapt: Callable[[str, E], E] | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> int:
     """Call `work` with each key and example of a table; returns the number of examples.
+
+    With `share` (rank, number of ranks) only the examples of this rank are taken: rank, rank +
+    number and so on.
 
     `adapt(key, example)`, if given, returns the example that `work` gets. If `work` raises
     NotFiniteError, the example is reported and not counted. Other DataErrors and RequestErrors get
@@ -144,7 +150,7 @@ def for_each_of_kind(
     `work` runs; the results are the same.
     """
     tally = ExampleTally(rspecifier)
-    items = _prepared(rspecifier, holder, ahead, adapt)
+    items = _prepared(rspecifier, holder, ahead, adapt, share)
     if ahead is not None:
         items = read_ahead(items, ready=lambda item: ahead.send(item[1]))
     with contextlib.closing(items) as examples:  # type: ignore[type-var]

@@ -197,6 +197,11 @@ class NnetTrainer:
         """The ExampleRunner that prepares the next examples on a GPU; None on a CPU."""
         return self._runner.ahead
 
+    @property
+    def run_recorded(self) -> Callable[[Hashable, Callable[[], None]], None]:
+        """The function (key, work) that runs work on the model; it records it and replays it."""
+        return self._run
+
     def print_total_stats(self) -> bool:
         """Log the overall objectives and max-change statistics; returns whether there was data."""
         results = [self._print_total(name, self.totals[name]) for name in sorted(self.totals)]
