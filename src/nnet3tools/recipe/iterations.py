@@ -12,7 +12,7 @@ from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, Pipeline, pipe_text
 from nnet3tools.recipe.objective import ExampleOrder
 from nnet3tools.recipe.options import ChunkOptimizationOptions
-from nnet3tools.recipe.plan import Jobs, Later, Remove, Stage, Step, WriteText
+from nnet3tools.recipe.plan import Jobs, Later, Remove, Stage, Step, WriteText, copy_file
 from nnet3tools.recipe.report.log_file import read_log
 from nnet3tools.recipe.saturation import saturation
 from nnet3tools.recipe.schedules import (
@@ -59,8 +59,13 @@ def schedule_of(e: Experiment, egs: EgsDir) -> Iterations:
     return schedule
 
 
-def iteration_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
-    """One stage per training iteration; OptionError if the schedule is impossible."""
+def iteration_stages(
+    e: Experiment, egs: EgsDir, schedule: Iterations, num_together: int = 0
+) -> list[Stage]:
+    """One stage per training iteration; OptionError if the schedule is impossible.
+
+    Up to `num_together` jobs of an iteration average their models in memory.
+    """
     optimization, kept = e.options.trainer.optimization, set[int]()
     if optimization.do_final_combination:
         kept = set(models_to_combine(schedule, optimization.max_models_combine))
@@ -70,7 +75,7 @@ def iteration_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[S
                 f"--trainer.optimization.proportional-shrink={optimization.proportional_shrink:g} "
                 f"is too large: iteration {n} would scale parameters by {shrink:g}"
             )
-    return [_stage(e, egs, schedule, n, kept) for n in range(schedule.count)]
+    return [_stage(e, egs, schedule, n, kept, num_together) for n in range(schedule.count)]
 
 
 def _proportional_shrink(e: Experiment, schedule: Iterations, n: int) -> float:
@@ -79,8 +84,14 @@ def _proportional_shrink(e: Experiment, schedule: Iterations, n: int) -> float:
     return 1.0 - factor * schedule.learning_rate(n)
 
 
-def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, n: int, kept: set[int]) -> Stage:
-    """The stage of iteration `n`; afterwards an old model is removed unless it is in `kept`."""
+def _stage(
+    e: Experiment, egs: EgsDir, schedule: Iterations, n: int, kept: set[int], num_together: int
+) -> Stage:
+    """The stage of iteration `n`; afterwards an old model is removed unless it is in `kept`.
+
+    The first iteration never averages in memory, as it takes the best of the models.
+    """
+    together = n > 0 and 1 < schedule.num_jobs(n) <= num_together
     trained = tuple(e.dir / f"{n + 1}.{job}.raw" for job in range(1, schedule.num_jobs(n) + 1))
     after: list[str] = [*map(str, trained), f"{e.dir}/cache.{n}"]
     old, interval = n - 2, e.options.run.clean.preserve_model_interval
@@ -88,8 +99,15 @@ def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, n: int, kept: set[i
         after.append(str(e.model(old)))
     steps: tuple[Step, ...] = (
         WriteText(e.dir / "srand", str(e.options.trainer.srand)),
-        Later(lambda: [Jobs(_training_jobs(e, egs, schedule, n), trained)]),
-        Later(lambda: [_average(e, n, len(trained))]),
+        Later(
+            lambda: [
+                Jobs(
+                    _training_jobs(e, egs, schedule, n, together),
+                    trained[: 1 if together else None],
+                )
+            ]
+        ),
+        Later(lambda: [_averaged(e, n) if together else _average(e, n, len(trained))]),
         Remove(tuple(after)),
     )
     return Stage(
@@ -106,7 +124,9 @@ def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, n: int, kept: set[i
 # -- the jobs that train
 
 
-def _training_jobs(e: Experiment, egs: EgsDir, schedule: Iterations, n: int) -> tuple[Job, ...]:
+def _training_jobs(
+    e: Experiment, egs: EgsDir, schedule: Iterations, n: int, together: bool
+) -> tuple[Job, ...]:
     if not any(egs.path.glob(e.objective.archive("*", "*"))):
         raise DataError(
             f"{egs.path} holds no archives of examples for iteration {n} (they were removed, or "
@@ -118,11 +138,11 @@ def _training_jobs(e: Experiment, egs: EgsDir, schedule: Iterations, n: int) -> 
     if edits := dropout_edits(e.options.trainer.dropout_schedule, schedule.fraction(n)):
         model += pipe_text(("nnet3-copy", f"--edits={edits}", "-", "-"))
     jobs = range(1, schedule.num_jobs(n) + 1)
-    return tuple(_training_job(e, egs, schedule, n, job, model) for job in jobs)
+    return tuple(_training_job(e, egs, schedule, n, job, model, together) for job in jobs)
 
 
 def _training_job(
-    e: Experiment, egs: EgsDir, schedule: Iterations, n: int, job: int, model: str
+    e: Experiment, egs: EgsDir, schedule: Iterations, n: int, job: int, model: str, together: bool
 ) -> Job:
     t, objective, size = e.options.trainer, e.objective, e.objective.minibatch_size
     k = schedule.processed(n) + job - 1
@@ -139,6 +159,8 @@ def _training_job(
     )
     examples = objective.training_examples(egs.path, order, egs.is_multitask)
     options = _training_options(e, n, job, schedule.num_jobs(n))
+    if together:
+        options += _rank_options(e, n, job, schedule.num_jobs(n))
     words = objective.train(options, model, examples, f"{e.dir}/{n + 1}.{job}.raw")
     return Job(e.log(f"train.{n}.{job}"), ((words,),), f"train.{job}", e.wants_gpu)
 
@@ -165,6 +187,16 @@ def _training_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[s
         f"--srand={n + t.srand}",
         *t.add_option,
         *e.deriv_time_words(),
+    )
+
+
+def _rank_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[str, ...]:
+    """The words that make job `job` of iteration `n` one of `num_jobs` ranks."""
+    return (
+        f"--num-{'gpus' if e.wants_gpu else 'workers'}={num_jobs}",
+        f"--rank={job - 1}",
+        f"--rendezvous={e.dir}/ranks.{n}",
+        f"--average-interval={e.options.trainer.optimization.average_interval}",
     )
 
 
@@ -204,6 +236,15 @@ def _average(e: Experiment, n: int, num_jobs: int) -> Step:
         into = ("nnet3-am-copy", "--set-raw-nnet=-", str(e.model(n)), str(out))
         pipeline = ((program, *chosen, "-"), into)
     return e.step(f"{name}.{n}", *pipeline, out=out)
+
+
+def _averaged(e: Experiment, n: int) -> Step:
+    """The step that makes model `n` + 1 of the average that job 1 of iteration `n` has written."""
+    average, out = e.dir / f"{n + 1}.1.raw", e.model(n + 1)
+    if not e.is_acoustic:
+        return copy_file(average, out)
+    words = ("nnet3-am-copy", f"--set-raw-nnet={average}", str(e.model(n)), str(out))
+    return e.step(f"average.{n}", words, out=out)
 
 
 def _objective(path: str) -> float:

@@ -105,6 +105,9 @@ class Outcome:
 class JobRunner(Protocol):
     """Interface of classes that run jobs in parallel, on this machine or elsewhere."""
 
+    num_at_once: int
+    """The number of training jobs that surely run at the same time on this machine; 0: none."""
+
     def submit(self, job: Job) -> None:
         """Start a job now or, if no place is free, later."""
 

@@ -38,8 +38,13 @@ class Machine:
         name, _, number = home.partition(".")
         if not number.isdecimal():
             return self.num_workers - 1
-        count = len(self.gpus) if self.gpus and name == "train" else self.num_workers
-        return (int(number) - 1) % max(1, min(count, self.num_workers))
+        count = self.num_training if name == "train" else self.num_workers
+        return (int(number) - 1) % max(1, count)
+
+    @property
+    def num_training(self) -> int:
+        """The number of workers for training jobs."""
+        return min(len(self.gpus) or self.num_workers, self.num_workers)
 
     def environment(self, worker: int) -> dict[str, str]:
         """Environment variables that worker number `worker` gets besides those of this process."""
@@ -49,15 +54,22 @@ class Machine:
         return {"CUDA_VISIBLE_DEVICES": gpu}
 
 
-def this_machine(num_jobs: int, most_training: int, wants_gpu: bool) -> Machine:
+def this_machine(num_jobs: int, most_training: int, wants_gpu: bool, num_gpus: int = 0) -> Machine:
     """The Machine with as many workers as processors, memory and GPUs allow.
 
-    A positive `num_jobs` limits the number of workers. `most_training` jobs train at once; one more
-    worker is for diagnostics.
+    A positive `num_jobs` limits the number of workers, a positive `num_gpus` the GPUs.
+    `most_training` jobs train at once; one more worker is for diagnostics. OptionError if there are
+    fewer GPUs.
     """
     if num_jobs < 0:
         raise OptionError(f"--num-jobs={num_jobs}: expected a positive number, or 0")
     gpus = _gpus() if wants_gpu else ()
+    if not 0 <= num_gpus <= len(gpus):
+        raise OptionError(
+            f"--num-gpus={num_gpus}: jobs can use {len(gpus)} GPUs of this machine (--use-gpu=yes, "
+            "nvidia-smi -L and CUDA_VISIBLE_DEVICES say which)"
+        )
+    gpus = gpus[: num_gpus or len(gpus)]
     limit = min(num_processors(), max(1, _free_memory() // _BYTES_OF_WORKER))
     if gpus:
         limit = max(limit, len(gpus) + 1)
@@ -194,6 +206,7 @@ class LocalRunner:
 
     def __init__(self, machine: Machine, hang_timeout: float) -> None:
         self._machine, self._hang_timeout = machine, hang_timeout
+        self.num_at_once = machine.num_training
         self._selector = selectors.DefaultSelector()
         numbers = range(machine.num_workers)
         self._workers = [_Worker(machine.environment(i), self._selector) for i in numbers]

@@ -103,6 +103,9 @@ class OptimizationOptions:
     momentum: float = option(0.0, "Momentum")
     backstitch_training_scale: float = option(0.0, "Backstitch: scale of the step back")
     backstitch_training_interval: int = option(1, "Backstitch: interval in minibatches")
+    average_interval: int = option(
+        0, "With --average-in-memory, minibatches between averages (0: one average an iteration)"
+    )
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,12 @@ class JobOptions:
     )
     num_jobs: int = option(
         0, "Most parallel workers (default: as many as processors, memory and GPUs allow)"
+    )
+    num_gpus: int = option(0, "Most GPUs of this machine that jobs use (default: all)")
+    average_in_memory: str = option(
+        "auto",
+        "Average the models of an iteration's jobs in memory, without files: yes, no, auto (yes if "
+        "this machine has several GPUs for them)",
     )
     hang_timeout: float = option(
         1800.0, "Seconds after which a job that neither computes nor writes is ended"

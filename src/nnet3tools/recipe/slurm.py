@@ -56,6 +56,7 @@ class SlurmRunner:
 
     options: str = ""
     gpu_options: str = ""
+    num_at_once: int = 0
     _running: dict[str, Job] = field(default_factory=dict)
     _words: list[str] = field(init=False)
     _gpu_words: list[str] = field(init=False)

@@ -48,6 +48,7 @@ class CommandRunner:
 
     command: str
     egs_command: str = ""
+    num_at_once: int = 0
     _running: dict[subprocess.Popen[bytes], Job] = field(default_factory=dict)
     _words: list[str] = field(init=False)
     _egs_words: list[str] = field(init=False)

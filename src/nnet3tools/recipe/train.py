@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
+from nnet3tools.options import check_name
 from nnet3tools.recipe.chain_egs import egs_making
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.chain_options import ChainOptions
@@ -58,6 +59,8 @@ class _Training:
         self._resumes = self._stage == _FROM_WHERE_IT_STOPPED
         self._progress = Progress(experiment.log, experiment.options.trainer.num_epochs)
         self._next_report = 0.0
+        self._num_together = 0
+        """The most jobs of an iteration that average their models in memory."""
         if self._resumes and self._has_something():
             check_recorded(experiment.dir / RECORD, record_of(experiment))
 
@@ -75,6 +78,7 @@ class _Training:
         most = max(o.num_jobs_initial, o.num_jobs_final)
         runner = make_runner(e.options.run, most, e.wants_gpu, e.options.egs.cmd)
         with contextlib.closing(runner):
+            self._num_together = _most_together(e, most, runner.num_at_once)
             driver = Driver(runner, self._stage_ended, again=not self._resumes)
             driver.do([*early_copies(e), *decoding])
             if self._needs(before):
@@ -118,7 +122,7 @@ class _Training:
         e = self._e
         stages = [
             *stages_with_egs(e, egs),
-            *iteration_stages(e, egs, schedule),
+            *iteration_stages(e, egs, schedule, self._num_together),
             *finishing_stages(e, egs, schedule),
         ]
         log.log(
@@ -172,7 +176,35 @@ def make_runner(
         raise OptionError(f"--executor={executor}: expected local, cmd or slurm")
     from nnet3tools.recipe.local import LocalRunner, this_machine
 
-    return LocalRunner(this_machine(run.num_jobs, most_jobs, wants_gpu), run.hang_timeout)
+    machine = this_machine(run.num_jobs, most_jobs, wants_gpu, run.num_gpus)
+    return LocalRunner(machine, run.hang_timeout)
+
+
+def _most_together(e: Experiment, most_jobs: int, num_at_once: int) -> int:
+    """The most jobs of an iteration that may average their models in memory; 0 if none may.
+
+    `num_at_once` jobs surely run at the same time. OptionError for options that do not fit.
+    """
+    choice = e.options.run.average_in_memory
+    interval = e.options.trainer.optimization.average_interval
+    check_name("--average-in-memory", choice, ("yes", "no", "auto"))
+    if choice == "auto" and e.wants_gpu and 1 < num_at_once >= most_jobs:
+        choice = "yes"
+    if choice != "yes":
+        if interval:
+            raise OptionError(
+                f"--trainer.optimization.average-interval={interval}: expected "
+                "--average-in-memory=yes"
+            )
+        return 0
+    if e.gpu_options == "optional":
+        raise OptionError("--average-in-memory=yes: expected --use-gpu=yes, wait or no")
+    if num_at_once < most_jobs:
+        raise OptionError(
+            f"--average-in-memory=yes: {most_jobs} jobs must run at once on this machine, which "
+            f"runs {num_at_once} (--num-jobs, --num-gpus)"
+        )
+    return num_at_once
 
 
 def _write_report(folder: Path) -> None:
