@@ -90,6 +90,30 @@ def test_lattices_words_and_alignments_agree(system: Path, capfd) -> None:
     assert "%WER 0.00 [ 0 / " in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("count", [2, 8])
+def test_lattices_are_the_same_bytes_for_any_number_of_threads(
+    system: Path, capfd, count: int
+) -> None:
+    """And in the order of the utterances, although long and short ones alternate."""
+    rng = np.random.default_rng(5)
+    lengths = [int(n) for n in rng.integers(3, 60, 40)]
+    feats = {f"u{i}": rng.normal(size=(n, 13)).astype(np.float32) for i, n in enumerate(lengths)}
+    write_table("ark:many", feats)
+    for threads in (1, count):
+        words = ("--use-gpu=no", f"--num-threads={threads}", *DECODE[1:], "final.mdl", "HCLG.fst")
+        assert run("nnet3-latgen-faster-batch", *words, "ark:many", f"ark:{threads}.lat") == 0
+        assert f"(per thread; with {threads} threads)" in capfd.readouterr().err
+    assert Path(f"{count}.lat").read_bytes() == Path("1.lat").read_bytes()
+
+
+def test_an_error_in_a_thread_names_the_utterance(system: Path, capfd) -> None:
+    Path("loop.fst").unlink(missing_ok=True)
+    save_fst("loop.fst", Fst.from_lists(0, [0.0], [[(0, 0, -0.1, 0), (1, 1, 0.1, 0)]]))
+    words = ("--use-gpu=no", "--num-threads=2", *DECODE[1:], "final.mdl", "loop.fst")
+    assert run("nnet3-latgen-faster-batch", *words, "ark:feats.ark", "ark:lat") == 255
+    assert "utterance a: the decoding graph has an epsilon loop" in capfd.readouterr().err
+
+
 CO_PROCESSES = {
     "nnet3-latgen-faster": ([*DECODE[1:], "final.mdl", "HCLG.fst"], ["ark:/dev/null", "{}"]),
     "nnet3-latgen-faster-batch": (
@@ -326,6 +350,11 @@ def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd, monkeypat
     assert "none.wav" in err
     assert "Done 2 utterances, failed for 4" in err
     assert "Traceback" not in err
+    texts = []
+    for threads in (1, 2, 8):
+        assert run("nnet3-decode", f"--num-threads={threads}", *whole[2:]) == 0
+        texts.append(capfd.readouterr().out)
+    assert texts[0] == texts[1] == texts[2]
     assert run("nnet3-decode", "--format=json", "--stream=true", *whole[2:]) == 0
     out, err = capfd.readouterr()
     streamed = [json.loads(line) for line in out.splitlines()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -32,7 +33,8 @@ class UtteranceQueue:
     def __init__(self, recognizer: Recognizer) -> None:
         self._recognizer = recognizer
         self._computer = recognizer.network.utterance_computer
-        self._search = recognizer.new_search()
+        self._searches = threading.local()
+        """The `search` of each thread."""
         self._utterances: deque[Utterance] = deque()
         """Accepted utterances that `ready` has not given yet, in order."""
         self._computing = 0.0
@@ -63,21 +65,22 @@ class UtteranceQueue:
         self._computing += time.perf_counter() - began
 
     def ready(self) -> Iterator[Utterance]:
-        """Iterate, in order, over the accepted utterances whose network outputs are computed.
-
-        Call `recognize` for each before taking the next.
-        """
+        """Iterate, in order, over the accepted utterances whose network outputs are computed."""
         for _, outputs in self._computer.ready():
             utterance = self._utterances.popleft()
             shared = self._computing * utterance.duration / max(self._given, 1e-3)
             yield replace(utterance, outputs=outputs, seconds=utterance.seconds + shared)
 
     def recognize(self, utterance: Utterance, nbest: int = 0) -> tuple[Result, float] | None:
-        """(result, real-time factor) of an utterance; None, after a warning, if no path is
-        found.
+        """(result, real-time factor) of an utterance; None, after a warning, if no path is found.
+
+        Several threads may call this at a time.
         """
         began = time.perf_counter()
-        decoded = self._recognizer.decoding.decode(self._search, utterance.key, utterance.outputs)
+        if not hasattr(self._searches, "search"):
+            self._searches.search = self._recognizer.new_search()
+        search = self._searches.search
+        decoded = self._recognizer.decoding.decode(search, utterance.key, utterance.outputs)
         if decoded is None:
             return None
         result = self._recognizer.result_of(decoded, nbest=nbest)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.device_options import CudaDeviceOptions
@@ -11,10 +13,11 @@ from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.cli.program_cache import ProgramCacheOptions
 from nnet3tools.decoding.options import LatticeDecoderOptions
-from nnet3tools.errors import OptionError, naming
+from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import BatchDecodingOptions, DecodingOptions
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
+from nnet3tools.recognizer.in_order import InOrder
 from nnet3tools.recognizer.utterances import (
     InputPauses,
     IvectorOptions,
@@ -23,8 +26,9 @@ from nnet3tools.recognizer.utterances import (
 )
 
 if TYPE_CHECKING:
+    from nnet3tools.cli.decoding_io import DecodingOutputs
     from nnet3tools.decoding.graph import DecodingGraph
-    from nnet3tools.decoding.search import Search
+    from nnet3tools.decoding.utterance import Decoded
     from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.executor.utterance_computer import UtteranceComputer
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -52,8 +56,13 @@ class _Latgen:
     """Decodes utterances to lattices with one model; each may have a graph of its own."""
 
     def __init__(
-        self, model: TransitionModel, options: LatgenOptions, acoustic_scale: float
+        self,
+        model: TransitionModel,
+        options: LatgenOptions,
+        acoustic_scale: float,
+        num_threads: int = 1,
     ) -> None:
+        """Prepare to decode with `num_threads` searches at a time."""
         from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
 
         self.counts, self.totals = UtteranceCounts(), DecodingTotals()
@@ -61,8 +70,9 @@ class _Latgen:
         self._decoder = UtteranceDecoder(
             model, options.decoder, acoustic_scale, options.allow_partial
         )
-        self._graph: DecodingGraph | None = None
-        self._search: Search | None = None
+        self._work = InOrder(num_threads)
+        self._latest = threading.local()
+        """Of each thread, the latest graph and the search over it."""
 
     def decode_all(
         self,
@@ -80,31 +90,46 @@ class _Latgen:
         from nnet3tools.cli.decoding_io import DecodingOutputs
         from nnet3tools.recognizer.outputs import outputs_in_order
 
-        options = self._options
+        options, work = self._options, self._work
         with contextlib.ExitStack() as stack:
             outputs = DecodingOutputs(
                 options.decoder.determinize_lattice, tables, options.word_symbol_table, stack
             )
+
+            def flush() -> None:
+                work.finish()
+                outputs.flush()
+
             found = outputs_in_order(
-                *(computer, utterances, lambda graph: graph.num_bytes, pauses, outputs.flush)
+                *(computer, utterances, lambda graph: graph.num_bytes, pauses, flush)
             )
             for key, loglikes, graph in found:
-                with naming(f"utterance {key}"):
-                    decoded = self._decoder.decode(self._search_over(graph), key, loglikes)
-                if decoded is None:
-                    self.counts.failed += 1
-                    continue
-                outputs.write(key, decoded)
-                self.totals.add(decoded)
-                self.counts.done += 1
+                work.give(
+                    partial(self._decoded, key, loglikes, graph), partial(self._take, key, outputs)
+                )
+            work.finish()
             self.counts.check()
         options.cache.write(computer.compiler)
 
-    def _search_over(self, graph: DecodingGraph) -> Search:
-        """The Search over `graph`; the latest one is cached for utterances with the same graph."""
-        if self._search is None or self._graph is not graph:
-            self._graph, self._search = graph, self._decoder.decoder(graph)
-        return self._search
+    def _decoded(self, key: str, loglikes: np.ndarray, graph: DecodingGraph) -> Decoded | None:
+        """The result of an utterance; utterances with the same graph share a thread's search."""
+        latest = self._latest
+        if getattr(latest, "graph", None) is not graph:
+            latest.graph, latest.search = graph, self._decoder.decoder(graph)
+        return self._decoder.decode(latest.search, key, loglikes)
+
+    def _take(
+        self, key: str, outputs: DecodingOutputs, result: Callable[[], Decoded | None]
+    ) -> None:
+        """Write the result of utterance `key`, which `result` gives, and count it."""
+        with naming(f"utterance {key}"):
+            decoded = result()
+        if decoded is None:
+            self.counts.failed += 1
+            return
+        outputs.write(key, decoded)
+        self.totals.add(decoded)
+        self.counts.done += 1
 
 
 LATGEN_FASTER_USAGE = """Generate lattices using nnet3 neural net model.
@@ -206,7 +231,7 @@ e.g.:
 class LatgenFasterBatchOptions(LatgenOptions):
     batch: BatchDecodingOptions = option_group("", BatchDecodingOptions)
     num_threads: int = option(
-        1, "For Kaldi's scripts: graphs are searched by one thread here, whatever is said"
+        1, "Number of threads that search, besides the network's computation; results are the same"
     )
     device: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
@@ -223,14 +248,12 @@ def nnet3_latgen_faster_batch(options: LatgenFasterBatchOptions, args: list[str]
 
     options.check()
     options.batch.check()
-    if options.num_threads < 1:
-        raise OptionError("--num-threads must be greater than 0")
     device = options.device.choose()
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         computer = computer_together(nnet, options.batch, priors, like=device)
     options.cache.read(computer.compiler)
-    latgen = _Latgen(model, options, options.batch.acoustic_scale)
+    latgen = _Latgen(model, options, options.batch.acoustic_scale, options.num_threads)
     counts = latgen.counts
     graph = DecodingGraph.of(load_fst(args[1]), model, args[1])
     counts.restart()
@@ -239,10 +262,10 @@ def nnet3_latgen_faster_batch(options: LatgenFasterBatchOptions, args: list[str]
         given = ((*each, graph) for each in utterances(args[2], options.inputs, counts, pauses))
         latgen.decode_all(args[3:], computer, given, pauses)
     computer.close(log_batches=True)
-    return _report_batch(latgen, options.batch.frame_subsampling_factor)
+    return _report_batch(latgen, options.batch.frame_subsampling_factor, options.num_threads)
 
 
-def _report_batch(latgen: _Latgen, factor: int) -> int:
+def _report_batch(latgen: _Latgen, factor: int, num_threads: int) -> int:
     """Log times and counts as Kaldi's batch program does, and return the exit status.
 
     `factor` is the number of input frames per output frame.
@@ -254,7 +277,8 @@ def _report_batch(latgen: _Latgen, factor: int) -> int:
     seconds = counts.seconds
     log.log(
         f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is "
-        f"{seconds * 100.0 / max(frames * factor, 1):g} (per thread; with 1 threads)."
+        f"{num_threads * seconds * 100.0 / max(frames * factor, 1):g} (per thread; with "
+        f"{num_threads} threads)."
     )
     log.log(
         f"Done {counts.done} utterances ({totals.num_partial} forced out); failed for "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
@@ -15,10 +16,11 @@ from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.utterances import UtteranceCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from nnet3tools.cli.recognized_output import Output
     from nnet3tools.recognizer.recognizer import Recognizer
+    from nnet3tools.recognizer.results import Result
     from nnet3tools.recognizer.whole_files import Utterance, UtteranceQueue
 
 USAGE = """Decode sound: words with times and confidences as text, CTM or JSON lines.
@@ -48,6 +50,9 @@ class Options(RecognizerOptions):
         "text", "What is written: text (key and words), ctm, json, or vosk (JSON in Vosk's form)"
     )
     output: str = option("-", "Where to write it (wxfilename)")
+    num_threads: int = option(
+        1, "Number of threads that search whole utterances; results are the same"
+    )
     cpu_kernels: str | None = cpu_kernels_option()
 
     def check(self) -> None:
@@ -93,18 +98,25 @@ def _decode_files(
     counts: UtteranceCounts,
 ) -> float:
     """Decode whole utterances; returns the seconds of sound decoded."""
+    from nnet3tools.recognizer.in_order import InOrder
     from nnet3tools.recognizer.whole_files import UtteranceQueue
 
-    queue, seconds = UtteranceQueue(recognizer), 0.0
-    for utterance in _utterances(queue, sources, counts):
+    queue, work, seconds = UtteranceQueue(recognizer), InOrder(options.num_threads), 0.0
+
+    def take(utterance: Utterance, result: Callable[[], tuple[Result, float] | None]) -> None:
+        nonlocal seconds
         found = None
         with skipping(utterance.key, counts):
-            found = queue.recognize(utterance, options.nbest)
+            found = result()
             counts.failed += found is None
         if found is not None:
             output.write_result(utterance.key, *found)
             counts.done += 1
             seconds += utterance.duration
+
+    for utterance in _utterances(queue, sources, counts):
+        work.give(partial(queue.recognize, utterance, options.nbest), partial(take, utterance))
+    work.finish()
     return seconds
 
 

@@ -1,0 +1,50 @@
+"""Work in several threads whose results are taken in the order in which it was given."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from nnet3tools.errors import OptionError
+
+T = TypeVar("T")
+_WAITING_PER_THREAD = 4
+"""Results that may wait for an earlier one, in which case other threads go on."""
+
+
+class InOrder:
+    """Does pieces of work, such as searches, in `num_threads` threads."""
+
+    def __init__(self, num_threads: int) -> None:
+        """With 1 thread, `give` does the work itself; OptionError for less."""
+        if num_threads < 1:
+            raise OptionError("--num-threads must be greater than 0")
+        self._pool = ThreadPoolExecutor(num_threads, "search") if num_threads > 1 else None
+        self._most_waiting = _WAITING_PER_THREAD * num_threads
+        self._waiting: deque[tuple[Future[Any], Callable[[Callable[[], Any]], None]]] = deque()
+
+    def give(self, work: Callable[[], T], take: Callable[[Callable[[], T]], None]) -> None:
+        """Have `work` done; in its turn `take` is called, with a function that gives the result.
+
+        That function raises what `work` has raised. All calls of `take` are made by `give` and
+        `finish`, in the thread that calls these.
+        """
+        if self._pool is None:
+            take(work)
+            return
+        self._waiting.append((self._pool.submit(work), take))
+        while len(self._waiting) > self._most_waiting or (
+            self._waiting and self._waiting[0][0].done()
+        ):
+            self._take()
+
+    def finish(self) -> None:
+        """Take all results that have not been taken."""
+        while self._waiting:
+            self._take()
+
+    def _take(self) -> None:
+        future, take = self._waiting.popleft()
+        take(future.result)
