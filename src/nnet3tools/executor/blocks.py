@@ -16,10 +16,15 @@ from nnet3tools.executor.minibatches import ChunkPlan, Minibatch, Part, Utteranc
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.graph.context import NnetContext
 
-_OUTPUTS_PER_BLOCK = 768
-"""BLAS copies the parameters once a product, a tenth of its time at 384 rows, and the context
-between blocks is computed twice: nnet3-compute-batch of benchmarks/ takes 1.12 s with blocks of
-384 (tdnn; 0.92 tdnnf), 1.08 of 512 (0.88), 1.05 of 768 (0.83), 1.06 of 1152 (0.83)."""
+ON_GPU = 8192
+"""Outputs of a block on a GPU: enough to occupy it, and few waits of the host."""
+ON_CPU = 768
+"""Outputs of a block on a CPU.
+
+BLAS copies the parameters once a product, a tenth of its time at 384 rows, and the context between
+blocks is computed twice: nnet3-compute-batch of benchmarks/ takes 1.12 s with blocks of 384 (tdnn;
+0.92 tdnnf), 1.08 of 512 (0.88), 1.05 of 768 (0.83), 1.06 of 1152 (0.83).
+"""
 
 
 @dataclass
@@ -42,7 +47,12 @@ class Blocks(ChunkPlan):
     only for the rest of a block. The network's outputs must depend on a fixed window of frames.
     """
 
-    def __init__(self, options: SimpleComputationOptions, context: NnetContext) -> None:
+    def __init__(
+        self,
+        options: SimpleComputationOptions,
+        context: NnetContext,
+        outputs_per_block: int = ON_CPU,
+    ) -> None:
         options.outputs_per_chunk(context.modulus)  # for its checks and log line
         self._step, self._context = options.frame_subsampling_factor, context
         self._stream: deque[_Placed] = deque()
@@ -51,7 +61,7 @@ class Blocks(ChunkPlan):
         """The time in the stream of the next utterance's first frame."""
         self._block = 0
         """The time of the next block's first output."""
-        self._short_block = _OUTPUTS_PER_BLOCK
+        self._full_block = self._short_block = outputs_per_block
         """Outputs of the blocks that are computed when less than a full block is left."""
 
     def num_outputs(self, num_frames: int) -> int:
@@ -64,8 +74,8 @@ class Blocks(ChunkPlan):
         self._stream.append(_Placed(utterance, self._end, utterance.num_missing))
         padding = -(-(self._context.left + self._context.right) // self._step)
         self._end += (utterance.num_missing + padding) * self._step
-        while self._block + _OUTPUTS_PER_BLOCK * self._step <= self._end:
-            yield self._next_block(_OUTPUTS_PER_BLOCK)
+        while self._block + self._full_block * self._step <= self._end:
+            yield self._next_block(self._full_block)
 
     def rest(self) -> Iterator[Minibatch]:
         """Yield minibatches for the rest of the stream; the last block need not be full."""
@@ -77,7 +87,7 @@ class Blocks(ChunkPlan):
                 # No program is compiled yet: use one of the size that is needed.
                 self._short_block = num_left
             short = self._short_block
-            yield self._next_block(short if num_left <= short else _OUTPUTS_PER_BLOCK)
+            yield self._next_block(short if num_left <= short else self._full_block)
         # The last block may end after the last utterance.
         self._end = max(self._end, self._block)
 

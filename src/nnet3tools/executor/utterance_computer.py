@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
-from nnet3tools.executor.blocks import Blocks
+from nnet3tools.executor.blocks import ON_CPU, ON_GPU, Blocks
 from nnet3tools.executor.chunk_programs import ChunkPrograms, fill_rows
 from nnet3tools.executor.chunks import Ivectors
 from nnet3tools.executor.computer import NnetComputer
@@ -22,6 +22,7 @@ from nnet3tools.executor.minibatches import (
     ExactChunks,
     Minibatch,
     PaddedChunks,
+    Part,
     Utterance,
 )
 from nnet3tools.executor.simple_network import OutputScaling, SimpleNetwork
@@ -31,6 +32,7 @@ from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from nnet3tools.tensor.registry import device_of
 
 _MAX_WAITING_BYTES = 64 * 2**20
 """If incomplete utterances take more memory than this, the oldest is completed."""
@@ -57,6 +59,7 @@ class UtteranceComputer:
         `like` is any array of the device. `options.acoustic_scale` and `priors` scale the outputs.
         """
         self.network, self._plan, self._like = network, plan, like
+        self._on_gpu = like is not None and device_of(like) != "numpy"
         self._programs = ChunkPrograms(network.nnet, options, like)
         self._watch = FiniteWatch()
         self._scaling = OutputScaling(priors, options.acoustic_scale, network.output_dim, like)
@@ -85,9 +88,7 @@ class UtteranceComputer:
         self.network.check_inputs(features, ivectors)
         make = tensor.zeros if self._plan.averages else tensor.empty
         shape = self._plan.num_outputs(len(features)), self.network.output_dim
-        output = make(shape, like=self._like)
-        on_device = tensor.asarray(features, like=self._like)
-        utterance = Utterance(key, on_device, ivectors, output, held_bytes)
+        utterance = Utterance(key, np.asarray(features), ivectors, make(shape), held_bytes)
         self._compute(self._plan.add(utterance))
         self._waiting.append(utterance)
         self._num_bytes += utterance.num_bytes
@@ -105,7 +106,7 @@ class UtteranceComputer:
             self._num_bytes -= utterance.num_bytes
             if utterance.scale != 1.0:
                 tensor.scale(utterance.output, utterance.scale)
-            yield utterance.key, tensor.to_host(utterance.output)
+            yield utterance.key, utterance.output
 
     def finish(self) -> None:
         """Compute all waiting utterances, so that `ready` can yield their outputs."""
@@ -130,11 +131,15 @@ class UtteranceComputer:
             run = partial(_run, computer, minibatch)
             run()
             output = computer.get_output("output")
+            if self._on_gpu:
+                self._scaling.apply(output)
+                output = tensor.to_host(output)  # the only time that the host waits
             parts = minibatch.parts
             outputs = [output[p.first_output : p.first_output + p.num_outputs] for p in parts]
             for checked in outputs if minibatch.check_parts_only else [output]:
                 self._watch.look("'output'", checked, computer, run)
-            self._scaling.apply(output)
+            if not self._on_gpu:
+                self._scaling.apply(output)
             for part, found in zip(parts, outputs, strict=True):
                 dest = part.utterance.output[part.dest : part.dest + part.num_outputs]
                 if part.weight is None:
@@ -147,10 +152,23 @@ class UtteranceComputer:
 
 
 def _run(computer: NnetComputer, minibatch: Minibatch) -> None:
-    """Fill a program's inputs from the parts of a minibatch, other rows with zeros, and run it."""
+    """Fill a program's inputs from the parts of a minibatch, other rows with zeros, and run it.
+
+    Inputs for a GPU are put together on the host, because each copy to a GPU takes a while.
+    """
     computer.reset()
-    inputs, parts = computer.input_buffer("input"), minibatch.parts
-    ivectors = computer.input_buffer("ivector") if minibatch.shape.has_ivector else None
+    names = ["input", "ivector"][: 1 + minibatch.shape.has_ivector]
+    buffers = [computer.input_buffer(name) for name in names]
+    on_host = [b if device_of(b) == "numpy" else np.empty(b.shape, b.dtype) for b in buffers]
+    _fill(on_host[0], on_host[1] if on_host[1:] else None, minibatch.parts)
+    for buffer, filled in zip(buffers, on_host, strict=True):
+        if filled is not buffer:
+            tensor.copy(buffer, tensor.asarray(filled, like=buffer))
+    computer.run()
+
+
+def _fill(inputs: np.ndarray, ivectors: np.ndarray | None, parts: list[Part]) -> None:
+    """Fill a program's inputs from the parts of a minibatch, other rows with zeros."""
     filled = 0
     for n, part in enumerate(parts):
         if part.first_input > filled:
@@ -158,12 +176,11 @@ def _run(computer: NnetComputer, minibatch: Minibatch) -> None:
         filled = part.input_end
         fill_rows(inputs[part.first_input : filled], part.utterance.features, part.rows)
         if ivectors is not None:
-            tensor.copy(ivectors[n : n + 1], tensor.asarray(part.ivector, like=ivectors))
+            tensor.copy(ivectors[n : n + 1], np.asarray(part.ivector))
     if filled < len(inputs):
         tensor.fill(inputs[filled:], 0.0)
     if ivectors is not None and len(parts) < len(ivectors):
         tensor.fill(ivectors[len(parts) :], 0.0)
-    computer.run()
 
 
 def computer_one_by_one(
@@ -201,7 +218,8 @@ def computer_together(
     couples_rows = any(component.couples_rows for component in nnet.components)
     plan: ChunkPlan
     if not couples_rows and is_local_in_time(nnet):
-        plan = Blocks(options, network.context)
+        on_gpu = like is not None and device_of(like) != "numpy"
+        plan = Blocks(options, network.context, ON_GPU if on_gpu else ON_CPU)
     elif isinstance(options, BatchComputationOptions):
         plan = PaddedChunks(options, network.context)
     elif couples_rows:
