@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 
 from nnet3tools.io.holders import DOUBLE_MATRIX
+from nnet3tools.nnet.model_file import write_nnet
 from nnet3tools.optimizer.pipeline import PASSES
+from nnet3tools.training.example import EXAMPLE
 from support.generated import PARTS, PICTURES, parts_of
 from support.pages import LANGUAGES, PAGES, ROOT, PageRunner, blocks_of, matches, simple_commands
 from support.programs import write_table
 from support.spoken_words import WORDS, write_manifest, write_recordings
 from support.tiny_recognizer import write_recognizer, write_wave
+from support.training_helpers import minibatch, network
 
 
 def prepare_readme(folder: Path) -> None:
@@ -49,6 +52,12 @@ def prepare_own_data(folder: Path) -> None:
     (folder / "other.txt").write_text("two one\n")
 
 
+def prepare_gpu(folder: Path) -> None:
+    write_nnet(network(), f"{folder}/0.raw")
+    examples = {f"m{i}": minibatch(seed=i) for i in range(8)}
+    write_table(f"ark:{folder}/merged.egs", examples, EXAMPLE)
+
+
 def prepare_python(folder: Path) -> None:
     """Half a second of noise as question.wav and question.raw, and a model directory."""
     write_recognizer(folder / "model")
@@ -61,6 +70,7 @@ def prepare_python(folder: Path) -> None:
 
 PREPARATIONS: dict[str, Callable[[Path], None]] = {
     "README.md": prepare_readme,
+    "gpu.md": prepare_gpu,
     "live.md": prepare_live,
     "own-data.md": prepare_own_data,
     "python.md": prepare_python,
