@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -195,6 +196,32 @@ def test_ranks_started_apart_meet_at_a_file(data: Shell) -> None:
     data("nnet3-average", "alone", "alone", "average")
     assert Path("out").read_bytes() == Path("average").read_bytes()
     assert not Path("meet").exists()
+
+
+def test_a_rank_that_waits_for_gpus_ends_with_the_others() -> None:
+    """A sum over GPUs never ends if another process has: a thread watches the others."""
+    code = """
+import socket, sys, threading, time
+from nnet3tools.training.ranks import Ranks
+ranks = Ranks(1, 2, [socket.socket(fileno=int(sys.argv[1]))])
+threading.Thread(target=ranks.end_with_others, daemon=True).start()
+time.sleep(60)
+"""
+    mine, theirs = socket.socketpair()
+    number = theirs.fileno()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(number)],
+        pass_fds=[number],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    theirs.close()
+    time.sleep(0.5)
+    assert process.poll() is None
+    mine.close()
+    _, log = process.communicate(timeout=30)
+    assert process.returncode == 255
+    assert "process 0 of this training has ended early" in log
 
 
 # -- what goes wrong

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -192,6 +193,8 @@ def joined(options: RankOptions) -> Iterator[Ranks | None]:
     from nnet3tools.training.ranks import met_at
 
     with met_at(options.rendezvous, options.rank, options.size) as ranks:
+        if options.num_gpus:
+            threading.Thread(target=ranks.end_with_others, daemon=True).start()
         yield ranks
 
 

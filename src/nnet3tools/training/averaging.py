@@ -163,6 +163,7 @@ class JointTraining:
         `nnet` is on the host. Other ranks get `nnet` back. Statistics are averaged as nnet3-average
         does it, so that their sums keep the size of one rank's.
         """
+        self._ranks.waits_for_gpus = False
         with _file_of(nnet) as file:
             seen = self._ranks.gather(self._num_seen)
             files = self._ranks.collect(file)

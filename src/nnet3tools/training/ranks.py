@@ -11,6 +11,7 @@ import contextlib
 import json
 import mmap
 import os
+import select
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import UserError
+from nnet3tools.io import log
 
 _MOST_SECONDS = 3600.0
 """The longest time that ranks wait for others to start, which may first read other data."""
@@ -43,11 +45,30 @@ class Ranks:
     def __init__(self, rank: int, size: int, sockets: Sequence[socket.socket]) -> None:
         """Rank 0 has a socket for each other rank, in order; the others have one for rank 0."""
         self.rank, self.size, self._sockets = rank, size, tuple(sockets)
+        self.waits_for_gpus = True
 
     def close(self) -> None:
         """Close the connections; ranks that still communicate take this process for lost."""
         for one in self._sockets:
             one.close()
+
+    def end_with_others(self) -> None:
+        """End this process, with an error line, if another ends; for a thread beside a GPU.
+
+        The process may be waiting for a sum over GPUs, which then never ends. Does nothing any more
+        once `waits_for_gpus` is false.
+        """
+        poll = select.poll()
+        for one in self._sockets:
+            poll.register(one, select.POLLRDHUP)
+        places = [one.fileno() for one in self._sockets]
+        while self.waits_for_gpus:
+            found = poll.poll(100)
+            if found and self.waits_for_gpus:
+                log.error_line(
+                    str(LostRankError(0 if self.rank else places.index(found[0][0]) + 1))
+                )
+                os._exit(255)
 
     def gather(self, value: Any = None) -> list[Any]:
         """The values, of JSON's types, that all ranks gave in this call, in order of ranks.
