@@ -11,9 +11,12 @@ from support.emulated_cuda import counts_transfers, needs_compiler, to_device
 from support.training_helpers import network
 from support.utterance_networks import recurrent_config
 
-
-def recurrent() -> Nnet:
-    return Nnet.from_config(parse_config_lines(recurrent_config()))
+WINDOW = """
+input-node name=input dim=3
+component name=a1 type=AffineComponent input-dim=6 output-dim=4
+component-node name=a1 component=a1 input=Append(Offset(input, -1), Offset(input, 2))
+output-node name=output input=a1
+"""
 
 
 def features(count: int, dim: int) -> list[np.ndarray]:
@@ -23,10 +26,10 @@ def features(count: int, dim: int) -> list[np.ndarray]:
 
 @needs_compiler
 @counts_transfers
-@pytest.mark.parametrize("make", [network, recurrent])
-def test_a_minibatch_is_one_copy_to_the_gpu_and_one_wait(device, make) -> None:
+@pytest.mark.parametrize("config", [WINDOW, recurrent_config()])
+def test_a_minibatch_is_one_copy_to_the_gpu_and_one_wait(device, config) -> None:
     """Twelve utterances: a block of a network with a fixed context, or chunks of a recurrent."""
-    nnet, results = make(), []
+    nnet, results = Nnet.from_config(parse_config_lines(config)), []
     given = features(12, nnet.input_dim("input"))
     for like in (None, to_device(np.zeros(0, np.float32))):
         computer = computer_together(nnet, SimpleComputationOptions(), like=like)

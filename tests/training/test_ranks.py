@@ -201,27 +201,23 @@ def test_ranks_started_apart_meet_at_a_file(data: Shell) -> None:
 def test_a_rank_that_waits_for_gpus_ends_with_the_others() -> None:
     """A sum over GPUs never ends if another process has: a thread watches the others."""
     code = """
-import socket, sys, threading, time
+import sys, threading, time
+from multiprocessing.connection import Connection
 from nnet3tools.training.ranks import Ranks
-ranks = Ranks(1, 2, [socket.socket(fileno=int(sys.argv[1]))])
+ranks = Ranks(1, [Connection(int(sys.argv[1]))], 2)
 threading.Thread(target=ranks.end_with_others, daemon=True).start()
 time.sleep(60)
 """
     mine, theirs = socket.socketpair()
-    number = theirs.fileno()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(number)],
-        pass_fds=[number],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = [sys.executable, "-c", code, str(theirs.fileno())]
+    process = subprocess.Popen(words, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
     theirs.close()
     time.sleep(0.5)
     assert process.poll() is None
     mine.close()
     _, log = process.communicate(timeout=30)
     assert process.returncode == 255
-    assert "process 0 of this training has ended early" in log
+    assert "another process of this training has ended early" in log
 
 
 # -- what goes wrong
@@ -304,14 +300,14 @@ def test_lack_of_shared_memory_is_one_line(data: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--num-workers=0",), "--num-workers=0: expected at least 1"),
-        (("--average-interval=-1",), "--average-interval=-1: expected at least 0"),
-        (("--num-workers=2", "--num-gpus=2"), "expected one of them"),
-        (("--num-workers=2", "--use-gpu=yes"), "--use-gpu=yes does not go with"),
-        (("--num-gpus=2", "--use-gpu=no"), "--use-gpu=no does not go with"),
-        (("--num-workers=2", "--rank=2"), "--rank=2: expected a number below 2"),
-        (("--num-workers=2", "--rank=1"), "--rank of several processes and --rendezvous need"),
-        (("--rendezvous=x",), "--rank of several processes and --rendezvous need each other"),
+        (("--num-workers=0",), "--average-interval=1: expected at least 1, 0 and 0"),
+        (("--average-interval=-1",), "--average-interval=-1: expected at least 1, 0 and 0"),
+        (("--num-workers=2", "--num-gpus=2"), "--num-gpus=2 and --use-gpu= contradict"),
+        (("--num-workers=2", "--use-gpu=yes"), "--use-gpu=yes contradict"),
+        (("--num-gpus=2", "--use-gpu=no"), "--use-gpu=no contradict"),
+        (("--num-workers=2", "--rank=2", "--rendezvous=x"), "a rank below 2"),
+        (("--num-workers=2", "--rank=1"), "--rank=1 --rendezvous=: expected both or none"),
+        (("--rendezvous=x",), "--rank=-1 --rendezvous=x: expected both or none"),
     ],
 )
 def test_options_that_do_not_fit_are_one_line(

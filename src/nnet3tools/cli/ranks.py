@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from nnet3tools.cli.options import OptionGroup, option
@@ -17,6 +16,9 @@ from nnet3tools.errors import EmptyError, OptionError, UserError
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
     from nnet3tools.training.ranks import Ranks
 
 _SECONDS_TO_END = 2.0
@@ -57,39 +59,35 @@ class RankOptions(OptionGroup):
 
         `examples` is an rspecifier and `use_gpu` the value of --use-gpu, if given.
         """
-        for name, value, least in (
-            ("num-workers", self.num_workers, 1),
-            ("num-gpus", self.num_gpus, 0),
-            ("average-interval", self.average_interval, 0),
-        ):
-            if value < least:
-                raise OptionError(f"--{name}={value}: expected at least {least}")
-        if self.num_workers > 1 and self.num_gpus > 0:
-            raise OptionError(
-                f"--num-workers={self.num_workers} and --num-gpus={self.num_gpus}: expected one of "
-                "them (workers use CPUs)"
-            )
-        if self.use_gpu is not None and use_gpu not in (None, "optional", self.use_gpu):
-            raise OptionError(
-                f"--use-gpu={use_gpu} does not go with --num-gpus={self.num_gpus} "
-                f"--num-workers={self.num_workers} (which are processes on GPUs and on CPUs)"
-            )
-        if not -1 <= self.rank < self.size:
-            raise OptionError(f"--rank={self.rank}: expected a number below {self.size}")
-        if (self.rank >= 0 and self.size > 1) != bool(self.rendezvous):
-            raise OptionError("--rank of several processes and --rendezvous need each other")
         from nnet3tools.io.specifiers import parse_rspecifier
 
+        if self.num_workers < 1 or self.num_gpus < 0 or self.average_interval < 0:
+            raise OptionError(
+                f"--num-workers={self.num_workers} --num-gpus={self.num_gpus} "
+                f"--average-interval={self.average_interval}: expected at least 1, 0 and 0"
+            )
+        refused = ("yes", "wait") if self.num_workers > 1 else ("no",) if self.num_gpus else ()
+        if (self.num_workers > 1 and self.num_gpus) or use_gpu in refused:
+            raise OptionError(
+                f"--num-workers={self.num_workers}, --num-gpus={self.num_gpus} and --use-gpu="
+                f"{use_gpu or ''} contradict: expected workers, which use CPUs, or GPUs"
+            )
+        if not -1 <= self.rank < self.size or (self.rank >= 0) != bool(self.rendezvous):
+            raise OptionError(
+                f"--rank={self.rank} --rendezvous={self.rendezvous}: expected both or none, and a "
+                f"rank below {self.size}"
+            )
         if self.starts_ranks and parse_rspecifier(examples).rxfilename in ("", "-"):
             raise OptionError(
                 f"{examples}: {self.size} processes cannot share standard input: expected a file "
                 "or a command"
             )
 
-    @property
-    def use_gpu(self) -> str | None:
-        """The value of --use-gpu in ranks; None: what the user gave."""
-        return "yes" if self.num_gpus else "no" if self.num_workers > 1 else None
+    def use_gpu(self, asked: str | None) -> str | None:
+        """The value of --use-gpu in ranks, of which the user gave `asked`; None: as given."""
+        if self.num_gpus and asked != "wait":
+            return "yes"
+        return "no" if self.num_workers > 1 else None
 
 
 def run_ranks(size: int, work: Callable[[Ranks], int]) -> int:
@@ -98,90 +96,83 @@ def run_ranks(size: int, work: Callable[[Ranks], int]) -> int:
     The processes are copies of this one. If one fails, all end, and the first error is raised here.
     They are killed if this process ends.
     """
-    sys.stdout.flush()
+    from multiprocessing import get_context
+
+    context = get_context("fork")
     adopt_orphans()
-    pairs = [socket.socketpair() for _ in range(size - 1)]
-    errors, to_errors = os.pipe()
-    status = 255
-    running = dict[int, int]()  # rank of each process
+    pairs = [context.Pipe() for _ in range(size - 1)]
+    errors, to_errors = context.Pipe(duplex=False)
+    ranks = [
+        context.Process(target=_be_rank, args=(rank, pairs, to_errors, work))
+        for rank in range(size)
+    ]
+    codes: list[int | None] = [None]
     try:
-        for rank in range(size):
-            if (pid := os.fork()) == 0:
-                os.close(errors)
-                _be_rank(rank, pairs, to_errors, work)
-            running[pid] = rank
-        for pair in pairs:
-            pair[0].close()
-            pair[1].close()
-        os.close(to_errors)
-        status, reason = _wait(running, size)
+        for process in ranks:
+            process.start()
+        for end in (to_errors, *chain.from_iterable(pairs)):
+            end.close()
+        codes = _codes_of(ranks)
     finally:
-        if status:
+        if any(code != 0 for code in codes):
             StartedProcesses().kill()  # also what ranks have started
-        for pid in running:
-            os.waitpid(pid, 0)
-    with open(errors, encoding="utf-8") as file:
-        said = file.readline().rstrip("\n")
-    if reason or said:
-        raise (EmptyError if status == 1 else UserError)(reason or said)
-    return status
+    for rank, code in enumerate(codes):
+        if code is not None and code < 0:
+            raise UserError(f"process {rank} of {size} was killed by signal {-code}")
+    if any(codes) and errors.poll(0):
+        with contextlib.suppress(EOFError):
+            is_empty, message = errors.recv()
+            raise (EmptyError if is_empty else UserError)(message)
+    return next((code for code in codes if code), 0)
+
+
+def _codes_of(ranks: Sequence[BaseProcess]) -> list[int | None]:
+    """The exit codes of processes when all have ended, or some time after the first failure.
+
+    The code of a process that is still running is None.
+    """
+    from multiprocessing.connection import wait
+
+    until = None
+    while None in (codes := [process.exitcode for process in ranks]):
+        if until is None and any(codes):
+            until = time.monotonic() + _SECONDS_TO_END
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0.0:
+            break
+        wait([process.sentinel for process in ranks if process.exitcode is None], left)
+    return codes
 
 
 def _be_rank(
     rank: int,
-    pairs: list[tuple[socket.socket, socket.socket]],
-    to_errors: int,
+    pairs: list[tuple[Connection, Connection]],
+    to_errors: Connection,
     work: Callable[[Ranks], int],
 ) -> None:
     """Do the work of a rank in a new process, and end the process.
 
-    Rank 0 uses the first of each pair of sockets, rank r the second of pair r - 1.
+    Rank 0 uses the first end of each of the `pairs`, rank r the second one of pair r - 1.
     """
     from nnet3tools.cli.running import run_program
     from nnet3tools.training.ranks import LostRankError, Ranks
 
     die_with_parent()
-    status = 255
-    try:
-        sockets = [first for first, _ in pairs] if rank == 0 else [pairs[rank - 1][1]]
-        for one in (one for pair in pairs for one in pair if one not in sockets):
-            one.close()
+    others = [pairs[rank - 1][1]] if rank else [first for first, _ in pairs]
+    for end in chain.from_iterable(pairs):
+        if end not in others:
+            end.close()
 
-        def body(_: list[str]) -> int:
-            try:
-                return work(Ranks(rank, len(pairs) + 1, sockets))
-            except LostRankError:
-                return 255  # the lost one, or its parent, says why
-            except UserError as error:
-                os.write(to_errors, f"{' '.join(str(error).splitlines())}\n".encode())
-                return 1 if isinstance(error, EmptyError) else 255
+    def body(_: list[str]) -> int:
+        try:
+            return work(Ranks(rank, others, len(pairs) + 1))
+        except LostRankError:
+            return 255  # the lost one, or the parent, says why
+        except UserError as error:
+            to_errors.send((isinstance(error, EmptyError), str(error)))
+            return 255
 
-        status = run_program(f"{log.program()}:{rank}" if rank else log.program(), [], body)
-    finally:
-        os._exit(status)
-
-
-def _wait(running: dict[int, int], size: int) -> tuple[int, str]:
-    """Wait until all processes in `running` have ended, which leave it.
-
-    Returns the status of the first that failed, or 0, and the reason if it was killed.
-    """
-    status, reason, until = 0, "", 0.0
-    while running and not (status and time.monotonic() > until):
-        for pid, rank in list(running.items()):
-            ended, code = os.waitpid(pid, os.WNOHANG)
-            if not ended:
-                continue
-            del running[pid]
-            code = os.waitstatus_to_exitcode(code)
-            if code < 0 and not reason:
-                status, reason = 255, f"process {rank} of {size} was killed by signal {-code}"
-            if code and not status:
-                status = code
-            if status and not until:
-                until = time.monotonic() + _SECONDS_TO_END
-        time.sleep(0.01)
-    return status, reason
+    sys.exit(run_program(f"{log.program()}:{rank}" if rank else log.program(), [], body))
 
 
 @contextlib.contextmanager

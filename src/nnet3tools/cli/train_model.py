@@ -109,7 +109,7 @@ class _Run:
         if ranks is not None and options.ranks.starts_ranks:
             share = ranks.rank, ranks.size
         tensor.random.seed(options.srand + share[0])
-        device = options.device.choose(options.ranks.use_gpu)
+        device = options.device.choose(options.ranks.use_gpu(options.device.use_gpu))
         options.memory.apply(device)
         trainer = self.make_trainer(model(), device)
         joint = None if ranks is None else self._joint(ranks, trainer, device)

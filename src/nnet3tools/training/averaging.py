@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -87,9 +86,9 @@ def weighted_average(rows: np.ndarray, weights: Sequence[float]) -> np.ndarray:
 
 def equal_weights(chosen: Sequence[bool]) -> list[float]:
     """The weights of nnet3-average for the chosen models, and 0 for the others."""
-    count = sum(chosen)
-    known = np.full(count, 1.0 / max(count, 1), np.float32)
-    weight = float(known[0] / known.sum(dtype=np.float32)) if count else 0.0
+    count = max(sum(chosen), 1)
+    known = np.full(count, 1.0 / count, np.float32)
+    weight = float(known[0] / known.sum(dtype=np.float32))
     return [weight if one else 0.0 for one in chosen]
 
 
@@ -124,7 +123,7 @@ class JointTraining:
         """Count a minibatch that was trained on; average if it is time."""
         self._num_new += 1
         self._num_seen += 1
-        if self._interval and self._num_new == self._interval:
+        if self._num_new == self._interval:
             self._average(has_ended=False)
 
     def finish(self) -> None:
@@ -137,60 +136,44 @@ class JointTraining:
 
         `has_ended` tells whether this rank has.
         """
-        mine = self._sum.mine
-        self._trainer.run_recorded("to average", lambda: self._exchange(mine, to_model=False))
-        found = self._ranks.gather([self._num_new, has_ended])
+        run = self._trainer.run_recorded
+        run("to average", lambda: self._exchange(to_model=False))
+        found = self._ranks.gather((self._num_new, has_ended))
         self._num_new = 0
         self.num_minibatches += sum(number for number, _ in found)
         weights = equal_weights([number > 0 for number, _ in found])
         if any(weights):
             self._sum.average(weights)
-            self._trainer.run_recorded("from average", lambda: self._exchange(mine, to_model=True))
+            run("from average", lambda: self._exchange(to_model=True))
         return all(ended for _, ended in found)
 
-    def _exchange(self, flat: Array, to_model: bool) -> None:
-        """Copy all parameters to the vector `flat`, or back."""
+    def _exchange(self, to_model: bool) -> None:
+        """Copy all parameters to this rank's vector, or back."""
         start = 0
         for _, component in self._trainer.nnet.updatable_components():
             for array in component.parameters().values():
-                part = flat[start : start + array.size].reshape(array.shape)
-                tensor.copy(array, part) if to_model else tensor.copy(part, array)
+                part = self._sum.mine[start : start + array.size].reshape(array.shape)
+                tensor.copy(*((array, part) if to_model else (part, array)))
                 start += array.size
 
     def merged(self, nnet: Nnet) -> Nnet:
         """On rank 0, the model to write: this rank's `nnet` with the statistics of all ranks.
 
-        `nnet` is on the host. Other ranks get `nnet` back. Statistics are averaged as nnet3-average
+        `nnet` is on the host. Other ranks get it back. Statistics are averaged as nnet3-average
         does it, so that their sums keep the size of one rank's.
         """
         self._ranks.waits_for_gpus = False
-        with _file_of(nnet) as file:
-            seen = self._ranks.gather(self._num_seen)
-            files = self._ranks.collect(file)
-            if self._ranks.rank:
-                return nnet
-            names = [f"/proc/self/fd/{descriptor}" for descriptor in files]
-            chosen = [number > 0 for number in seen]
-            weights = equal_weights(chosen)
-            found = average_models(
-                [n for n, c in zip(names, chosen, strict=True) if c], [w for w in weights if w]
-            )
-            for descriptor in files[1:]:
-                os.close(descriptor)
-        unvectorize(found, vectorize(nnet))
-        return found
-
-
-@contextlib.contextmanager
-def _file_of(nnet: Nnet) -> Any:
-    """Scope with the descriptor of a file in memory that has the model `nnet`."""
-    descriptor = os.memfd_create("nnet3tools")
-    try:
-        write_nnet(nnet, f"/proc/self/fd/{descriptor}")
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        own = os.memfd_create("nnet3tools")
+        with open(own, "rb"):
+            write_nnet(nnet, f"/proc/self/fd/{own}")
+            found = self._ranks.gather((self._num_seen, f"/proc/{os.getpid()}/fd/{own}"))
+            if self._ranks.rank == 0:
+                names = [name for count, name in found if count]
+                average = average_models(names, equal_weights([True] * len(names)))
+                unvectorize(average, vectorize(nnet))
+                nnet = average
+            self._ranks.gather()  # rank 0 has read all
+        return nnet
 
 
 class SharedRows:
@@ -198,18 +181,17 @@ class SharedRows:
 
     def __init__(self, ranks: Ranks, count: int) -> None:
         """Prepare to average `count` values."""
-        self._ranks = ranks
-        self._rows = ranks.shared(count)
+        self._ranks, self._rows = ranks, ranks.shared(count)
         self.mine = self._rows[ranks.rank]
         """The values of this rank, which `average` replaces by the average."""
 
     def average(self, weights: Sequence[float]) -> None:
         """Set `mine` of all ranks to the weighted average; all ranks have written `mine`."""
         ranks, count = self._ranks, len(self.mine)
-        begin, end = (count * r // ranks.size for r in (ranks.rank, ranks.rank + 1))
-        if end > begin:
-            columns = self._rows[:, begin:end]
-            columns[:] = weighted_average(columns, weights)
+        columns = self._rows[
+            :, count * ranks.rank // ranks.size : count * (ranks.rank + 1) // ranks.size
+        ]
+        columns[:] = weighted_average(columns, weights)
         ranks.gather()
 
 

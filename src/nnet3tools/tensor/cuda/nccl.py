@@ -10,9 +10,9 @@ from nnet3tools.errors import UserError
 from nnet3tools.tensor.cuda.device import Array, pointer
 
 
-def new_id() -> str:
+def new_id() -> bytes:
     """An identification of a new group of processes, for `Nccl`; UserError if NCCL is missing."""
-    return bytes(_module().get_unique_id()).hex()
+    return bytes(_module().get_unique_id())
 
 
 def _module() -> Any:
@@ -28,10 +28,10 @@ def _module() -> Any:
 class Nccl:
     """One process's part of a group of processes with one GPU each."""
 
-    def __init__(self, group: str, rank: int, size: int) -> None:
+    def __init__(self, group: bytes, rank: int, size: int) -> None:
         """Join the group that `new_id` named; waits until all `size` processes have joined."""
         self._nccl = _module()
-        self._communicator = self._nccl.NcclCommunicator(size, bytes.fromhex(group), rank)
+        self._communicator = self._nccl.NcclCommunicator(size, group, rank)
 
     def sum(self, array: Array) -> None:
         """Set a float32 `array` to the sum of all processes' arrays, in order of the stream.
