@@ -84,6 +84,10 @@ def test_what_is_refused_names_the_reason(shell: Shell):
     refused = {
         ("nnet3-quantize", "q.raw", "out"): "q.raw: the network is quantized (component 'b')",
         ("nnet3-quantize", "--bits=4", "0.raw", "out"): "--bits=4: expected 8 or 16",
+        (
+            "nnet3-quantize", "--calibrate=ark:feats", "--calibrate-egs=ark:e", "0.raw", "out"
+        ): "give --calibrate or --calibrate-egs, not both",
+        ("nnet3-quantize", "--calibrate-egs=ark:feats", "0.raw", "out"): ") feats: key 'u0'",
         ("nnet3-quantize", "--float-components=*", "0.raw", "out"): "no component to quantize",
         ("nnet3-average", "q.raw", "q.raw", "out"): "cannot be trained, scaled or added",
         ("nnet3-copy", "--scale=2", "q.raw", "out"): "cannot be trained, scaled or added",
@@ -95,14 +99,37 @@ def test_what_is_refused_names_the_reason(shell: Shell):
     assert not Path("out").exists()
 
 
+def make_examples(shell: Shell) -> None:
+    Path("post").write_text("".join(f"u{i}{' [ 1 1 ]' * (40 + i)}\n" for i in range(9)))
+    options = "--num-pdfs=6", "--left-context=1", "--right-context=1"
+    shell("nnet3-get-egs", *options, "ark:feats", "ark:post", "ark:egs")
+    shell("nnet3-merge-egs", "ark:egs", "ark:merged")
+
+
+def test_examples_calibrate_like_the_features_that_they_are_made_from(shell: Shell):
+    make_examples(shell)
+    limits = []
+    for option in ("--calibrate=ark:feats", "--calibrate-egs=ark:merged"):
+        shell("nnet3-quantize", option, "0.raw", "q.raw")
+        limits.append([read_nnet("q.raw").components[k].weights.limits for k in (2, 3)])
+    np.testing.assert_allclose(limits[1], limits[0], rtol=1e-5)
+    log = shell("nnet3-quantize", "--calibrate-egs=ark:merged", "0.raw", "q.raw")
+    assert "Calibrated with" in log
+
+
+def test_a_component_that_the_calibration_does_not_reach_has_the_limits_of_each_row(shell: Shell):
+    extra = "output-node name=other input=d\ncomponent-node name=d component=d input=relu\n"
+    line = "component name=d type=AffineComponent input-dim=30 output-dim=3\n"
+    Path("more.config").write_text(CONFIG + line + extra)
+    shell("nnet3-init", "more.config", "more.raw")
+    shell("nnet3-quantize", "--calibrate=ark:feats", "more.raw", "q.raw")
+    sizes = [c.weights.limits.size for c in read_nnet("q.raw").components if c.is_quantized]
+    assert sizes == [2, 2, 0]
+
+
 def test_training_is_refused_in_one_line(shell: Shell):
     shell("nnet3-quantize", "0.raw", "q.raw")
-    posteriors = "ark:post"
-    Path("post").write_text("".join(f"u{i}{' [ 1 1 ]' * (40 + i)}\n" for i in range(9)))
-    context = "--left-context=1", "--right-context=1"
-    egs = "nnet3-get-egs", "--num-pdfs=6", *context, "ark:feats", posteriors, "ark:egs"
-    shell(*egs)
-    shell("nnet3-merge-egs", "ark:egs", "ark:merged")
+    make_examples(shell)
     error = shell.error("nnet3-train", "--use-gpu=no", "q.raw", "ark:merged", "out")
     assert "cannot be trained" in error
     assert not Path("out").exists()

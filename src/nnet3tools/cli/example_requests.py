@@ -16,15 +16,24 @@ from nnet3tools.training.objective import FrameObjective, Measured
 from nnet3tools.training.running import computation_request
 
 if TYPE_CHECKING:
-    from nnet3tools.graph.request import ComputationRequest
+    from nnet3tools.graph.request import ComputationRequest, IoSpecification
     from nnet3tools.io.reader import Reader
     from nnet3tools.nnet.nnet import Nnet
 
 _HOLDERS = {"<Nnet3ChainEg>": CHAIN_MINIBATCH, "<Nnet3DiscriminativeEg>": DISCRIMINATIVE_MINIBATCH}
 
 
-class _Sequences(SequenceObjective):
-    """The outputs that LF-MMI and discriminative objectives request; computes no objective."""
+class AnyKindObjective(SequenceObjective):
+    """The outputs that the objective of an example's kind requests; computes no objective."""
+
+    def __init__(self, xent_regularize: float = 0.0) -> None:
+        super().__init__(xent_regularize, xent_deriv=True, apply_deriv_weights=True)
+
+    def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
+        """The outputs for which the example has targets or a supervision."""
+        if example.supervisions:
+            return super().outputs(nnet, example, need_deriv)
+        return FrameObjective().outputs(nnet, example, need_deriv)
 
     @staticmethod
     def sequences_of(supervision: Any) -> Any:
@@ -44,21 +53,28 @@ def for_each_request(
 ) -> int:
     """Call `work` with the key and the request of each example; returns the number of examples.
 
-    The examples may be frame-level, chain or discriminative ones. `flags`: whether the model
-    derivative and statistics are requested. Chain examples that name a language in their key get
-    the outputs of nnet3-chain-train2.
+    `flags`: whether the model derivative and statistics are requested.
     """
-    of_sequences = _Sequences(xent_regularize, xent_deriv=True, apply_deriv_weights=True)
+    objective = AnyKindObjective(xent_regularize)
 
     def request_for(key: str, example: NnetExample) -> None:
-        objective = of_sequences if example.supervisions else FrameObjective()
         work(key, computation_request(nnet, example, *flags, objective))
+
+    return for_each_of_any_kind(rspecifier, request_for)
+
+
+def for_each_of_any_kind(rspecifier: str, work: Callable[[str, NnetExample], None]) -> int:
+    """Call `work` with each key and example of a table; returns the number of examples.
+
+    The examples may be frame-level, chain or discriminative ones. Chain examples that name a
+    language in their key get the outputs of nnet3-chain-train2.
+    """
 
     def named(key: str, example: NnetExample) -> NnetExample:
         is_chain = any(hasattr(s, "chain") for s in example.supervisions)
         return with_language(key, example) if is_chain and language_of(key, "") else example
 
-    return for_each_of_kind(Holder("an example", _read), rspecifier, request_for, adapt=named)
+    return for_each_of_kind(Holder("an example", _read), rspecifier, work, adapt=named)
 
 
 def _read(reader: Reader) -> NnetExample:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.training.example import NnetExample
 
 USAGE = """\
 Convert the weights of affine, linear, TDNN and convolution components to integers, with
@@ -28,6 +29,7 @@ Usage:  nnet3-quantize [options] <nnet-in> <nnet-out>
 e.g.:
  nnet3-quantize final.mdl final.int8.mdl
  nnet3-quantize --calibrate=scp:train_subset/feats.scp final.raw final.int8.raw
+ nnet3-quantize --calibrate-egs=ark:cegs.1.ark final.mdl final.int8.mdl
 See also: nnet3-copy, nnet3-am-copy, nnet3-info
 """
 
@@ -39,6 +41,11 @@ class Options(OptionGroup):
         "",
         "Rspecifier of features. If supplied, inputs of components are quantized with steps for "
         "the ranges that these features give; otherwise each row has the step for its own range.",
+    )
+    calibrate_egs: str = option(
+        "",
+        "Rspecifier of training examples (frame-level, chain or discriminative ones), instead of "
+        "the features of --calibrate.",
     )
     float_components: str = option(
         "", "Components that keep float weights: names, separated by commas; * matches anything."
@@ -56,11 +63,13 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.io.files import open_input, prove_output
     from nnet3tools.nnet.am_nnet import AmNnet
     from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.nnet.quantization import check_float
+    from nnet3tools.nnet.quantization import check_float, quantize
 
     nnet_in, nnet_out = args
     if options.bits not in (8, 16):
         raise OptionError(f"--bits={options.bits}: expected 8 or 16")
+    if options.calibrate and options.calibrate_egs:
+        raise OptionError("give --calibrate or --calibrate-egs, not both")
     prove_output(nnet_out)
     with open_input(nnet_in) as reader:
         is_acoustic = reader.peek_token() == "<TransitionModel>"
@@ -68,7 +77,13 @@ def main(options: Options, args: list[str]) -> None:
     nnet = model.nnet if isinstance(model, AmNnet) else model
     with naming(nnet_in):
         check_float(nnet)
-        _quantize(nnet, options)
+        names = _prepare(nnet, options)
+    limits = _calibrated(nnet, names, options)
+    with naming(nnet_in):
+        errors = quantize(nnet, names, options.bits, limits)
+    for name, error in errors.items():
+        found = f", inputs {limits[name].tolist()}" if name in limits else ""
+        log.log(f"Component {name}: int{options.bits}, rounding error {error:.3g}{found}")
     if isinstance(model, AmNnet):
         model.save(nnet_out, options.binary)
     else:
@@ -78,11 +93,11 @@ def main(options: Options, args: list[str]) -> None:
     log.log(f"Quantized {nnet_in} to {nnet_out}")
 
 
-def _quantize(nnet: Nnet, options: Options) -> None:
-    """Quantize a network in place, and log the components with their rounding errors."""
+def _prepare(nnet: Nnet, options: Options) -> list[str]:
+    """Prepare a network for quantization, in place; returns the components to be quantized."""
     from nnet3tools.errors import DataError
     from nnet3tools.nnet.collapse import prepare_for_test
-    from nnet3tools.nnet.quantization import components_to_quantize, quantize
+    from nnet3tools.nnet.quantization import components_to_quantize
     from nnet3tools.nnet.splicing import splice_in_components
 
     prepare_for_test(nnet)
@@ -92,29 +107,59 @@ def _quantize(nnet: Nnet, options: Options) -> None:
         raise DataError("the network has no component to quantize")
     if spliced := splice_in_components(nnet, names):
         log.log(f"Made TDNN components of {', '.join(spliced)}")
-    limits = _calibrated(nnet, names, options) if options.calibrate else {}
-    for name, error in quantize(nnet, names, options.bits, limits).items():
-        found = f", inputs {limits[name].tolist()}" if name in limits else ""
-        log.log(f"Component {name}: int{options.bits}, rounding error {error:.3g}{found}")
+    return names
 
 
 def _calibrated(
     nnet: Nnet, names: Sequence[str], options: Options
 ) -> dict[str, NDArray[np.float32]]:
-    """The ranges of the named components' inputs for the features of --calibrate."""
+    """The ranges of the named components' inputs for the calibration data.
+
+    Components that the data do not reach, such as those of other outputs, are omitted.
+    """
+    from nnet3tools.nnet.quantization import observe_inputs
+
+    if not (options.calibrate or options.calibrate_egs):
+        return {}
+    copy = nnet.copy()
+    found = observe_inputs(copy, names)
+    if options.calibrate:
+        _run_on_features(copy, options)
+    else:
+        _run_on_examples(copy, options.calibrate_egs)
+    limits = {name: np.array([low.min(), high.max()], "f") for name, (low, high) in found.items()}
+    return {name: ends for name, ends in limits.items() if ends.any()}
+
+
+def _run_on_features(nnet: Nnet, options: Options) -> None:
+    """Compute the outputs of the utterances of --calibrate."""
     from nnet3tools.executor.simple_options import SimpleComputationOptions
     from nnet3tools.executor.utterance_computer import computer_together
-    from nnet3tools.nnet.quantization import observe_inputs
     from nnet3tools.recognizer.outputs import outputs_in_order
     from nnet3tools.recognizer.utterances import UtteranceCounts, utterances
 
     options.ivectors.check()
-    copy, counts = nnet.copy(), UtteranceCounts()
-    found = observe_inputs(copy, names)
-    computer = computer_together(copy, SimpleComputationOptions())
+    counts = UtteranceCounts()
+    computer = computer_together(nnet, SimpleComputationOptions())
     inputs = utterances(options.calibrate, options.ivectors, counts)
     for _ in outputs_in_order(computer, ((*each, None) for each in inputs)):
         counts.done += 1
     computer.close()
     log.log(f"Calibrated with {counts.frames} frames of {counts.done} utterances")
-    return {name: np.array([low.min(), high.max()], "f") for name, (low, high) in found.items()}
+
+
+def _run_on_examples(nnet: Nnet, rspecifier: str) -> None:
+    """Compute the outputs of a table of examples."""
+    from nnet3tools.cli.example_requests import AnyKindObjective, for_each_of_any_kind
+    from nnet3tools.errors import EmptyError
+    from nnet3tools.training.running import ExampleRunner
+
+    runner = ExampleRunner(nnet, objective=AnyKindObjective())
+
+    def compute(_: str, example: NnetExample) -> None:
+        with runner.ready(example) as ready:
+            runner.forward(ready)
+
+    if (count := for_each_of_any_kind(rspecifier, compute)) == 0:
+        raise EmptyError(f"{rspecifier}: no examples")
+    log.log(f"Calibrated with {count} examples")

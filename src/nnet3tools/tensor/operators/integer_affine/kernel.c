@@ -10,7 +10,7 @@
 #pragma GCC push_options
 #pragma GCC optimize("O2")
 
-enum { Q_STEP = 16, Q_OUTPUTS = 8, Q_ROWS = 8, Q_BLOCK = 32 };
+enum { Q_STEP = 16, Q_OUTPUTS = 8, Q_ROWS = 8, Q_BLOCK_BYTES = 96 << 10 };
 
 typedef s32 q_s32 __attribute__((vector_size(32)));
 typedef f32 q_f32 __attribute__((vector_size(32)));
@@ -117,22 +117,32 @@ typedef struct {
 } integer_affine_arguments;
 
 /* The sums of products of 1, 4 or 8 rows, `stride` bytes apart, with the weights at w of 8 outputs.
-   `count` and `dot` are constants. The sums are variables, as GCC keeps no array in registers. */
+   `count` and `dot` are constants. The sums are variables, as GCC keeps no array in registers. Few
+   pointers keep all of them in registers, too. */
 Q_INLINE void q_sums(q_s32 *sum, const u8 *x, i64 stride, const q_s32_anywhere *w, i64 bytes, int count, q_dot *dot) {
-  q_s32 s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, s4 = {0}, s5 = {0}, s6 = {0}, s7 = {0};
-  const u8 *x1 = x + stride, *x2 = x1 + stride, *x3 = x2 + stride;
-  const u8 *x4 = x3 + stride, *x5 = x4 + stride, *x6 = x5 + stride, *x7 = x6 + stride;
-#define Q_SUM(r) s##r = dot(s##r, x##r + i, w0, w1, w2, w3)
-#define x0 x
-  for (i64 i = 0; i < bytes; i += Q_STEP, w += 4) {
+  q_s32 s0 = sum[0], s1 = sum[1], s2 = sum[2], s3 = sum[3], s4 = sum[4], s5 = sum[5], s6 = sum[6], s7 = sum[7];
+  const u8 *const end = x + bytes, *y = x + 4 * stride;
+  const i64 three = 3 * stride;
+#define Q_SUM(s, x) s = dot(s, x, w0, w1, w2, w3)
+  for (; x < end; x += Q_STEP, y += Q_STEP, w += 4) {
     q_s32 w0 = w[0], w1 = w[1], w2 = w[2], w3 = w[3];
     Q_KEEP(w0); Q_KEEP(w1); Q_KEEP(w2); Q_KEEP(w3);
-    Q_SUM(0);
-    if (count >= 4) { Q_SUM(1); Q_SUM(2); Q_SUM(3); }
-    if (count >= 8) { Q_SUM(4); Q_SUM(5); Q_SUM(6); Q_SUM(7); }
+    Q_SUM(s0, x);
+    if (count >= 4) { Q_SUM(s1, x + stride); Q_SUM(s2, x + 2 * stride); Q_SUM(s3, x + three); }
+    if (count >= 8) { Q_SUM(s4, y); Q_SUM(s5, y + stride); Q_SUM(s6, y + 2 * stride); Q_SUM(s7, y + three); }
   }
-#undef x0
   sum[0] = s0; sum[1] = s1; sum[2] = s2; sum[3] = s3; sum[4] = s4; sum[5] = s5; sum[6] = s6; sum[7] = s7;
+}
+
+/* The first `size` of 8 numbers at x, or zeros if x is NULL. */
+static __attribute__((noinline, cold)) q_f32 q_first(const f32 *x, i64 size) {
+  q_f32 found = {0};
+  for (i64 o = 0; x && o < size; ++o) found[o] = x[o];
+  return found;
+}
+
+static __attribute__((noinline, cold)) void q_store_first(f32 *out, q_f32 value, i64 size, i64 adds) {
+  for (i64 o = 0; o < size; ++o) out[o] = adds ? out[o] + value[o] : value[o];
 }
 
 /* Outputs [8 panel, 8 panel + 8) of `count` rows from `first` on. */
@@ -141,26 +151,28 @@ Q_INLINE void q_tile(const integer_affine_arguments *a, i64 first, i64 panel, in
   q_f32 total[Q_ROWS] = {{0}};
   for (i64 part = 0; part < a->parts; ++part) {
     const i64 row = a->starts[part] + a->stride * first, offset = part * panels + panel;
+    const f32 *range = a->ranges + 2 * row;
+    const q_s32 sums = ((const q_s32_anywhere *)a->sums)[offset];
     q_s32 sum[Q_ROWS];
+#pragma GCC unroll 8
+    for (int r = 0; r < count; ++r) sum[r] = sums * -(s32)range[2 * a->stride * r + 1];
     q_sums(sum, a->rows + row * bytes, a->stride * bytes,
            (const q_s32_anywhere *)a->weights + offset * (bytes / 4), bytes, count, dot);
-    const q_s32 sums = ((const q_s32_anywhere *)a->sums)[offset];
 #pragma GCC unroll 8
-    for (int r = 0; r < count; ++r) {
-      const f32 *range = a->ranges + 2 * (row + a->stride * r);
-      total[r] += __builtin_convertvector(sum[r] - sums * (s32)range[1], q_f32) * range[0];
-    }
+    for (int r = 0; r < count; ++r, range += 2 * a->stride)
+      total[r] += __builtin_convertvector(sum[r], q_f32) * range[0];
   }
-  const i64 size = NN_LEAST(a->num_outputs - panel * Q_OUTPUTS, Q_OUTPUTS);
-  q_f32 scale = {0}, bias = {0};
-  memcpy(&scale, a->scales + panel * Q_OUTPUTS, 4 * size);
-  if (a->bias) memcpy(&bias, a->bias + panel * Q_OUTPUTS, 4 * size);
+  const i64 at = panel * Q_OUTPUTS, size = NN_LEAST(a->num_outputs - at, Q_OUTPUTS), stride = a->out_stride;
+  const f32 *const scales = a->scales + at, *const biases = a->bias ? a->bias + at : NULL;
+  const int whole = size == Q_OUTPUTS;
+  const q_f32 scale = whole ? (q_f32)*(const q_f32_anywhere *)scales : q_first(scales, size);
+  const q_f32 bias = whole && biases ? (q_f32)*(const q_f32_anywhere *)biases : q_first(biases, size);
+  f32 *out = a->out + first * stride + at;
 #pragma GCC unroll 8
-  for (int r = 0; r < count; ++r) {
-    f32 *const out = a->out + (first + r) * a->out_stride + panel * Q_OUTPUTS;
+  for (int r = 0; r < count; ++r, out += stride) {
     q_f32 value = total[r] * scale + bias;
-    if (size < Q_OUTPUTS)
-      for (int o = 0; o < size; ++o) out[o] = a->adds ? out[o] + value[o] : value[o];
+    if (!whole)
+      q_store_first(out, value, size, a->adds);
     else {
       if (a->adds) value += *(const q_f32_anywhere *)out;
       *(q_f32_anywhere *)out = value;
@@ -168,25 +180,29 @@ Q_INLINE void q_tile(const integer_affine_arguments *a, i64 first, i64 panel, in
   }
 }
 
-/* Rows [first, end), in blocks that stay in the cache while the weights of all outputs pass. */
-Q_INLINE void q_rows(const integer_affine_arguments *a, i64 first, i64 end, q_dot *const dot) {
+/* Rows [first, end), `most` at a time. The weights of a block of outputs stay in the L2 cache while all rows pass, and
+   8 rows in the L1 cache. */
+Q_INLINE void q_rows(const integer_affine_arguments *a, i64 first, i64 end, q_dot *const dot, int most) {
   const i64 panels = (a->num_outputs + Q_OUTPUTS - 1) / Q_OUTPUTS;
-  for (; first < end; first += Q_BLOCK) {
-    const i64 last = NN_LEAST(first + Q_BLOCK, end);
-    for (i64 panel = 0; panel < panels; ++panel) {
-      i64 row = first;
-      for (; row + 8 <= last; row += 8) q_tile(a, row, panel, 8, dot);
-      if (row + 4 <= last) { q_tile(a, row, panel, 4, dot); row += 4; }
-      for (; row < last; ++row) q_tile(a, row, panel, 1, dot);
-    }
+  const i64 block = Q_BLOCK_BYTES / (a->parts * a->row_bytes * Q_OUTPUTS) + 1;
+  for (i64 begin = 0; begin < panels; begin += block) {
+    const i64 last = NN_LEAST(begin + block, panels);
+    i64 row = first, panel;
+    for (; most >= 8 && row + 8 <= end; row += 8)
+      for (panel = begin; panel < last; ++panel) q_tile(a, row, panel, 8, dot);
+    for (; most >= 4 && row + 4 <= end; row += 4)
+      for (panel = begin; panel < last; ++panel) q_tile(a, row, panel, 4, dot);
+    for (; row < end; ++row)
+      for (panel = begin; panel < last; ++panel) q_tile(a, row, panel, 1, dot);
   }
 }
 
-/* Steps are rows of the output, Q_ROWS at a time. */
+/* Steps are rows of the output, Q_ROWS at a time. The path for tests takes rows one by one, because
+   each number of rows costs half a second of compiling. */
 void integer_affine(const integer_affine_arguments *a, i64 begin, i64 end) {
   const i64 first = begin * Q_ROWS, last = NN_LEAST(end * Q_ROWS, a->num_rows);
-  if (a->is_wide) { if (a->is_plain) q_rows(a, first, last, q_plain16); else q_rows(a, first, last, q_fast16); }
-  else { if (a->is_plain) q_rows(a, first, last, q_plain8); else q_rows(a, first, last, q_fast8); }
+  if (a->is_plain) { if (a->is_wide) q_rows(a, first, last, q_plain16, 1); else q_rows(a, first, last, q_plain8, 1); }
+  else { if (a->is_wide) q_rows(a, first, last, q_fast16, 8); else q_rows(a, first, last, q_fast8, 8); }
 }
 
 #pragma GCC pop_options
