@@ -85,7 +85,11 @@ def test_what_is_refused_names_the_reason(shell: Shell):
         ("nnet3-quantize", "q.raw", "out"): "q.raw: the network is quantized (component 'b')",
         ("nnet3-quantize", "--bits=4", "0.raw", "out"): "--bits=4: expected 8 or 16",
         (
-            "nnet3-quantize", "--calibrate=ark:feats", "--calibrate-egs=ark:e", "0.raw", "out"
+            "nnet3-quantize",
+            "--calibrate=ark:feats",
+            "--calibrate-egs=ark:e",
+            "0.raw",
+            "out",
         ): "give --calibrate or --calibrate-egs, not both",
         ("nnet3-quantize", "--calibrate-egs=ark:feats", "0.raw", "out"): ") feats: key 'u0'",
         ("nnet3-quantize", "--float-components=*", "0.raw", "out"): "no component to quantize",
