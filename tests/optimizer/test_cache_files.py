@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
+from nnet3tools.errors import DataError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.nnet.components import registry
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
@@ -15,6 +17,7 @@ from nnet3tools.optimizer import cache_files
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from support.streams import bytes_reader
 
 CONFIG = """
 input-node name=input dim=3
@@ -221,6 +224,19 @@ def test_only_programs_that_are_asked_for_are_read(cache, monkeypatch):
     compiler.compile(request())
     compiler.compile(request())
     assert len(read) == 1
+
+
+def test_a_program_is_read_without_importing_all_components(cache, monkeypatch):
+    """Importing them takes 0.3 s, more than compiling the program."""
+    monkeypatch.setattr(registry, "_load_all", lambda: pytest.fail("imports all components"))
+    monkeypatch.setattr(registry, "_precomputed", {})
+    with pytest.raises(DataError, match="unknown type of precomputed indexes"):
+        registry.read_precomputed_indexes(bytes_reader(b"<NoComponentPrecomputedIndexes> "))
+    monkeypatch.undo()
+    registry.component_types()
+    for name, cls in registry._precomputed.items():
+        family = registry._families()[name.removesuffix("PrecomputedIndexes")]
+        assert family == cls.__module__
 
 
 def test_programs_that_were_not_read_change_their_form_with_the_file(cache):

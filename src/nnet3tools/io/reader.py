@@ -114,6 +114,8 @@ class Reader(InputBuffer):
 
     def read_float(self) -> float:
         """Read a number and round it to float32; in binary it may be stored as float or double."""
+        if self.binary and self.peek_byte() == 4:
+            return self.read_double()
         return float(cast(self.read_double(), np.float32))
 
     def read_double(self) -> float:
