@@ -187,6 +187,8 @@ def test_htk_format_mean_and_short_sound(shell: Shell, script: str) -> None:
     assert list(found) == ["u0", "u1"]
     assert found["u0"].kind == 0o106
     np.testing.assert_array_equal(found["u0"].features, plain["u0"])
+    shell("compute-fbank-feats", *base[1:], "--output-format=htk", script, "ark:b")
+    assert shell.read("b", HTK)["u0"].kind == 0o20007
     shell(*base, "--subtract-mean=true", script, "ark:m")
     np.testing.assert_allclose(
         shell.read("m", MATRIX)["u1"], plain["u1"] - plain["u1"].mean(axis=0), atol=1e-4

@@ -13,9 +13,9 @@ from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from nnet3tools.features.sound_features import SoundFeatures
-    from nnet3tools.features.sound_options import FbankOptions, MfccOptions
     from nnet3tools.io.wave import Wave, WaveInfo
 
+_HTK_MFCC, _HTK_FBANK = 6, 7  # HTK's codes of kinds of features
 _ENERGY, _C0 = 0o100, 0o20000  # HTK's flags for features with energy or C0
 
 
@@ -126,7 +126,6 @@ COMPUTE_FBANK_FEATS_USAGE = """Create Mel-filter bank (FBANK) feature files.
 Usage:  compute-fbank-feats [options...] <wav-rspecifier> <feats-wspecifier>
 e.g.: compute-fbank-feats --config=conf/fbank.conf scp:wav.scp ark:-
 """
-_HTK_KIND = 7
 
 
 class ComputeFbankFeatsOptions(OptionGroup):
@@ -136,14 +135,13 @@ class ComputeFbankFeatsOptions(OptionGroup):
 
 @program("compute-fbank-feats", COMPUTE_FBANK_FEATS_USAGE, ComputeFbankFeatsOptions, num_args=2)
 def compute_fbank_feats(options: ComputeFbankFeatsOptions, args: list[str]) -> int:
-    return compute_features(options.sound, options.features, _HTK_KIND, args)
+    return compute_features(options.sound, options.features, _HTK_FBANK, args)
 
 
 COMPUTE_MFCC_FEATS_USAGE = """Create MFCC feature files.
 Usage:  compute-mfcc-feats [options...] <wav-rspecifier> <feats-wspecifier>
 e.g.: compute-mfcc-feats --config=conf/mfcc.conf scp:wav.scp ark:-
 """
-_HTK_KIND = 6
 
 
 class ComputeMfccFeatsOptions(OptionGroup):
@@ -153,7 +151,7 @@ class ComputeMfccFeatsOptions(OptionGroup):
 
 @program("compute-mfcc-feats", COMPUTE_MFCC_FEATS_USAGE, ComputeMfccFeatsOptions, num_args=2)
 def compute_mfcc_feats(options: ComputeMfccFeatsOptions, args: list[str]) -> int:
-    return compute_features(options.sound, options.features, _HTK_KIND, args)
+    return compute_features(options.sound, options.features, _HTK_MFCC, args)
 
 
 WAV_PERTURB_SPEED_USAGE = """\
