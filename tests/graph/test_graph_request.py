@@ -117,6 +117,14 @@ def test_an_index_listed_twice_is_named() -> None:
         request.validate(parse(NNET))
 
 
+def test_a_row_without_a_time_is_named() -> None:
+    """Kaldi's kNoTime marks padding inside programs; as a frame it would be computed."""
+    spec = IoSpecification("output", np.array([[0, 0, 0], [0, -(1 << 31), 0]], np.int32))
+    request = ComputationRequest([IoSpecification("input", rows(1))], [spec])
+    with pytest.raises(RequestError, match=r"'output' has t=-2147483648, .* in row 1"):
+        request.validate(parse(NNET))
+
+
 def test_an_input_listed_twice_is_named() -> None:
     specs = [IoSpecification("input", rows(1)), IoSpecification("input", rows(1))]
     request = ComputationRequest(specs, [IoSpecification("output", rows(1))])

@@ -17,7 +17,7 @@ from nnet3tools.errors import DataError, RequestError, naming
 from nnet3tools.io.files import open_input
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.reader import Reader
-from nnet3tools.nnet.indexes import IndexArray, make_indexes, pack
+from nnet3tools.nnet.indexes import NO_TIME, IndexArray, make_indexes, pack
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Writer
@@ -253,6 +253,11 @@ def _check_indexes(kind: str, spec: IoSpecification) -> None:
         raise RequestError(
             f"computation request: the indexes of {kind} '{spec.name}' must have shape (N, 3), "
             f"not {spec.indexes.shape}"
+        )
+    if len(rows := np.flatnonzero(spec.indexes[:, 1] == NO_TIME)):
+        raise RequestError(
+            f"computation request: {kind} '{spec.name}' has t={NO_TIME}, which stands for no time, "
+            f"in row {rows[0]}"
         )
     keys = np.sort(pack(spec.indexes))
     repeated = np.flatnonzero(keys[1:] == keys[:-1])
