@@ -119,7 +119,7 @@ class HmmTopology:
             raise reader.error("a phone of the topology has no valid entry")
         for states in self.entries:
             targets = {target for state in states for target, _ in state.transitions}
-            if len(states) < 2 or states[-1].transitions or min(targets) < 0:
+            if len(states) < 2 or states[-1].transitions or min(targets, default=0) < 0:
                 raise reader.error("a topology entry needs a last state without transitions")
             if targets | {0} != set(range(len(states))):
                 raise reader.error("a topology entry has unreachable or missing states")
