@@ -50,7 +50,12 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cache_files import load_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.files import read_computation, write_computation
+from nnet3tools.recipe.data_dir import read_map
+from nnet3tools.recipe.record import check_recorded
+from nnet3tools.recipe.report.log_file import read_log
 from nnet3tools.recipe.schedules import parse_dropout_schedule
+from nnet3tools.recognizer.live_sound import live_sound
+from nnet3tools.recognizer.server_protocol import StreamConfig, parse_text
 from nnet3tools.training.example import EXAMPLE
 from nnet3tools.training.example_format import ENCODED_EXAMPLES
 from nnet3tools.training.lda import LdaStats
@@ -58,7 +63,7 @@ from nnet3tools.training.minibatch_rules import MinibatchRules
 from nnet3tools.training.xvector_egs import read_ranges
 from nnet3tools.xconfig.configs import Conversion, write_config_dir
 from support.component_zoo import ZOO
-from support.fuzz_programs import must_end_well
+from support.fuzz_programs import OUTPUTS, must_end_well
 from support.fuzz_targets import TARGETS
 
 BAD = "BAD"
@@ -79,8 +84,10 @@ class FuzzReader:
     """Whether errors name the file (in script files they name the one that a line names)."""
     may_grow: bool = False
     """Whether such a file may ask for more memory than there is: the sizes of a new network."""
-    may_run: bool = False
-    """Whether such a file may name commands, which are refused here."""
+    names_files: bool = False
+    """Whether such a file may name others to open, and commands, which are refused here."""
+    opens: tuple[str, ...] = ()
+    """Words with the names of other files that are opened for it."""
 
 
 def _form(name: str) -> tuple[str, ...]:
@@ -271,6 +278,27 @@ def _dropout(name: str) -> None:
         function.value(0.3)
 
 
+def _message(name: str) -> None:
+    text = Path(name).read_bytes().decode("utf-8", "replace")
+    parse_text(text, StreamConfig(16000.0))
+
+
+def _live_sound(name: str) -> None:
+    with open_input(name, header=False) as reader:
+        for _ in live_sound(reader, 16000.0, "int16").pieces:
+            pass
+
+
+def _record(name: str) -> None:
+    check_recorded(Path(name), {"program": "p", "options": {"x": 1, "y": "z"}, "network": []})
+
+
+def _log(name: str) -> None:
+    Path(f"{name}.1.log").unlink(missing_ok=True)
+    Path(f"{name}.1.log").symlink_to(name)
+    read_log(f"{name}.1.log")
+
+
 def _parameters(name: str) -> None:
     Graph().load(name)
 
@@ -314,11 +342,13 @@ READERS: dict[str, FuzzReader] = {
     "table of vectors": FuzzReader(("vecs.txt",), partial(_archive, holders.VECTOR)),
     "table of posteriors": FuzzReader(_form("posts"), partial(_archive, holders.POSTERIOR), 4),
     "random access": FuzzReader(("mats.ark", "feats.txt"), _random_access, 2),
-    "script file": FuzzReader(("mats.scp", "ranges.scp"), _script, 2, named=False, may_run=True),
-    "script file at random": FuzzReader(
-        ("mats.scp", "ranges.scp"), _random_script, 2, named=False, may_run=True
+    "script file": FuzzReader(
+        ("mats.scp", "ranges.scp"), _script, 2, named=False, names_files=True
     ),
-    "map of keys": FuzzReader(("utt2spk", "word.table.txt"), _mapped),
+    "script file at random": FuzzReader(
+        ("mats.scp", "ranges.scp"), _random_script, 2, named=False, names_files=True
+    ),
+    "map of keys": FuzzReader(("utt2spk", "word.table.txt"), _mapped, opens=("mats.ark",)),
     "examples in binary": FuzzReader(("egs", "merged"), partial(_archive, EXAMPLE), 6),
     "examples in text": FuzzReader(("egs.txt",), partial(_archive, EXAMPLE), 3),
     "examples as bytes": FuzzReader(
@@ -358,16 +388,18 @@ READERS: dict[str, FuzzReader] = {
     "program": FuzzReader(
         ("program", "program.txt"), _object(read_computation, write_computation), 4
     ),
-    "cache": FuzzReader(("cache",), _cache, 2, named=False),
-    "config": FuzzReader(("net.config", "mono.config"), _config, 3, may_grow=True, may_run=True),
+    "cache": FuzzReader(("cache",), _cache, 2, named=False, opens=("final.raw",)),
+    "config": FuzzReader(
+        ("net.config", "mono.config"), _config, 3, may_grow=True, names_files=True
+    ),
     "descriptors": FuzzReader(
-        tuple(f"descriptor.{i}" for i in range(4)), _config, 4, may_grow=True, may_run=True
+        tuple(f"descriptor.{i}" for i in range(4)), _config, 4, may_grow=True, names_files=True
     ),
     "formulas": FuzzReader(
-        tuple(f"formula.{i}" for i in range(4)), _config, 4, may_grow=True, may_run=True
+        tuple(f"formula.{i}" for i in range(4)), _config, 4, may_grow=True, names_files=True
     ),
-    "edits": FuzzReader(("edits",), _edits, 2),
-    "xconfig": FuzzReader(("layers.xconfig",), _xconfig, 1.5, may_grow=True, may_run=True),
+    "edits": FuzzReader(("edits",), _edits, 2, opens=("final.raw",)),
+    "xconfig": FuzzReader(("layers.xconfig",), _xconfig, 1.5, True, True, True, ("configs",)),
     "options": FuzzReader(("options",), _options, 1),
     "lda statistics": FuzzReader(_form("lda"), _of_class(LdaStats), 2),
     "ranges of x-vectors": FuzzReader(
@@ -386,11 +418,24 @@ READERS: dict[str, FuzzReader] = {
     "lexicon of probabilities": FuzzReader(
         ("lexiconp.txt",), partial(read_lexicon, with_probabilities=True)
     ),
+    "client's message": FuzzReader(tuple(f"message.{i}" for i in range(3)), _message, named=False),
+    "sound of a stream": FuzzReader(("sound.wav", "sound.htk"), _live_sound),
+    "record of an experiment": FuzzReader(("exp/experiment.json",), _record),
+    "log": FuzzReader(
+        ("exp/log/train.0.1.log", "exp/log/progress.1.log"), _log, opens=("BAD.1.log",)
+    ),
+    "map of speakers": FuzzReader(("utt2spk",), lambda name: read_map(Path(name))),
     "dropout schedules": FuzzReader(("dropout",), _dropout, named=False),
     "minibatch sizes": FuzzReader(tuple(f"sizes.{i}" for i in range(3)), _sizes, 1, named=False),
 }
 
 
+_OPENED = {
+    "nnet3-init": (),
+    "nnet3-xconfig-to-configs": (),
+    "nnet3-check-data": ("recognizer/one.wav", "flac/one.flac"),
+}
+"""Programs of files that name other files -> other files that they open."""
 _MAY_GROW = ("nnet3-init", "nnet3-xconfig-to-configs", "nnet3-make-graph")
 
 
@@ -404,8 +449,9 @@ def _programs() -> Iterator[tuple[str, FuzzReader]]:
             called = f"{command[0]} of {'a component' if name in zoo else name}"
             numbers[called] += 1
             run = partial(must_end_well, command)
-            grows = command[0] in _MAY_GROW
-            reader = FuzzReader(files, run, 0.2, named=False, may_grow=grows, may_run=True)
+            grows, names_files = command[0] in _MAY_GROW, command[0] in _OPENED
+            words = (*command, *OUTPUTS, *_OPENED.get(command[0], ()))
+            reader = FuzzReader(files, run, 0.2, False, grows, names_files, words)
             yield called + (f" ({numbers[called]})" if numbers[called] > 1 else ""), reader
 
 

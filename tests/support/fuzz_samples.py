@@ -74,6 +74,11 @@ _SPECIFIERS = (
     "|y",
     "ark,bg:z:12[0:9,1:2]",
 )
+_MESSAGES = (
+    '{"config": {"sample_rate": 8000.0, "words": true, "max_alternatives": 3}}',
+    '{"config": {"sample_rate": "8000", "phrase_list": ["a", "b"]}}',
+    '{"eof" : 1}',
+)
 _SIZES = ("64:128,256", "128=64:128,256/256=32:64,128", "7")
 
 
@@ -91,6 +96,7 @@ def make_samples() -> None:
         ("descriptor", _DESCRIPTOR, _DESCRIPTORS),
         ("specifier", "{}", _SPECIFIERS),
         ("sizes", "{}", _SIZES),
+        ("message", "{}", _MESSAGES),
     ):
         for number, part in enumerate(parts):
             Path(f"{kind}.{number}").write_text(text.format(part))

@@ -166,6 +166,8 @@ fstcopy ark:*fsts.bin ark:out
 nnet3-make-graph lang *lang.tree *lang.mdl graph
 nnet3-make-lm --transcripts=*text --vocab=*words.txt --heldout=*text out
 nnet3-text-to-phones lang *text out
+nnet3-check-data data *lexicon.txt
+nnet3-check-data data *lexiconp.txt
 # decoding
 compute-wer --text ark:*decode.ref ark:decode.hyp
 lattice-align-phones --output-error-lats=false *decode.mdl ark:*decode.lat ark:out

@@ -11,25 +11,25 @@ import io
 import os
 import resource
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import numpy as np
 
-from nnet3tools.errors import DataError, UserError
+from nnet3tools.errors import UserError
 from nnet3tools.io.log import _one_line
+from nnet3tools.options import NO_COMMANDS
 from support.fuzz_programs import BadEnd
 from support.fuzz_readers import BAD, FuzzReader
+from support.watched import Case, watching
 
 SECONDS, SECONDS_PER_MB = 2.0, 5.0
 SPARE_BYTES, BYTES_PER_BYTE = 64 << 20, 20
 _LONGEST = 400
-_MINE = ("out", "out2", BAD, "configs")
 
 
 @dataclass(frozen=True)
@@ -46,53 +46,20 @@ class Failure:
         return f"{self.kind} in {self.where}" if self.where else self.kind
 
 
-# -- what readers may not do
-
-
-class _Forbidden(BaseException):
-    """A reader did something that readers must not do."""
-
-
 class _TooLong(BaseException):
     """A reader has used up its processor time."""
 
 
-_watched: list[FuzzReader] = []
-
-
-def _audit(event: str, args: tuple[Any, ...]) -> None:
-    if not _watched:
-        return
-    if event in ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"):
-        if _watched[-1].may_run:
-            raise DataError(f"{BAD}: commands are refused")
-        raise _Forbidden("starts a command")
-    if event == "open" and isinstance(args[0], (str, bytes)):
-        _check_open(os.fsdecode(args[0]), args[2])
-    elif event in ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate"):
-        _check_open(os.fsdecode(args[0]), os.O_WRONLY)
-
-
-def _check_open(path: str, flags: Any) -> None:
-    writing = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-    inside = not os.path.isabs(path) or path.startswith(os.getcwd())
-    if writing and (not inside or ".." in path.split("/")):
-        raise PermissionError(13, "only the scratch folder may be written", path)
-
-
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Scope in which `attempt` watches which files and commands readers open and start."""
-    if not getattr(sys, "_nnet3tools_audited", False):
-        sys.addaudithook(_audit)
-        sys._nnet3tools_audited = True  # type: ignore[attr-defined]
+    """Scope of calls of `attempt`, in which readers refuse commands."""
     np.ones((64, 64), np.float32) @ np.ones((64, 64), np.float32)  # BLAS takes its buffers
 
     def stop(number: int, frame: object) -> None:
         raise _TooLong
 
     before = signal.signal(signal.SIGPROF, stop)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), mock.patch.dict(os.environ, {NO_COMMANDS: "1"}):
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
@@ -103,18 +70,16 @@ def guarded() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _limits(reader: FuzzReader, size: int) -> Iterator[None]:
+def _limits(size: int) -> Iterator[None]:
     with open("/proc/self/statm") as file:
         pages = int(file.read().split()[0])
     room = pages * resource.getpagesize() + SPARE_BYTES + BYTES_PER_BYTE * size
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (room, hard))
     signal.setitimer(signal.ITIMER_PROF, SECONDS + SECONDS_PER_MB * size / 1e6)
-    _watched.append(reader)
     try:
         yield
     finally:
-        _watched.pop()
         signal.setitimer(signal.ITIMER_PROF, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
@@ -122,18 +87,22 @@ def _limits(reader: FuzzReader, size: int) -> Iterator[None]:
 def attempt(reader: FuzzReader, data: bytes) -> Failure | None:
     """Give a reader an input in the working directory; the failure, or None."""
     Path(BAD).write_bytes(data)
+    case = Case.of_words((BAD, *reader.opens), data if reader.names_files else b"")
+    failure = _failure_of(reader, len(data), case)
+    return Failure("opens or starts", "", " ".join(case.broken)) if case.broken else failure
+
+
+def _failure_of(reader: FuzzReader, size: int, case: Case) -> Failure | None:
     try:
-        with _limits(reader, len(data)), contextlib.redirect_stderr(io.StringIO()):
+        with _limits(size), contextlib.redirect_stderr(io.StringIO()), watching(case):
             reader.read(BAD)
     except UserError as error:
-        return _judge(reader, error) or _left_over()
+        return judged(reader, error) or _left_over()
     except _TooLong as error:
         return _failure(f"more than {SECONDS:g} s", error)
     except MemoryError as error:
         if not reader.may_grow:
             return _failure("out of memory", error)
-    except _Forbidden as error:
-        return _failure(str(error), error)
     except BadEnd as error:
         return Failure(str(error.args[0]), "", str(error))
     except BaseException as error:
@@ -141,7 +110,7 @@ def attempt(reader: FuzzReader, data: bytes) -> Failure | None:
     return _left_over()
 
 
-def _judge(reader: FuzzReader, error: UserError) -> Failure | None:
+def judged(reader: FuzzReader, error: UserError) -> Failure | None:
     line = _one_line(str(error))
     if len(line) > _LONGEST or "\n" in line:
         return _failure("not one line", error)
