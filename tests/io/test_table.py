@@ -327,13 +327,10 @@ def test_failing_commands() -> None:
         write("ark:| exit 0", {str(i): np.zeros((300, 300), "f4") for i in range(20)})
 
 
-def test_a_command_that_takes_all_and_then_fails_is_a_warning(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    for command, status in (("exit 5", 5 << 8), ("kill -9 $$", 9)):
-        write(f"ark:| cat > y; {command}", matrices())
-        assert f"{command} had nonzero return status {status}\n" in capfd.readouterr().err
-        check("ark:y", matrices())
+def test_a_command_that_takes_all_and_then_fails_is_an_error() -> None:
+    for command, status in (("exit 5", 5), ("kill -9 $$", -9)):
+        with pytest.raises(DataError, match=f"ended with status {status}$"):
+            write(f"ark:| cat > y; {command}", matrices())
 
 
 def test_stopping_early_is_no_failure_of_the_command() -> None:

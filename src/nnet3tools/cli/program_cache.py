@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option
 from nnet3tools.io import log
+from nnet3tools.io.checked import exists
 
 if TYPE_CHECKING:
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -38,7 +38,7 @@ class ProgramCacheOptions(OptionGroup):
         from nnet3tools.optimizer.cache_files import load_cache
 
         is_file = classify_input(self.read_cache) is FileKind.FILE
-        if self.read_cache and is_file and not os.path.exists(self.read_cache):
+        if self.read_cache and is_file and not exists(self.read_cache):
             log.warning(f"--read-cache={self.read_cache}: no such file, compiling anew")
         elif self.read_cache:
             load_cache(self.read_cache, compiler)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from nnet3tools.cli.standard_streams import forget_output, take_standard_streams
+from nnet3tools.cli.standard_streams import flush_output, forget_output, take_standard_streams
 from nnet3tools.cli.started_processes import StartedProcesses
 from nnet3tools.errors import EmptyError, Nnet3Error, ProgramError, UserError
 from nnet3tools.io import log
@@ -50,17 +50,17 @@ def run_program(
     `argv` has the words; None: the process's own. User errors print one ERROR line; only bugs print
     a traceback. A closed pipe and Ctrl-C end the program silently.
     """
-    take_standard_streams()
     log.set_program(name)
     # Programs keep most objects they make, so frequent collections are wasted.
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
     try:
+        take_standard_streams()
         with _termination_raises(), warnings.catch_warnings():
             # NumPy's warnings, such as overflows, mean nothing to users.
             warnings.simplefilter("ignore", RuntimeWarning)
             status = body(list(sys.argv[1:] if argv is None else argv))
-            sys.stdout.flush()
+            flush_output()
             return status or 0
     except Usage as usage:
         log.write(usage.text)

@@ -1,8 +1,11 @@
 """Handling of closed or broken standard streams, which must not change a program's work."""
 
+import errno
 import io
 import os
 import sys
+
+from nnet3tools.io.checked import NamedFile, check_written
 
 
 def take_standard_streams() -> None:
@@ -15,24 +18,36 @@ def take_standard_streams() -> None:
     for number, useless in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:
-            _take(number, useless)
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                _take(number, useless)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)
-    # names and keys are written with their original bytes
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if sys.stdout is None or sys.stdout is sys.__stdout__:
+        # PYTHONUNBUFFERED gives a file that forgets what a short write leaves.
+        is_direct = getattr(sys.stdout, "write_through", False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(NamedFile(1, "wb", "standard output")),
+            encoding="utf-8",
+            errors="surrogateescape",  # names and keys are written with their original bytes
+            line_buffering=is_direct or os.isatty(1),
+        )
     if sys.stderr is None or sys.stderr is sys.__stderr__:
         # Without a buffer: Python would retry a failed write at exit and end with status 120.
-        raw = io.FileIO(2, "w", closefd=False)
         sys.stderr = io.TextIOWrapper(
-            raw,
+            NamedFile(2, "wb", "standard error"),
             encoding="utf-8",
             errors="backslashreplace",
             write_through=True,
         )
+
+
+def flush_output() -> None:
+    """Write out the buffer of standard output; OSError if any of its writes failed."""
+    sys.stdout.flush()
+    check_written(1, "standard output")
 
 
 def _take(number: int, flags: int) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from nnet3tools.errors import OptionError, naming
+from nnet3tools.io.files import is_table
 from nnet3tools.io.table_reader import read_object
 
 if TYPE_CHECKING:
@@ -24,19 +25,6 @@ __all__ = [
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-
-def is_table(name: str) -> bool:
-    """Whether a command-line word is a table specifier, not a file or pipe."""
-    from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
-
-    for parse in (parse_rspecifier, parse_wspecifier):
-        try:
-            parse(name)
-        except OptionError:
-            continue
-        return True
-    return False
 
 
 def are_tables(read: str, written: str, what: str) -> bool:

@@ -5,6 +5,7 @@ An output file appears whole or not at all (`whole_file`).
 
 import contextlib
 import enum
+import io
 import os
 import re
 import signal
@@ -14,7 +15,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from nnet3tools.errors import DataError, OptionError, quoted
-from nnet3tools.io import handover, log
+from nnet3tools.io import handover
+from nnet3tools.io.checked import MISTAKES, NamedFile
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.whole_file import prove_writable, whole_file
@@ -73,13 +75,14 @@ def _reject_odd_names(name: str, verb: str, hint: str) -> None:
     """
     if name != name.strip():
         raise OptionError(f"'{name}' cannot be {verb}: it begins or ends with white space")
-    if name[0] in "as" and _is_table(name):
+    if name[0] in "as" and is_table(name):
         raise OptionError(f"'{name}' cannot be {verb}: expected a file, found a table specifier")
     if "|" in name:
         raise OptionError(f"'{name}' cannot be {verb}: {hint}")
 
 
-def _is_table(name: str) -> bool:
+def is_table(name: str) -> bool:
+    """Whether a command-line word is a table specifier, not a file or pipe."""
     for parse in (parse_rspecifier, parse_wspecifier):
         with contextlib.suppress(OptionError):
             parse(name)
@@ -125,22 +128,27 @@ def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
 def _open_stdin(rxfilename: str) -> Iterator[Reader]:
     # Read without sys.stdin.buffer: a thread waiting in it would hold its lock, and then Python
     # aborts at the end of the program.
-    file = sys.stdin.buffer
-    yield Reader(cast(BinaryIO, getattr(file, "raw", file)), "standard input")
+    file: BinaryIO = sys.stdin.buffer
+    if isinstance(getattr(file, "raw", None), io.FileIO):
+        file = cast(BinaryIO, NamedFile(0, "rb", "standard input"))
+    yield Reader(file, "standard input")
 
 
 @contextlib.contextmanager
 def _open_file(rxfilename: str) -> Iterator[Reader]:
     path, offset = split_offset(rxfilename)
     try:
-        file = open(path, "rb", buffering=0)
-    except OSError as error:
+        file = NamedFile(path)
+    except MISTAKES as error:
         raise DataError(f"cannot open '{path}' for reading: {error.strerror}") from None
-    with file:
-        reader = Reader(file, path)
+    try:
+        reader = Reader(cast(BinaryIO, file), path)
         if offset:
             reader.seek(offset)
         yield reader
+    finally:
+        with contextlib.suppress(OSError):  # nothing is lost
+            file.close()
 
 
 def _started(command: str, **streams: int) -> subprocess.Popen[bytes]:
@@ -231,12 +239,12 @@ def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
     sys.stdout.flush()
     process = _started(command, stdin=subprocess.PIPE)
     assert process.stdin is not None
-    broken = False
+    when = ""
     try:
         yield cast(BinaryIO, process.stdin), f"pipe '{wxfilename}'"
         process.stdin.close()
     except BrokenPipeError:
-        broken = True
+        when = " before all was written"
     except BaseException:
         process.terminate()
         raise
@@ -244,17 +252,15 @@ def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         status = process.wait()
-    if broken:
-        raise DataError(f"command '{command}' ended with status {status} before all was written")
-    if status != 0:
-        _warn_of_status(wxfilename, status)
+    # Kaldi only warns: gzip on a full disk takes all data and then loses them.
+    if status != 0 or when:
+        raise DataError(f"command '{command}' ended with status {status}{when}")
 
 
-def _warn_of_status(wxfilename: str, status: int) -> None:
-    """Warn that the command of an output pipe failed; as in Kaldi, the program goes on."""
-    # Kaldi prints the status of wait(): the exit status in the second byte, or a signal's number.
-    found = -status if status < 0 else status << 8
-    log.warning(f"Pipe {wxfilename} had nonzero return status {found}")
+def write_text(path: object, text: str) -> None:
+    """Write a text file, which appears whole or not at all."""
+    with whole_file(str(path)) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
 
 
 @contextlib.contextmanager

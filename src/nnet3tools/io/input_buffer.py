@@ -33,7 +33,9 @@ _SPACE = re.compile(rb"[ \t\n\r\f\v]*")
 class InputBuffer:
     """A buffered binary input stream, which may be a pipe without length and seek.
 
-    Errors are DataErrors that give `name` (of the stream) and `key` (of the table's entry).
+    Errors in the data are DataErrors that give `name` (of the stream) and `key` (of the table's
+    entry). Errors of the system while reading remain OSErrors, so that no caller takes them for
+    damaged data, which it may skip.
     `binary` is the mode of the values; `read_header` sets it.
     """
 
@@ -115,10 +117,7 @@ class InputBuffer:
             del self._buffer[: self._at]
             self._base += self._at
             self._at = 0
-        try:
-            piece = self._read(max(self._piece, min(len(self._buffer), _BIG_PIECE)))
-        except OSError as error:
-            raise self.error(f"cannot read: {error.strerror}") from None
+        piece = self._read(max(self._piece, min(len(self._buffer), _BIG_PIECE)))
         if not piece:
             self.ended = True
             return False

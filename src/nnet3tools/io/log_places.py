@@ -81,7 +81,6 @@ _PLACES = {
     "executor/simple_options outputs_per_chunk": "CheckAndFixConfigs nnet-am-decodable-simple",
     "executor/xvector_plans chunks": "main {program}",
     "executor/xvector_plans __init__": "main {program}",
-    "io/files _warn_of_status": "Close kaldi-io",
     "nnet/am_nnet set_nnet": "SetNnet am-nnet-simple",
     "nnet/collapse collapse_model": "Collapse nnet-utils",
     "nnet/components/batchnorm _make_up_statistics": "ComputeDerived nnet-normalize-component",

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.checked import check_written, exists
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/std(out|err)")
 _PREFIX, _SUFFIX = ".nnet3tools-", ".tmp"
@@ -36,49 +37,43 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
     An existing file keeps its mode. Devices, pipes and this process's own descriptors (/dev/stdout,
     /dev/fd/N) are written directly. DataError if the path cannot be written.
     """
-    if (descriptor := _own_descriptor(path)) is not None:
+    descriptor = _own_descriptor(path)
+    mode = _mode_of(path) if descriptor is None else 0
+    if mode is not None and not stat.S_ISREG(mode):  # /dev/null or a named pipe cannot be replaced
         sys.stdout.flush()
         with _failures_named(path, "open"):
-            file = cast(BinaryIO, os.fdopen(os.dup(descriptor), "wb"))
-        with file:
-            yield file
+            file = open(path if descriptor is None else os.dup(descriptor), "wb")
+        with _failures_named(path, "write", has_other_files=True), file:
+            yield cast(BinaryIO, file)
         return
-    mode = _mode_of(path)
-    if mode is not None and not stat.S_ISREG(mode):  # /dev/null or a named pipe cannot be replaced
-        with _failures_named(path, "open"):
-            file = cast(BinaryIO, open(path, "wb"))
-        with file:
-            yield file
-        return
-    target = os.path.realpath(path)
     with contextlib.ExitStack() as stack:
         with _failures_named(path, "open"):
+            target = os.path.realpath(path, strict=mode is not None)
             temporary = _temporary(target, mode is not None)
             stack.callback(temporary.discard)
-        with _failures_named(path, "write"):
+        with _failures_named(path, "write", has_other_files=True):
             yield temporary.file
+        with _failures_named(path, "write"):
             temporary.finish(target, mode)
 
 
 def prove_writable(path: str) -> None:
     """Raise DataError if a file cannot be written at `path`; for use before a long computation."""
-
-    class Proved(Exception):
-        """Exception that `prove_writable` raises to leave `whole_file` before writing anything."""
-
     mode = _mode_of(path)
     if _own_descriptor(path) is None and (mode is None or stat.S_ISREG(mode)):
-        with contextlib.suppress(Proved), whole_file(path):
-            raise Proved
+        with _failures_named(path, "open"):
+            _temporary(os.path.realpath(path), mode is not None).discard()
 
 
 @contextlib.contextmanager
-def _failures_named(path: str, verb: str) -> Iterator[None]:
+def _failures_named(path: str, verb: str, has_other_files: bool = False) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
+        if has_other_files and error.filename is not None:
+            raise
         purpose = " for writing" if verb == "open" else ""
         raise DataError(f"cannot {verb} '{path}'{purpose}: {error.strerror}") from None
 
@@ -104,8 +99,8 @@ def _mode_of(path: str) -> int | None:
 
 def _temporary(target: str, exists: bool) -> _Temporary:
     """Open a temporary file for `target`, which may exist; OSError if that cannot be replaced."""
-    if exists and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if exists:
+        os.close(os.open(target, os.O_WRONLY))
     folder = os.path.dirname(target)
     _sweep(folder)
     try:
@@ -167,7 +162,7 @@ class _Beside(_Temporary):
             self._name = self._new_name()
             descriptor = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
             # A later run may have taken the file for a left one before it was locked.
-            if not _lock(descriptor) or not os.path.exists(self._name):
+            if not _lock(descriptor) or not exists(self._name):
                 os.close(descriptor)
                 descriptor = None
         self.file = cast(BinaryIO, os.fdopen(descriptor, "w+b"))
@@ -177,6 +172,7 @@ class _Beside(_Temporary):
 
     def finish(self, target: str, mode: int | None) -> None:
         self.file.flush()
+        check_written(self.file.fileno(), target)
         if mode is not None:
             os.fchmod(self.file.fileno(), stat.S_IMODE(mode))
         if not self._name:

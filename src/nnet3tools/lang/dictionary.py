@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.io.checked import exists
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.lang.lexicon import Pronunciation, read_lexicon
 
@@ -31,10 +32,10 @@ class Dictionary:
     @classmethod
     def load(cls, folder: str) -> Dictionary:
         """Read a dictionary folder; DataError if its lexicon and its phone lists disagree."""
-        if os.path.exists(os.path.join(folder, "lexiconp_silprob.txt")):
+        if exists(os.path.join(folder, "lexiconp_silprob.txt")):
             log.warning(f"{folder}/lexiconp_silprob.txt is not used: silence is as likely anywhere")
         name = os.path.join(folder, "lexiconp.txt")
-        has_probabilities = os.path.exists(name)
+        has_probabilities = exists(name)
         lexicon_name = name if has_probabilities else os.path.join(folder, "lexicon.txt")
         lexicon = read_lexicon(lexicon_name, has_probabilities)
         silence = _phone_sets(folder, "silence_phones.txt")

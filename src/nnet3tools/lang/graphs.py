@@ -6,7 +6,6 @@ mkgraph.sh: H o C o L o G, determinized and minimized after each composition, th
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,8 @@ from nnet3tools.fst.minimize import quantized
 from nnet3tools.fst.partition import minimize_encoded
 from nnet3tools.fst.push_special import push_special
 from nnet3tools.io import log
+from nnet3tools.io.checked import exists
+from nnet3tools.io.files import read_text, write_text
 from nnet3tools.lang.context import in_context
 from nnet3tools.lang.hmm_graph import HmmGraphs
 from nnet3tools.lang.self_loops import SelfLoops
@@ -141,10 +142,10 @@ def copy_lang_files(lang: str, graph_dir: str, num_pdfs: int) -> None:
     """
     source, target = Path(lang), Path(graph_dir)
     for name in _NEEDED:
-        if not (source / name).exists():
+        if not exists(source / name):
             raise DataError(f"expected {source / name} to exist")
     (target / "phones").mkdir(parents=True, exist_ok=True)
     for name in (*_NEEDED, *_OPTIONAL):
-        if (source / name).exists():
-            shutil.copyfile(source / name, target / name)
-    (target / "num_pdfs").write_text(f"{num_pdfs}\n")
+        if exists(source / name):
+            write_text(target / name, read_text(str(source / name)))
+    write_text(target / "num_pdfs", f"{num_pdfs}\n")

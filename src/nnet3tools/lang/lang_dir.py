@@ -11,7 +11,7 @@ import numpy as np
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.fst.files import save_fst
 from nnet3tools.fst.fst import EPSILON, Fst
-from nnet3tools.io.files import open_output
+from nnet3tools.io.files import open_output, write_text
 from nnet3tools.lang.dictionary import Dictionary, PhoneNames, word_position
 from nnet3tools.lang.lexicon import (
     OptionalSilence,
@@ -53,16 +53,11 @@ def prepare_lang(dictionary: Dictionary, oov: str, folder: str, options: LangOpt
     lang.phones.save(str(root / "phones.txt"))
     lang.words.save(str(root / "words.txt"))
     for name, lines in lang.text_files().items():
-        _write_lines(root / name, lines)
+        write_text(root / name, "".join(line + "\n" for line in lines))
     with open_output(str(root / "topo"), binary=False) as writer:
         lang.topology().write(writer)
     save_fst(str(root / "L.fst"), lang.lexicon(disambig=False))
     save_fst(str(root / "L_disambig.fst"), lang.lexicon(disambig=True))
-
-
-def _write_lines(path: Path, lines: Sequence[str]) -> None:
-    with open_output(str(path), binary=False, header=False) as writer:
-        writer.write_text("".join(line + "\n" for line in lines))
 
 
 def byte_order(text: str) -> bytes:

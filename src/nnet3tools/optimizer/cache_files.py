@@ -7,7 +7,6 @@ read whole, and the checker decides whether a program fits.
 """
 
 import io
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
+from nnet3tools.io.checked import exists
 from nnet3tools.io.files import FileKind, classify_input, open_input, open_output
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.nnet import Nnet
@@ -72,7 +72,7 @@ def load_cache(rxfilename: str, compiler: CachingOptimizingCompiler) -> bool:
     A file that is missing, damaged, or for another network or options causes a warning and is not
     used, so that its programs are compiled again.
     """
-    if classify_input(rxfilename) is FileKind.FILE and not os.path.exists(rxfilename):
+    if classify_input(rxfilename) is FileKind.FILE and not exists(rxfilename):
         log.warning(
             "Could not open cached computation. Probably this is the first training iteration."
         )

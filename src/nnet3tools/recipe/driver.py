@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.io.checked import matches
 from nnet3tools.recipe.jobs import Job, JobError, JobRunner, Outcome, last_lines
 from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, WriteText
 
@@ -31,7 +31,7 @@ def is_done(job: Job) -> bool:
 def is_stage_done(stage: Stage) -> bool:
     """Whether a stage is done: outputs exist, `absent` files do not, and its logs tell success."""
     there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
-    left = any(glob.glob(pattern) for pattern in stage.absent)
+    left = any(matches(pattern) for pattern in stage.absent)
     return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))
 
 

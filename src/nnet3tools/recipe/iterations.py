@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
+from nnet3tools.io.checked import NamedFile
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, Pipeline, pipe_text
@@ -248,7 +250,15 @@ def _averaged(e: Experiment, n: int) -> Step:
 
 
 def _objective(path: str) -> float:
-    """The last objective in the training log `path`; a very low number if the log has none."""
+    """The last objective of "output" in the training log `path`; a very low number if none.
+
+    If the log has no objective at all, as its disk was full, it is removed, so that the same
+    command repeats the job; DataError.
+    """
+    with NamedFile(path) as file:
+        if b"Overall average objective" not in file.read():
+            os.unlink(path)
+            raise DataError(f"{path} had no objective and was removed: start again to repeat it")
     found = read_log(path)
     return _NO_OBJECTIVE if found is None else found.objectives.get("output", _NO_OBJECTIVE)
 

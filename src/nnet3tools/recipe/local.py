@@ -146,7 +146,8 @@ class _Worker:
         line, job = self.process.stdout.readline(), self.job
         if line and job is not None:
             self.job = None
-            return Outcome(job, int(json.loads(line)["status"]))
+            reply = json.loads(line)
+            return Outcome(job, int(reply["status"]), reply.get("why", ""))
         status = self.end()
         if job is None:
             return None

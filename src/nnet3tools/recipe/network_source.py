@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.checked import exists
 from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.data_dir import read_lines
 
@@ -44,7 +44,7 @@ class NetworkSource:
     def check(self) -> None:
         """DataError if the configs or the input model do not exist."""
         model, configs = self.input_model, self.dir / "configs"
-        if model and not os.path.isfile(model):
+        if model and not exists(model):
             raise DataError(f"--trainer.input-model={model}: there is no such file")
         if not model and not (configs / "final.config").is_file():
             raise DataError(

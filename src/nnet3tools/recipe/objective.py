@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnet3tools.io.checked import exists
 from nnet3tools.recipe.jobs import pipe_text
 
 
@@ -129,6 +129,6 @@ def _multitask_options(egs: Path, prefix: str, suffix: str) -> list[str]:
     found = []
     for option, name in (("outputs", "output"), ("weights", "weight")):
         path = f"{egs}/{prefix}{name}{suffix}.ark"
-        if os.path.isfile(path):
+        if exists(path):
             found.append(f"--{option}=ark:{path}")
     return found

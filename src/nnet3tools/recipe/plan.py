@@ -6,7 +6,6 @@ runs the plan, and knows nothing of networks.
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 from collections.abc import Callable, Iterable
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.checked import NamedFile, matches
+from nnet3tools.io.files import write_text
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.recipe.jobs import Job
 
@@ -28,8 +29,7 @@ class WriteText:
     def do(self) -> None:
         """Write the file; make its folder if needed."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(str(self.path)) as file:
-            file.write(self.text.encode("utf-8", "surrogateescape"))
+        write_text(self.path, self.text)
 
 
 def lines_at(path: Path, lines: Iterable[object]) -> WriteText:
@@ -73,11 +73,8 @@ class Concatenate:
         self.target.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.target)) as out:
             for source in self.sources:
-                try:
-                    with open(source, "rb") as file:
-                        shutil.copyfileobj(file, out, 1 << 20)
-                except OSError as error:
-                    raise DataError(f"cannot read '{source}': {error.strerror}") from None
+                with NamedFile(str(source)) as file:
+                    shutil.copyfileobj(file, out, 1 << 20)
             if self.empty and out.tell() == 0:
                 raise DataError(f"{self.target}: {self.empty}")
 
@@ -95,10 +92,8 @@ class Remove:
 
     def do(self) -> None:
         """Remove the files that exist."""
-        for pattern in self.patterns:
-            folder, name = os.path.split(pattern)
-            for path in glob.glob(os.path.join(glob.escape(folder), name)):
-                os.unlink(path)
+        for path in (path for pattern in self.patterns for path in matches(pattern)):
+            os.unlink(path)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def batch_script(job: Job) -> str:
     log = shlex.quote(os.path.abspath(job.log))
     lines = [
         "#!/usr/bin/env bash",
-        f"cd {shlex.quote(os.getcwd())}",
+        f"cd {shlex.quote(os.getcwd())} || exit",
         f"exec >{log} 2>&1",
         f"printf '%s\\n' {shlex.quote('# ' + job.header)}",
         'echo "# Running on $(hostname), Slurm job $SLURM_JOB_ID"',

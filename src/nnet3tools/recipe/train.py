@@ -213,5 +213,5 @@ def _write_report(folder: Path) -> None:
 
     try:
         write_report(folder)
-    except UserError as error:
+    except (OSError, UserError) as error:
         log.warning(f"no report: {error}")

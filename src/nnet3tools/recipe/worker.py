@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from nnet3tools.cli.running import run_program
 from nnet3tools.cli.started_processes import die_with_parent
 from nnet3tools.io import handover
 from nnet3tools.io.holder import Holder
@@ -39,8 +40,12 @@ def main() -> int:
     handover.keep_tables(_Tables())
     shell = Shell()
     for line in requests:
-        status = run_job(shell, _job(json.loads(line)))
-        replies.write(json.dumps({"status": status}) + "\n")
+        job = _job(json.loads(line))
+        try:
+            reply: dict[str, Any] = {"status": run_job(shell, job)}
+        except OSError as error:
+            reply = {"status": 1, "why": f"cannot write its log: {error.strerror}"}
+        replies.write(json.dumps(reply) + "\n")
         replies.flush()
     return 0
 
@@ -54,15 +59,12 @@ def run_job(shell: Shell, job: Job) -> int:
     """Run a job and write its log in the form of run.pl; returns the exit status."""
     began, computed = time.monotonic(), _cpu_seconds()
     with _output_to(job.log, f"# {job.header} \n# Started at {_date()}\n#\n"):
-        status = 0
         try:
-            for pipeline in job.steps:
-                if status := shell.run(pipeline):
-                    break
+            failures = filter(None, map(shell.run, job.steps))
+            status = run_program("worker", [], lambda _: next(failures, 0))
         except Exception:
             traceback.print_exc()
             status = 255
-        sys.stdout.flush()
         elapsed = time.monotonic() - began
         end = f"# Ended (code {status}) at {_date()}, elapsed time {int(elapsed)} seconds"
         cpu = _cpu_seconds() - computed

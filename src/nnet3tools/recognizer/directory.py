@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nnet3tools.io.checked import exists
+from nnet3tools.io.files import read_text, write_text
 from nnet3tools.recognizer import parts
 
 NO_CMVN = "--norm-means=false --norm-vars=false"
@@ -64,6 +65,6 @@ def write_directory(folder: str | Path, facts: ModelFacts) -> None:
     for name, content in files.items():
         path = target / name
         if isinstance(content, str):
-            path.write_text(content)
-        elif not (path.exists() and content.samefile(path)):
-            shutil.copyfile(content, path)
+            write_text(path, content)
+        elif not (exists(path) and content.samefile(path)):
+            write_text(path, read_text(str(content)))

@@ -9,7 +9,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError, UserError
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.io import log
-from nnet3tools.io.files import open_output
+from nnet3tools.io.files import write_text
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import write_nnet
 from nnet3tools.nnet.nnet import Nnet
@@ -74,7 +74,7 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
     if matrices:
         _make_folder(folder)
     for name, text in matrices.items():
-        _write_text(name, text)
+        write_text(name, text)
     trials = {
         config: _trial(conversion, layers, config, configs[config])
         for config in CONFIGS[:2]
@@ -86,7 +86,7 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
     for config, nnet in trials.items():
         write_nnet(nnet, os.path.join(folder, f"{config}.raw"))
     if variables:
-        _write_text(os.path.join(folder, "vars"), variables)
+        write_text(os.path.join(folder, "vars"), variables)
     _remove_stale(folder, {"init.config": "init" in configs, "vars": bool(variables)})
 
 
@@ -170,13 +170,8 @@ def _write_files(
     for config, lines in configs.items():
         files[f"{config}.config"] = _comment(made + _ABOUT[config]) + "\n".join([*lines, ""])
     for name, text in files.items():
-        _write_text(os.path.join(folder, name), text)
+        write_text(os.path.join(folder, name), text)
 
 
 def _comment(text: str) -> str:
     return "".join(f"# {line}\n" for line in text.splitlines()) + "\n"
-
-
-def _write_text(path: str, text: str) -> None:
-    with open_output(path, binary=False, header=False) as writer:
-        writer.write_text(text)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nnet3tools.errors import UserError, quoted
 from nnet3tools.features.sound_files import OutsideError, Sound, import_soundfile
+from nnet3tools.io.checked import exists
 from nnet3tools.io.files import FileKind, classify_input
 from nnet3tools.recipe.data_dir import perl_shuffled
 from nnet3tools.recipe.options import CheckOptions
@@ -191,9 +192,9 @@ def _sound_fault(utterance: Utterance, sound: Sound | UserError) -> tuple[Fault,
     if isinstance(sound, OutsideError):
         return Fault.BAD_SEGMENT, str(sound)
     is_file = not source.from_wav_scp or classify_input(source.name) is FileKind.FILE
-    if is_file and not os.path.exists(source.name):
+    if is_file and not exists(source.name):
         return Fault.MISSING_SOUND, "there is no such file"
-    if is_file and os.path.isfile(source.name) and not os.path.getsize(source.name):
+    if is_file and not os.path.getsize(source.name):
         return Fault.EMPTY_SOUND, "a file of 0 bytes"
     return Fault.UNREADABLE_SOUND, str(sound)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.features.segments import parse_segment
+from nnet3tools.io.checked import exists
 from nnet3tools.io.files import split_offset
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.own_data.manifest import MANIFEST_KINDS, read_manifest
@@ -35,9 +36,9 @@ def read_corpus(data: str, faults: FaultList, base: str = "") -> Corpus:
     their utterances are left out. Relative names and pipes in wav.scp start from the folder `base`,
     by default the current one. DataError if `data` cannot be read at all.
     """
-    if not os.path.exists(data):
+    if not exists(data):
         raise DataError(f"'{data}' does not exist: expected a Kaldi data directory or a manifest")
-    if os.path.isfile(os.path.join(data, "wav.scp")):
+    if exists(os.path.join(data, "wav.scp")):
         found = _read_kaldi_data(data, faults, os.path.abspath(base))
         files = tuple(os.path.join(data, name) for name in _KALDI_FILES)
     else:
@@ -98,7 +99,7 @@ def _segments(
     folder: str, recordings: dict[str, SoundSource], faults: FaultList
 ) -> dict[str, SoundSource]:
     """The sound of each utterance: the part named in the file segments, else a whole recording."""
-    if not os.path.exists(os.path.join(folder, "segments")):
+    if not exists(os.path.join(folder, "segments")):
         return recordings
     sounds = {}
     for key, rest, place in _lines(folder, "segments", faults):
@@ -124,7 +125,7 @@ def _lines(
     A file with `is_optional` may be missing. With `has_values`, a line without rest is a fault.
     """
     path = os.path.join(folder, name)
-    if is_optional and not os.path.exists(path):
+    if is_optional and not exists(path):
         return
     seen: dict[str, int] = {}
     for number, line in enumerate(read_text(path, faults), start=1):
@@ -146,5 +147,5 @@ def _resolved(name: str, base: str, folder: str) -> str:
     if name.endswith("|"):
         return f"cd {shlex.quote(base)} && {name}"
     path, beside = os.path.join(base, name), os.path.join(os.path.abspath(folder), name)
-    is_beside = not os.path.exists(split_offset(path)[0]) and os.path.exists(beside)
+    is_beside = not exists(split_offset(path)[0]) and exists(beside)
     return beside if is_beside else path

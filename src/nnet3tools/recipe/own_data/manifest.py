@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.io.checked import exists
 from nnet3tools.number_text import parse_double
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
 from nnet3tools.recipe.own_data.recordings import SoundSource, Utterance
@@ -211,7 +212,7 @@ def _seconds(text: str, default: float) -> float:
 def _resolved(sound: str, folder: str) -> str:
     """The path of a sound file named in a manifest; relative names start from `folder`."""
     paths = [os.path.join(folder, part, sound) for part in _FOLDERS]
-    return next((path for path in paths if os.path.exists(path)), paths[0])
+    return next((path for path in paths if exists(path)), paths[0])
 
 
 def _stems(sounds: list[str]) -> list[str]:

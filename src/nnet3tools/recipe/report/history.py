@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nnet3tools.io.checked import MISTAKES
 from nnet3tools.recipe.report.log_file import LogFile, read_log
 from nnet3tools.recipe.report.network import NetworkFacts, read_network
 
@@ -194,7 +195,7 @@ class History:
         for name in ("final.config", "ref.config"):
             try:
                 text = (self.folder / "configs" / name).read_text("utf-8", "replace")
-            except OSError:
+            except MISTAKES:
                 continue
             return read_network(text.split("\n"))
         return read_network([])
@@ -232,7 +233,7 @@ def read_history(folder: Path) -> History:
     for place in (folder / "log", folder / "egs" / "log"):
         try:
             names = sorted(entry.name for entry in os.scandir(place) if entry.is_file())
-        except OSError:
+        except MISTAKES:
             continue
         found = (read_log(str(place / name)) for name in names)
         logs += [log for log in found if log is not None]

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from nnet3tools.io.checked import MISTAKES
 from nnet3tools.recipe.report.network import NetworkFacts, number_or_none, read_network
 
 _NAME = re.compile(r"(?P<stage>.+?)(?P<marks>(?:\.(?:\d{1,9}|final|combined))*)\.log")
@@ -94,7 +95,7 @@ def read_log(path: str) -> LogFile | None:
     try:
         status = os.stat(path)
         return _read(path, status.st_mtime_ns, status.st_size)
-    except OSError:
+    except MISTAKES:
         return None
 
 

@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.whole_file import whole_file
+from nnet3tools.io.files import write_text
 from nnet3tools.recipe.report.charts import text_of
 from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.report.sections import sections
@@ -18,9 +18,7 @@ def write_report(folder: Path) -> None:
     The directory may come from the training driver or from Kaldi's scripts, finished or not. Facts
     that the logs lack are left out. DataError if there are no logs.
     """
-    page = report_page(folder)
-    with whole_file(str(folder / "report.html")) as file:
-        file.write(page.encode("utf-8"))
+    write_text(folder / "report.html", report_page(folder))
 
 
 def report_page(folder: Path) -> str:

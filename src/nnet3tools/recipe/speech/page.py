@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nnet3tools.cli.progress import duration
 from nnet3tools.io import log
+from nnet3tools.io.files import read_text
 from nnet3tools.io.table import RandomAccessTableReader
 from nnet3tools.io.wave import WAVE, write_wave
 from nnet3tools.io.whole_file import whole_file
@@ -158,7 +159,7 @@ def _copy_sounds(data: Path, keys: list[str]) -> dict[str, Path]:
 
 
 def _times() -> str:
-    times: dict[str, float] = json.loads(STAGE_TIMES.read_text())
+    times: dict[str, float] = json.loads(read_text(str(STAGE_TIMES)))
     most = max(times.values(), default=1.0)
     return table(
         "stages", (cells((title, duration(s))) + bar(s, most) for title, s in times.items())

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.io import files
+from nnet3tools.io.checked import exists
 from nnet3tools.recipe.own_data.checks import CheckedData, check_data, split_held_out
 from nnet3tools.recipe.own_data.corpus import read_corpus
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text
@@ -139,7 +141,7 @@ def _record_inputs(texts: Iterable[str], sounds: Iterable[str]) -> None:
     A missing text file is recorded as missing. Sound from pipes is left out.
     """
     found: dict[str, object] = {name: _digest(name) for name in texts}
-    found |= {name: _stamp(name) for name in sounds if os.path.isfile(name)}
+    found |= {name: _stamp(name) for name in sounds if exists(name)}
     WriteText(_INPUTS, json.dumps(found, indent=0, sort_keys=True) + "\n").do()
 
 
@@ -148,15 +150,15 @@ def check_unchanged(hint: str) -> None:
 
     A sound file may be missing, because the first stage has copied the sound.
     """
-    for name, before in json.loads(_INPUTS.read_text()).items():
-        if os.path.isfile(name):
+    for name, before in json.loads(files.read_text(str(_INPUTS))).items():
+        if exists(name):
             now = _stamp(name) if isinstance(before, list) else _digest(name)
             if now != before:
                 raise DataError(f"'{name}' has changed since this training began: {hint}")
 
 
 def _digest(name: str) -> str:
-    if not os.path.isfile(name):
+    if not exists(name):
         return "missing"
     with open(name, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

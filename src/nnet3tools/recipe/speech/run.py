@@ -13,6 +13,8 @@ from pathlib import Path
 
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
+from nnet3tools.io.checked import exists
+from nnet3tools.io.files import read_text
 from nnet3tools.recipe.driver import Driver
 from nnet3tools.recipe.plan import Stage, Step, WriteText
 from nnet3tools.recipe.progress import duration
@@ -104,7 +106,7 @@ def _absolute(path: str) -> str:
 def _absolute_command(command: str) -> str:
     """The --cmd option with an absolute path of its script, if the script is a file."""
     first, blank, rest = command.partition(" ")
-    return _absolute(first) + blank + rest if os.path.isfile(first) else command
+    return _absolute(first) + blank + rest if exists(first) else command
 
 
 def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Setup:
@@ -121,7 +123,7 @@ def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base:
         write_recorded(_RECORD, record)
         write_recorded(_FACTS, asdict(found))
         _add_time(CHECKS, time.monotonic() - began)
-    facts = Facts(**json.loads(_FACTS.read_text()))
+    facts = Facts(**json.loads(read_text(str(_FACTS))))
     return Setup(options, facts, size_for(facts.size, 0.0))
 
 
@@ -168,7 +170,7 @@ def _announce(setup: Setup) -> None:
 
 def _stage_times() -> dict[str, float]:
     """The seconds that each finished stage took, by title."""
-    return json.loads(STAGE_TIMES.read_text()) if STAGE_TIMES.exists() else {}
+    return json.loads(read_text(str(STAGE_TIMES))) if STAGE_TIMES.exists() else {}
 
 
 def _add_time(title: str, seconds: float) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.io import log
+from nnet3tools.io.files import read_text
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.recipe.speech.setup import (
     CHAIN,
@@ -116,7 +117,7 @@ def write_model_directory() -> None:
     decoding = {
         "acoustic-scale": 1.0,
         "lm-scale": chosen,
-        "endpoint.silence-phones": (GRAPH / "phones" / "silence.csl").read_text().strip(),
+        "endpoint.silence-phones": read_text(f"{GRAPH}/phones/silence.csl").strip(),
     }
     facts = ModelFacts(
         SUBSAMPLING,
