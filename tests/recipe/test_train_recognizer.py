@@ -5,8 +5,6 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,28 +15,14 @@ from nnet3tools.recipe.driver import Driver
 from nnet3tools.recipe.plan import Stage
 from nnet3tools.recipe.programs.nnet3_train_recognizer import main
 from nnet3tools.recipe.speech import run as training
-from nnet3tools.recipe.speech import sizes
 from nnet3tools.recipe.speech.options import RecognizerTrainingOptions
 from nnet3tools.recipe.speech.preparation import prepare_data
 from support.shell import Shell
+from support.small_recognizer import OPTIONS, small_networks
 from support.spoken_words import tones, write_manifest, write_recordings
 
 pytest.importorskip("kaldi_native_fbank")
 soundfile = pytest.importorskip("soundfile")
-
-OPTIONS = ("--use-gpu=no", "--num-jobs=1", "--lm-order=1")
-
-
-@contextlib.contextmanager
-def small_networks() -> Iterator[None]:
-    """Scope in which the size "tiny" has even smaller networks, and one pass."""
-    with pytest.MonkeyPatch.context() as patch:
-        tiny = replace(
-            sizes.SIZES[0], dim=16, bottleneck_dim=4, strides=(1, 3), num_copies=2, passes=(1, 1)
-        )
-        patch.setattr(sizes, "SIZES", (tiny, *sizes.SIZES[1:]))
-        patch.setattr(sizes, "_MOST_PASSES", (2, 2))
-        yield
 
 
 def train(*words: object, status: int = 0) -> None:
