@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.tensor.offsets import rounded_up
 
 if TYPE_CHECKING:
-    from nnet3tools.tensor.cuda.device import Device, Event
+    from nnet3tools.tensor.cuda.cuda import CudaDevice
 
 _ALIGNMENT = 256
 """Alignment in bytes, that of CUDA's own allocations."""
@@ -45,11 +45,11 @@ class _Buffers:
     def __init__(self) -> None:
         self.pinned = np.empty(0, np.uint8)
         self.on_device: Array = None
-        self.copied: Event | None = None
+        self.copied: Any = None
         """The last copy between the two is done."""
         self.number = 0
         """A unique number of the device memory."""
-        self.used: Event | None = None
+        self.used: Any = None
         """The event after the device's last use of the copied arrays."""
         self.views: dict[int, list[Array]] = {}
         """The device arrays of each layout."""
@@ -97,7 +97,7 @@ class Packed:
 class DeviceInputs:
     """Copies minibatches to a GPU. Any thread may call `pack`, one thread the other methods."""
 
-    def __init__(self, device: Device, like: Array) -> None:
+    def __init__(self, device: CudaDevice, like: Array) -> None:
         """Make an object for the GPU `device`, on which `like` is an array."""
         self._device, self._like = device, like
         self._free: deque[_Buffers] = deque()  # its append and popleft are atomic

@@ -36,7 +36,12 @@ _OUT_OF_MEMORY = 2
 
 
 class CudaDevice:
-    """The current CUDA device, with a main stream for all work; implements Device (device.py)."""
+    """The current CUDA device: it compiles kernels, launches them, and moves bytes.
+
+    All work goes to the main stream, in order, except copies from pinned memory, which go to the
+    copy stream. `num_processors` are its multiprocessors; a block may have `most_shared_bytes` of
+    shared memory. `kernel` is `_kernel` with a cache, `gemm` is Cublas.bind.
+    """
 
     def __init__(self) -> None:
         device = cupy.cuda.Device()
@@ -62,6 +67,10 @@ class CudaDevice:
         self.kernel = functools.cache(self._kernel)
 
     def _kernel(self, source: str, name: str, shared_bytes: int = 0) -> Kernel:
+        """The kernel `name` of a CUDA C++ source, which is compiled once and cached on disk.
+
+        Each block gets `shared_bytes` of shared memory in addition to what the source declares.
+        """
         if self._capturing:  # loading may wait for the device, which a capture does not survive
             raise NotCapturable
         options: tuple[str, ...] = ("--std=c++17",)
@@ -120,13 +129,16 @@ class CudaDevice:
         return made
 
     def pinned(self, num_bytes: int) -> np.ndarray:
-        """Page-locked host memory from CuPy's pool."""
+        """Page-locked host memory from CuPy's pool, uint8. Any thread may call this."""
         self._enter_thread()
         memory = cupy.cuda.alloc_pinned_memory(num_bytes)
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
-        """Start a copy on the copy stream after the event `after`; returns the event of its end."""
+        """Start a copy on the copy stream after the event `after`; returns the event of its end.
+
+        The source must not change before that event.
+        """
         while self._sending and self._sending[0][0].done:
             self._sending.popleft()
         self.copy_stream.wait_event(after)

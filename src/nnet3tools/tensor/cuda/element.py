@@ -16,8 +16,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import get_device, pointer
-from nnet3tools.tensor.cuda.launch import Step, grid_for
-from nnet3tools.tensor.cuda.launches import Launch
+from nnet3tools.tensor.cuda.launches import Launch, Step, grid_for
 from nnet3tools.tensor.cuda.operands import arguments, overlap
 from nnet3tools.tensor.cuda.reducing import bind_columns, bind_rows
 from nnet3tools.tensor.element import FORMULA_BACKENDS

@@ -28,8 +28,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
-from nnet3tools.tensor.cuda.launch import THREADS, Step, block_of, grid_for
-from nnet3tools.tensor.cuda.launches import Launch
+from nnet3tools.tensor.cuda.launches import THREADS, Launch, Step, block_of, grid_for
 from nnet3tools.tensor.emit.body import loop
 from nnet3tools.tensor.emit.cuda import Source, coordinates, kernel_source
 from nnet3tools.tensor.strides import element_strides

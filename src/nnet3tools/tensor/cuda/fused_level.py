@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from nnet3tools.tensor.cuda.device import Device, pointer
+from nnet3tools.tensor.cuda.device import get_device, pointer
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
 from nnet3tools.tensor.cuda.level_source import (
     GROUP,
@@ -201,10 +201,11 @@ class FusedLevel:
         functions = [self._functions[name] for name in sorted(self._functions)]
         return level_source(functions, any(self._closing.values()))
 
-    def bound(self, device: Device, table: Table) -> Callable[[], None]:
+    def bound(self, table: Table) -> Callable[[], None]:
         """A callable that launches the level's kernel; `table` gets the words that it looks up."""
         if (source := self.source) is None:
             return self._parts[0].steps[0]
+        device = get_device()
         kernel = device.kernel(*source)
         grids = smaller_grids(
             [part.grid for part in self._parts],

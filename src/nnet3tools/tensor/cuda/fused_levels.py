@@ -17,7 +17,7 @@ from typing import Any
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.dependencies import dependencies
-from nnet3tools.tensor.cuda.device import Device, get_device
+from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.fused_level import FusedLevel, can_be_fused
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall, launches_of
 from nnet3tools.tensor.cuda.level_table import Table
@@ -31,8 +31,7 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
     With `on_side_stream` it is launched on the side stream; `work` must then have no matrix
     product.
     """
-    device = get_device()
-    _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow
+    _steps(work, prepare=True)  # loads kernels, which a capture does not allow
     if on_side_stream and any(isinstance(node, LibraryCall) for node in launches_of(work)):
         # it would use the workspace of the main stream's products at the same time
         raise ProgramError("a matrix product cannot run on the side stream")
@@ -40,11 +39,11 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
     steps = list[Callable[[], Any]]()
 
     def run_steps() -> None:
-        steps.extend(_steps(work, device))
+        steps.extend(_steps(work))
         for step in steps:
             step()
 
-    graph = device.capture(run_steps, on_side_stream)
+    graph = get_device().capture(run_steps, on_side_stream)
 
     def replay() -> None:
         graph()
@@ -53,23 +52,21 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
     return replay
 
 
-def _steps(
-    work: Callable[[], None], device: Device, prepare: bool = False
-) -> list[Callable[[], Any]]:
+def _steps(work: Callable[[], None], prepare: bool = False) -> list[Callable[[], Any]]:
     """Callables that do the launches of `work` in fused levels; `prepare` only loads kernels."""
-    table, steps = Table(), list[Callable[[], Any]]()
+    device, table, steps = get_device(), Table(), list[Callable[[], Any]]()
     levels = schedule(launches_of(work))
     if prepare:
         sources = [level.source for level in levels if isinstance(level, FusedLevel)]
         device.load([source for source in sources if source is not None])
     for level in levels:
         if isinstance(level, FusedLevel):
-            steps.append(level.bound(device, table))
+            steps.append(level.bound(table))
         else:
             calls = [node.run if isinstance(node, LibraryCall) else node for node in level]
             steps.append(partial(device.side_by_side, calls))
     if not prepare:
-        table.upload(device)
+        table.upload()
     return steps
 
 

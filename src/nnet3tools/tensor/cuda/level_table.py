@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3tools.tensor.cuda.dependencies import dependencies
-from nnet3tools.tensor.cuda.device import Array, Device, pointer
+from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.level_source import WARP, as_function
 
@@ -22,10 +22,10 @@ class Table:
         self.words: list[int] = []
         self._array: Array = None
 
-    def upload(self, device: Device) -> None:
+    def upload(self) -> None:
         """Copy all words to a new device array."""
         if self.words:
-            self._array = device.upload(np.array(self.words, np.int64))
+            self._array = get_device().upload(np.array(self.words, np.int64))
 
     def address(self, word: int) -> np.uint64:
         """The device address of the word at position `word`."""

@@ -12,15 +12,16 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import get_device
-from nnet3tools.tensor.cuda.launch import (
+from nnet3tools.tensor.cuda.launches import (
     COLUMNS,
     LANES,
+    Launch,
     Step,
     block_of,
     grid_for,
     slices_of,
+    zero_tickets,
 )
-from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
 from nnet3tools.tensor.cuda.operands import arguments
 from nnet3tools.tensor.emit.cuda_columns import column_kernels
 from nnet3tools.tensor.emit.cuda_rows import row_kernel

@@ -12,7 +12,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import check_rows, table, uploaded
-from nnet3tools.tensor.cuda.launch import Step
+from nnet3tools.tensor.cuda.launches import Step
 from nnet3tools.tensor.registry import implements
 
 _functions = cuda_functions(__file__)

@@ -9,7 +9,7 @@ from typing import Any
 from nnet3tools.tensor.basics import add, copy
 from nnet3tools.tensor.cuda.device import Array
 from nnet3tools.tensor.cuda.function_files import cuda_functions
-from nnet3tools.tensor.cuda.launch import Step
+from nnet3tools.tensor.cuda.launches import Step
 from nnet3tools.tensor.registry import implements
 
 _SIDE = 32

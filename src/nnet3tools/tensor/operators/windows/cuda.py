@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device
-from nnet3tools.tensor.cuda.launch import Step
+from nnet3tools.tensor.cuda.launches import Step
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import implements
 
