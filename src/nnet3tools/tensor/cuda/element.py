@@ -6,7 +6,6 @@ contiguous and aligned along the last axis.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import get_device, pointer
 from nnet3tools.tensor.cuda.launches import Launch, Step, grid_for
@@ -22,7 +22,7 @@ from nnet3tools.tensor.cuda.reducing import bind_columns, bind_rows
 from nnet3tools.tensor.element import FORMULA_BACKENDS
 from nnet3tools.tensor.emit.cuda import VECTOR_TYPES, element_kernel
 from nnet3tools.tensor.emit.walk import Access, Walk, merged_strides, walk_of
-from nnet3tools.tensor.formulas import Assignments, Placeholder, assign
+from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.plain.operands import operand_types
 from nnet3tools.tensor.strides import broadcast_shape, is_array
@@ -51,7 +51,7 @@ class ElementKernel:
                 if i != target and is_array(other) and i not in self._targets:
                     if overlap(given[target], other) == "partial":
                         given[i] = get_device().empty(other.shape, other.dtype)
-                        copies.append(copy_kernel(given[i], other))
+                        copies.append(copy.bind(given[i], other))
         return in_turn([*copies, self._bind(given)])
 
     def _bind(self, operands: list[Any]) -> Step:
@@ -132,7 +132,7 @@ def as_typed_number(number: Number, dtype: Any, before: list[Step]) -> Any:
     if number.array.dtype == dtype:
         return number.array
     made = get_device().empty((1,), dtype)
-    before.append(copy_kernel(made, number.array))
+    before.append(copy.bind(made, number.array))
     return made
 
 
@@ -140,16 +140,6 @@ def signature(operand: Any) -> Any:
     if is_array(operand):
         return operand.dtype, operand.shape, operand.strides, pointer(operand) % 16
     return operand.__class__
-
-
-@functools.cache
-def _copier() -> ElementKernel:
-    return ElementKernel(assign(Placeholder(1), Placeholder(2)))
-
-
-def copy_kernel(out: Any, src: Any) -> Step:
-    """A bound kernel that copies an array to another of the same shape."""
-    return _copier()(out, src)
 
 
 FORMULA_BACKENDS["element", "cupy"] = ElementKernel

@@ -11,17 +11,15 @@ from typing import Any, NamedTuple
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.basics import copy, fill, scale
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
-from nnet3tools.tensor.cuda.element import as_typed_number, copy_kernel
+from nnet3tools.tensor.cuda.element import as_typed_number
 from nnet3tools.tensor.cuda.launches import LibraryCall
-from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import implements
 from nnet3tools.tensor.strides import element_strides
 
-_scale = element("_1 *= _2")
-_fill = element("_1 = _2")
 _dot = aggregate("float64(_1) * float64(_2)", "sum", axis=None)
 
 implements("dot", "cupy", binder=True)(_dot.bind)
@@ -60,7 +58,7 @@ def _usable(array: Array, before: list[Callable[[], None]]) -> _Matrix:
     found = _as_blas(array)
     if found is None:
         buffer = get_device().empty(array.shape, array.dtype)
-        before.append(copy_kernel(buffer, array))
+        before.append(copy.bind(buffer, array))
         found = _as_blas(buffer)
         assert found is not None
     return found
@@ -88,7 +86,7 @@ def bind_prod(
     if 0 in out.shape:
         return lambda: None
     if inner == 0:
-        return _fill.bind(out, 0.0) if beta == 0.0 else _scale.bind(out, float(beta))
+        return fill.bind(out, 0.0) if beta == 0.0 else scale.bind(out, float(beta))
     before: list[Callable[[], None]] = []
     after: list[Callable[[], None]] = []
     first, second = _usable(left, before), _usable(right, before)
@@ -96,8 +94,8 @@ def bind_prod(
     if target is None:
         buffer = get_device().empty(out.shape, out.dtype)
         if beta != 0.0:
-            before.append(copy_kernel(buffer, out))
-        after.append(copy_kernel(out, buffer))
+            before.append(copy.bind(buffer, out))
+        after.append(copy.bind(out, buffer))
         target = _as_blas(buffer)
         assert target is not None
     steps = [*before, _gemm(out, first, second, target, inner, alpha, beta), *after]

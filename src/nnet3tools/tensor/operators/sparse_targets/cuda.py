@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.basics import fill
 from nnet3tools.tensor.cuda.device import Array, get_device
 from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import sent
-from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import device_of, implements
 
 _functions = cuda_functions(__file__)
-_fill = element("_1 = _2")
 
 
 def _elements(rows: Any, cols: Any, values: Any, dtype: Any) -> dict[str, Array]:
@@ -38,7 +37,7 @@ def _sent(array: Any, dtype: Any) -> Array:
 @implements("set_elements", "cupy")
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
     """Set `out` to zero, then store `values` at their rows and columns, with a thread for each."""
-    _fill(out, 0.0)
+    fill(out, 0.0)
     elements = _elements(rows, cols, values, out.dtype)
     _functions["set_elements"].on_grid((len(rows),), out=out, **elements)()
 
