@@ -61,8 +61,8 @@ also for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms
     batch of small products        prod on arrays with three axes
 
 **Rows**: copy_rows, add_rows, add_row_ranges and the _multi forms move rows by index arrays (-1: no
-row); copy_cols likewise. Bind them if they run often: regular index patterns become plain
-strided copies.
+row); copy_cols likewise. Bind them if they run often: rows at equal distances become one
+strided copy.
 
 **Axes**: `transpose(out, src, axes)`, `add_transposed`; `concatenate(out, parts, axis)`,
 `split(src, parts, axis)`, `add_split`; for any number of axes. A view (`x.T`, `x[:, a:b]`) is

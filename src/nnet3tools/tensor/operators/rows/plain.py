@@ -1,8 +1,8 @@
-"""Row and column operations on NumPy."""
+"""Row and column operations on NumPy: rows are moved by blocks that stay in the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
@@ -11,16 +11,95 @@ from numpy.lib.stride_tricks import as_strided
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.basics import add
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.operators.rows.transfer import Run, transfer
 from nnet3tools.tensor.registry import implements
+
+Run = Callable[[], None]
 
 _SHORT = 4
 """Ranges of at most so many rows are added up one row of each range at a time."""
 _BLOCK = 1 << 15
 _sum = aggregate("_1", "sum", axis=1)
 _add = element("_1 += _2 * _3")
+
+
+def _check_rows(array: np.ndarray, rows: np.ndarray, what: str) -> None:
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
+        raise ProgramError(
+            f"{what}: row {rows.min() if rows.min() < 0 else rows.max()} of a matrix with "
+            f"{len(array)} rows"
+        )
+
+
+def _transfer(
+    out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray,
+    alpha: float | None,
+) -> list[Run]:  # fmt: skip
+    """Steps that set out[out_rows] to src[src_rows], or add alpha times it if alpha is given."""
+    _check_rows(out, out_rows, "output of a row operation")
+    _check_rows(src, src_rows, "input of a row operation")
+    if not len(out_rows) or not out[0].size:
+        return []
+    move: Callable[..., None] = _copy_block if alpha is None else _add_block
+    to, of = _as_slice(out_rows), _as_slice(src_rows)
+    if to is not None:
+        out = out[to]
+        if of is not None:
+            src = src[of]
+            if alpha is None:
+                return [partial(np.copyto, out, src, casting="unsafe")]
+            return [add.bind(out, src, alpha)]
+    elif alpha is not None and _has_repeated(out_rows):
+        move = _add_repeated
+    size = max(1, _BLOCK // out[0].size)
+    parts = [slice(at, at + size) for at in range(0, len(out_rows), size)]
+    return [
+        partial(move, out, p if to is not None else out_rows[p], src, src_rows[p], alpha)
+        for p in parts
+    ]
+
+
+def _has_repeated(rows: np.ndarray) -> bool:
+    """Whether a number repeats. (np.unique would load numpy.ma, which takes 16 ms.)"""
+    ordered = np.sort(rows)
+    return bool((ordered[1:] == ordered[:-1]).any())
+
+
+def _as_slice(rows: np.ndarray) -> slice | None:
+    """Rows at equal distances, in ascending order, as a slice; None for other rows."""
+    first, last = int(rows[0]), int(rows[-1])
+    step = int(rows[1]) - first if len(rows) > 1 else 1
+    is_regular = step > 0 and bool((np.diff(rows) == step).all())
+    return slice(first, last + 1, step) if is_regular else None
+
+
+def _copy_block(
+    out: np.ndarray, to: np.ndarray | slice, src: np.ndarray, of: np.ndarray, alpha: None
+) -> None:
+    target = out[to] if isinstance(to, slice) else None
+    whole = target is not None and target.flags.c_contiguous and src.flags.c_contiguous
+    if whole and out.dtype == src.dtype:
+        # with "clip" np.take needs no buffer; the indexes were checked at binding
+        np.take(src, of, 0, target, "clip")
+    else:
+        out[to] = src[of]
+
+
+def _add_block(
+    out: np.ndarray, to: np.ndarray | slice, src: np.ndarray, of: np.ndarray, alpha: float
+) -> None:
+    block = src[of]
+    if alpha != 1.0:
+        np.multiply(block, block.dtype.type(alpha), out=block)
+    out[to] += block
+
+
+def _add_repeated(
+    out: np.ndarray, to: np.ndarray, src: np.ndarray, of: np.ndarray, alpha: float
+) -> None:
+    np.add.at(out, to, src.dtype.type(alpha) * src[of])
 
 
 def _set_zero(out: np.ndarray, rows: np.ndarray) -> list[Run]:
@@ -57,9 +136,9 @@ def _bind(
     steps = [] if adds or to_others else _set_zero(matrix, np.flatnonzero(which < 0))
     for part, at in _by_part(which):
         if to_others:
-            steps += transfer(others[part], rows[at], matrix, at, factor)
+            steps += _transfer(others[part], rows[at], matrix, at, factor)
         else:
-            steps += transfer(matrix, at, others[part], rows[at], factor)
+            steps += _transfer(matrix, at, others[part], rows[at], factor)
     return in_turn(steps)
 
 
