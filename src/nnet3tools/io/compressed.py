@@ -22,6 +22,7 @@ from nnet3tools.io.compressed_codes import (
     encode_columns,
     quantize,
 )
+from nnet3tools.io.memory import lack_of_memory
 
 if TYPE_CHECKING:
     from nnet3tools.io.reader import Reader
@@ -78,7 +79,9 @@ class CompressedMatrix:
         return compress_all(np.asarray(matrix, _F)[None], method)[0]
 
     def to_dense(self) -> NDArray[np.float32]:
-        """Decompress into a C-contiguous float32 matrix."""
+        """Decompress into a C-contiguous float32 matrix; DataError if memory is too small."""
+        if lack := lack_of_memory(4 * self.num_rows * self.num_cols):
+            raise DataError(f"a matrix of {self.num_rows} x {self.num_cols} takes {lack}")
         low, extent = np.array([[self.min_value], [self.range]], _F)
         return decompress_all(low, extent, self.percentiles[None], self.data[None])[0]
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 _F = np.float32
 _TILE = 1 << 14
 """Elements that are processed at a time, so that intermediate arrays stay in the cache."""
+_DECODED = 1 << 22
+"""Elements that are decoded at a time: intermediate arrays are a few times as large."""
 _LONG = 200
 """Number of rows above which a table of the values of all 256 codes, for each column, pays off."""
 
@@ -114,6 +116,12 @@ def decode_columns(
     Percentiles are codes (N, columns, 4) from `low` (N,) to `low + extent`.
     """
     num, cols, rows = codes.shape
+    if cols > (most := max(1, _DECODED // max(1, num * rows))):
+        out = np.empty((num, rows, cols), _F)
+        for first in range(0, cols, most):
+            part = slice(first, first + most)
+            out[..., part] = decode_columns(codes[:, part], percentiles[:, part], low, extent)
+        return out
     between = _intervals(_percentile_values(percentiles, low, extent))
     if rows > _LONG:
         values = _value(between.take(_INTERVAL, axis=2), _STEPS_ABOVE, _STEP).astype(_F)

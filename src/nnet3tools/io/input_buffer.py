@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.io.memory import lack_of_memory
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
@@ -256,17 +257,23 @@ class InputBuffer:
             raise self.error(
                 f"expected {what} ({size} bytes), found {left} bytes to the end of the stream"
             )
+        self._check_memory(0 if left is None else size, what)
         first = np.empty(min(size, _BIG_PIECE) if left is None else size, np.uint8)
         first.data[:buffered] = self._buffer[self._at : self._at + buffered]
         self._at += buffered
         self._read_into(first[buffered:], size - buffered, what)
         pieces, missing = [first], size - first.size
+        self._check_memory(2 * missing, what)
         while missing:
             piece = np.empty(min(missing, _BIG_PIECE), np.uint8)
             self._read_into(piece, missing, what)
             pieces.append(piece)
             missing -= piece.size
         return first if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _check_memory(self, size: int, what: str) -> None:
+        if lack := lack_of_memory(size):
+            raise self.error(f"{what} takes {lack}")
 
     def _read_into(self, piece: NDArray[np.uint8], missing: int, what: str) -> None:
         """Fill `piece` directly from the stream, as the buffer is empty.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.reader import Reader
-from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.io.sparse import SparseMatrix, offsets_of
 from nnet3tools.io.text import cast, format_float, parse_lines
 from nnet3tools.io.writer import Writer
 
@@ -28,9 +28,8 @@ class Posterior:
     @classmethod
     def from_counts(cls, counts: ArrayLike, pdfs: ArrayLike, weights: ArrayLike) -> Posterior:
         """Make a Posterior of the number of entries in each frame, and all pdfs and weights."""
-        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         ids = np.ascontiguousarray(pdfs, np.int32)
-        return cls(offsets, ids, np.ascontiguousarray(cast(weights, np.float32)))
+        return cls(offsets_of(counts), ids, np.ascontiguousarray(cast(weights, np.float32)))
 
     @classmethod
     def from_frames(cls, frames: Sequence[Sequence[tuple[int, float]]]) -> Posterior:

@@ -51,7 +51,7 @@ class SparseMatrix:
         cls, counts: ArrayLike, indices: ArrayLike, values: ArrayLike, num_cols: int
     ) -> SparseMatrix:
         """Make a matrix from each row's number of elements, and all column numbers and values."""
-        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
+        offsets = offsets_of(counts)
         columns = np.ascontiguousarray(indices, np.int32)
         return cls(offsets, columns, np.ascontiguousarray(cast(values, np.float32)), num_cols)
 
@@ -116,6 +116,14 @@ class SparseMatrix:
         return cls.from_counts(
             counts, indices, np.concatenate([part.values for part in parts]), num_cols
         )
+
+
+def offsets_of(counts: ArrayLike) -> NDArray[np.int32]:
+    """Where the elements of each row begin, and the end; DataError for 2^31 elements or more."""
+    offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    if offsets[-1] >= 1 << 31:
+        raise DataError(f"expected fewer than 2^31 elements in all rows, found {offsets[-1]}")
+    return offsets.astype(np.int32)
 
 
 # -- binary: "SM ", the number of rows, then each row's "SV ", dimension, count and elements
@@ -263,7 +271,7 @@ def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] |
     """Decode `num_rows` rows: (matrix, bytes used); None unless complete and of equal length."""
     count = int.from_bytes(piece[9:13], "little", signed=True) if len(piece) >= 13 else -1
     used = (_ROW_HEAD + 10 * count) * num_rows
-    if count < 0 or used > len(piece):
+    if count < 0 or used > min(len(piece), 1 << 31):
         return None
     rows = np.frombuffer(piece, np.uint8, used).reshape(num_rows, -1)
     elements = rows[:, _ROW_HEAD:].reshape(-1, 10)

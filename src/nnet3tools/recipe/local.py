@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from nnet3tools.errors import OptionError
+from nnet3tools.io.memory import free_memory
 from nnet3tools.recipe.jobs import Job, Outcome
 from nnet3tools.recipe.submitted import environment_with_programs
 from nnet3tools.tensor.cpu.compiler import num_processors
@@ -70,24 +71,12 @@ def this_machine(num_jobs: int, most_training: int, wants_gpu: bool, num_gpus: i
             "nvidia-smi -L and CUDA_VISIBLE_DEVICES say which)"
         )
     gpus = gpus[: num_gpus or len(gpus)]
-    limit = min(num_processors(), max(1, _free_memory() // _BYTES_OF_WORKER))
+    limit = min(num_processors(), max(1, free_memory() // _BYTES_OF_WORKER))
     if gpus:
         limit = max(limit, len(gpus) + 1)
     wanted = min(most_training, len(gpus) if gpus else most_training) + 1
     count = min(wanted, num_jobs or limit)
     return Machine(max(1, count), gpus)
-
-
-def _free_memory() -> int:
-    """The bytes of memory that programs can still allocate; a large number if unknown."""
-    try:
-        with open("/proc/meminfo") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) << 10
-    except (OSError, ValueError):
-        pass
-    return 1 << 40
 
 
 def _gpus() -> tuple[str, ...]:

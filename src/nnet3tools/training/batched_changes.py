@@ -259,7 +259,7 @@ def _changed_matrices(
     features = matrices.features(weights)
     if isinstance(features, SparseMatrix):
         picked = features.select_rows(sources)
-        ends = 13 * np.arange(num + 1) * len(rows) + 10 * picked.row_offsets[:: len(rows)]
+        ends = 13 * np.arange(num + 1) * len(rows) + np.int64(10) * picked.row_offsets[:: len(rows)]
         head = b"SM \4" + struct.pack("<i", len(rows))
         return _sliced(head, rows_of_sparse(picked), ends.tolist())
     assert isinstance(features, np.ndarray)
