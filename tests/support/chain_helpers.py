@@ -57,7 +57,7 @@ def network() -> Nnet:
     return Nnet.from_config(parse_config_lines(NETWORK))
 
 
-def example(kind: str, name: str = "output") -> NnetExample:
+def chain_example(kind: str, name: str = "output") -> NnetChainExample:
     rng = np.random.default_rng(5)
     t = np.arange(-1, 3 * FRAMES)
     indexes = np.zeros((SEQUENCES * len(t), 3), np.int32)
@@ -66,4 +66,8 @@ def example(kind: str, name: str = "output") -> NnetExample:
     rows = output_indexes(SEQUENCES, FRAMES, 0, 3)
     weights = rng.uniform(0.5, 1.0, len(rows)).astype(np.float32)
     chain = NnetChainSupervision(name, rows, supervision(kind), weights)
-    return minibatch(NnetChainExample([NnetIo("input", indexes, features)], [chain]))
+    return NnetChainExample([NnetIo("input", indexes, features)], [chain])
+
+
+def example(kind: str, name: str = "output") -> NnetExample:
+    return minibatch(chain_example(kind, name))

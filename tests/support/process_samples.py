@@ -1,5 +1,6 @@
 """What a running process holds, every few seconds: memory, descriptors, threads, files."""
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +24,9 @@ class Held:
     """Files under the watched folders."""
 
 
+Samples = list[Held]
+
+
 def held(pid: int, folders: Sequence[Path], began: float) -> Held:
     """What process `pid` holds now; `began` is the time.monotonic() of the first look."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -37,21 +41,26 @@ def held(pid: int, folders: Sequence[Path], began: float) -> Held:
     )
 
 
-def watch(
-    pid: int, folders: Sequence[Path], seconds: float, ended: Callable[[], bool]
-) -> list[Held]:
-    """What process `pid` held every few `seconds`, until `ended()`."""
+def watch(pid: int, folders: Sequence[Path], seconds: float, ended: Callable[[], bool]) -> Samples:
+    """What process `pid` held every `seconds` until `ended()`."""
     began, samples = time.monotonic(), []
     while not ended():
-        try:
+        with contextlib.suppress(OSError, KeyError):  # it is just ending
             samples.append(held(pid, folders, began))
-        except (OSError, KeyError):  # it has ended meanwhile
-            break
         time.sleep(seconds)
     return samples
 
 
-def table(samples: Sequence[Held]) -> str:
+def growth(samples: Samples) -> dict[str, float]:
+    """How much more of each kind was held at most in the second half than from 10 % to 50 %."""
+    rows = [astuple(sample)[1:] for sample in samples]
+    before, after = rows[len(rows) // 10 : len(rows) // 2], rows[len(rows) // 2 :]
+    names = [field.name for field in fields(Held)][1:]
+    most = zip(*(map(max, zip(*part, strict=True)) for part in (before, after)), strict=True)
+    return {name: late - early for name, (early, late) in zip(names, most, strict=True)}
+
+
+def table(samples: Samples) -> str:
     """The samples at the start and after 10, 50 and 100 % of the time, one line each."""
     last = samples[-1].seconds
     lines = ["      " + "".join(f"{field.name:>13}" for field in fields(Held))]
