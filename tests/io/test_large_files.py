@@ -151,7 +151,7 @@ def test_rows_of_a_matrix_beyond_2_31_elements(shell: Shell, form: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_archive_of_examples_beyond_4_gb_is_walked_in_little_memory(tmp_path: Path) -> None:
+def test_an_archive_of_examples_beyond_4_gb_is_walked_in_little_memory(shell: Shell) -> None:
     """The features of every second example take 60 MB, as the walk over bytes takes them."""
     small, rows = example(1.0), 3
     head, rest = small.split(full_head(rows, 2))
