@@ -138,12 +138,13 @@ def test_rows_of_a_matrix_beyond_2_31_elements(shell: Shell, form: str) -> None:
         last = codes[form]
     if form == "CM":
         head += np.tile(np.array([0, 1, 2, 65535], "<u2"), SIDE).tobytes()
-    with open("ark", "wb") as archive:
+    with open("large.ark", "wb") as archive:
         archive.write(b"m " + head)
         archive.seek(len(last) * (SIDE * SIDE - 1), 1)
         archive.write(last + b"next \0B" + full_head(1, 1) + struct.pack("<f", 7.0))
     end = SIDE - 1
-    Path("scp").write_text(f"a ark:2[{end - 1}:{end},{end - 1}:{end}]\nb ark:2[0:1,0:1]\n")
+    text = f"a large.ark:2[{end - 1}:{end},{end - 1}:{end}]\nb large.ark:2[0:1,0:1]\n"
+    Path("scp").write_text(text)
     shell("copy-feats", "scp:scp", "ark:out")
     found = shell.read("out")
     assert found["a"].tolist() == [[0.0, 0.0], [0.0, 1.0]]
