@@ -9,6 +9,7 @@ process is named. A fault that was mended is kept as a file in tests/known_issue
 """
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from support.plain_sound import with_sound_features
 
 INPUTS = int(os.environ.get("NNET3TOOLS_FUZZ_INPUTS", "2000"))
 SHARES = sum(reader.share for reader in READERS.values())
+ISSUES = Path(__file__).parents[1] / "known_issues"
 NO_ROW = {
     "it reads no file": {"cuda-compiled"},
     "it needs the extra [recipe] and reads what wav-copy reads": {
@@ -49,6 +51,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_program_that_reads_files_has_a_row() -> None:
     rows = {command[0] for commands in TARGETS.values() for command in commands}
     assert set(PROGRAMS) - rows == set().union(*NO_ROW.values())
+
+
+def _issues(name: str) -> Path:
+    return ISSUES / re.sub(r"[^A-Za-z0-9.]+", "_", name).strip("_")
+
+
+def test_every_known_issue_belongs_to_a_reader() -> None:
+    assert {path.name for path in ISSUES.iterdir()} <= {_issues(name).name for name in READERS}
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -78,6 +88,6 @@ def test_a_reader_takes_or_refuses_a_damaged_file(
         assert failure is None, f"{failure.signature}\n{failure.detail}"
 
     with guarded():
-        for sample in samples:
-            assert attempt(reader, sample) is None
+        for data in (*samples, *(path.read_bytes() for path in _issues(name).glob("*-*"))):
+            assert attempt(reader, data) is None
         takes_or_refuses()

@@ -22,7 +22,7 @@ class BadEnd(AssertionError):
     """A program ended in a forbidden way; the first argument names the way."""
 
 
-def must_end_well(command: Sequence[str], name: str = "") -> Outcome:
+def must_end_well(command: Sequence[str], name: str) -> Outcome:
     """Run a program whose damaged input is in place; BadEnd if it ends in no decent way.
 
     Decent is status 0 without an error line, any other status with one of them, or Kaldi's count
