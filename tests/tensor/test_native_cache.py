@@ -317,6 +317,7 @@ def test_a_compiler_that_hangs_is_ended(fresh, tmp_path, monkeypatch):
     fake_compiler(tmp_path, monkeypatch, f"sleep 60 & echo $! > '{tmp_path}/child'; wait")
     monkeypatch.setattr(compiler, "TIMEOUT", 2.0)
     monkeypatch.setattr(compiler, "_SECONDS_A_BYTE", 0.0)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.1, 0.1, 0.1))
     began = time.monotonic()
     doubled(by_numpy=True)
     assert time.monotonic() - began < 50
@@ -336,6 +337,15 @@ def test_a_compiler_that_hangs_is_ended(fresh, tmp_path, monkeypatch):
         time.sleep(0.05)
     else:
         pytest.fail("what the compiler had started still runs")
+
+
+def test_a_compiler_on_a_busy_machine_is_not_taken_for_one_that_hangs(fresh, monkeypatch):
+    """The note that it hung would switch compiled kernels off for all processes for an hour."""
+    monkeypatch.setattr(compiler, "TIMEOUT", 0.001)
+    monkeypatch.setattr(compiler, "_SECONDS_A_BYTE", 0.0)
+    monkeypatch.setattr("os.getloadavg", lambda: (1e5 * (os.cpu_count() or 1), 0.0, 0.0))
+    doubled(by_numpy=False)
+    assert not any("took more than" in line for line in fresh)
 
 
 def _is_zombie(process: int) -> bool:

@@ -25,7 +25,7 @@ _NAMES = ("cc", "gcc", "clang")
 _KEEP_SOURCE = "NNET3TOOLS_KEEP_SOURCE"
 
 TIMEOUT = 10.0
-"""Seconds that a compiler may take for a small file (half a second is usual)."""
+"""Seconds that a compiler may take for a small file where cores are free (0.5 s is usual)."""
 
 _SECONDS_A_BYTE = 1e-4
 """Additional seconds for a byte of source, ten times what gcc takes."""
@@ -84,7 +84,7 @@ class Compiler:
         if self._has_hung():
             return failed(f"{name}: took more than {TIMEOUT:g} s before, and is not tried again")
         command = [*self.command, *self.flags, "-o", str(library), str(source), "-lm"]
-        limit = TIMEOUT + _SECONDS_A_BYTE * source.stat().st_size
+        limit = (TIMEOUT + _SECONDS_A_BYTE * source.stat().st_size) * _processes_a_core()
         try:
             with subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -123,6 +123,11 @@ class Compiler:
             if self.identity not in _hung and (note := self._note()) is not None:
                 return abs(time.time() - note.stat().st_mtime) < _REMEMBERED
         return self.identity in _hung
+
+
+def _processes_a_core() -> float:
+    """How many processes share a core, at least 1: a compiler on a busy machine gets more time."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 _hung: set[str] = set()
