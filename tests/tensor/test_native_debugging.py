@@ -47,9 +47,19 @@ assert out.sum() == 6
 """
 
 
+ALONE = """
+import os, sys, pytest
+os.environ.pop("LD_PRELOAD", None)  # the shell and the compiler crash under libtsan
+os.environ["NNET3TOOLS_CPU_KERNELS"] = "numpy"  # as tests/conftest.py
+from nnet3tools.tensor.cpu import compiler
+compiler.TIMEOUT = 300.0  # sanitizers make compiling slow
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
 def run_pytest(files: tuple[str, ...], environment: dict[str, str]) -> None:
     """AssertionError with the output's end unless all tests pass."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-c", ALONE, "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *(str(TESTS / file) for file in files)],
         cwd=TESTS.parent, env={**os.environ, **environment}, capture_output=True, text=True,
@@ -95,31 +105,48 @@ def test_a_debugger_shows_the_line_of_the_kept_source(tmp_path):
         pytest.skip("there is neither gdb nor objdump")
 
 
-def sanitizer() -> str | None:
-    """The path of libasan of gcc; None if there is none."""
+def sanitizer(name: str) -> str | None:
+    """The path of a sanitizer's library of gcc, such as libasan.so; None if there is none."""
     gcc = shutil.which("gcc")
     if gcc is None:
         return None
-    said = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True)
+    said = subprocess.run([gcc, f"-print-file-name={name}"], capture_output=True, text=True)
     path = said.stdout.strip()
     return path if os.path.isabs(path) else None
 
 
-@pytest.mark.skipif(sanitizer() is None, reason="there is no gcc with libasan")
+def run_sanitized(folder: Path, files: tuple[str, ...], library: str, kinds: str, sed: str) -> None:
+    """Run tests with a compiler `cc` first on PATH that edits C code and adds sanitizers."""
+    wrapper = folder / "cc"
+    added = f"-g -fsanitize={kinds} -fno-sanitize-recover=all"
+    edit = f"for word; do case $word in *.c) sed -i '{sed}' \"$word\";; esac; done"
+    wrapper.write_text(f'#!/bin/sh\n{edit}\nexec {shutil.which("gcc")} "$@" {added}\n')
+    wrapper.chmod(0o755)
+    environment = {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "NNET3TOOLS_CACHE": str(folder / "cache"),
+        "LD_PRELOAD": sanitizer(library) or "",
+        "ASAN_OPTIONS": "detect_leaks=0",  # those of the interpreter
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "TSAN_OPTIONS": "halt_on_error=1",
+        "NNET3_NUM_THREADS": "2",
+    }
+    run_pytest(files, environment)
+    libraries = list((folder / "cache" / "kernels").glob("*.so"))
+    assert all(re.search(b"__[at]san", library.read_bytes()) for library in libraries)
+    assert libraries
+
+
+@pytest.mark.skipif(sanitizer("libasan.so") is None, reason="there is no gcc with libasan")
 @pytest.mark.parametrize("files", [KERNELS, SEARCHES], ids=["kernels", "searches"])
 def test_c_code_runs_under_address_and_undefined_behaviour_sanitizers(tmp_path, files):
-    """A compiler `cc` first on PATH adds the sanitizers; leaks of the interpreter do not count."""
-    wrapper = tmp_path / "cc"
-    added = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
-    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("gcc")} "$@" {added}\n')
-    wrapper.chmod(0o755)
-    found = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "NNET3TOOLS_CACHE": str(tmp_path / "cache"),
-        "LD_PRELOAD": sanitizer() or "",
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
-    }
-    run_pytest(files, found)
-    libraries = list((tmp_path / "cache" / "kernels").glob("*.so"))
-    assert any(b"__asan" in library.read_bytes() for library in libraries)
+    run_sanitized(tmp_path, files, "libasan.so", "address,undefined", "")
+
+
+@pytest.mark.skipif(sanitizer("libtsan.so") is None, reason="there is no gcc with libtsan")
+@pytest.mark.parametrize("files", [KERNELS, SEARCHES], ids=["kernels", "searches"])
+def test_two_threads_of_c_code_do_not_race(tmp_path, files):
+    """The second thread takes half of small jobs, too."""
+    run_sanitized(
+        tmp_path, files, "libtsan.so", "thread", "s/^#define NN_SHARED .*/#define NN_SHARED 1/"
+    )
