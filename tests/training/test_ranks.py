@@ -300,8 +300,12 @@ def test_lack_of_shared_memory_is_one_line(data: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--num-workers=0",), "--average-interval=1: expected at least 1, 0 and 0"),
-        (("--average-interval=-1",), "--average-interval=-1: expected at least 1, 0 and 0"),
+        (("--num-workers=0",), "--average-interval=1: expected 1 to 256, 0 to 256, and 0 or more"),
+        (
+            ("--num-workers=1000000",),
+            "--num-workers=1000000 --num-gpus=0 --average-interval=1: exp",
+        ),
+        (("--average-interval=-1",), "--average-interval=-1: expected 1 to 256"),
         (("--num-workers=2", "--num-gpus=2"), "--num-gpus=2 and --use-gpu= contradict"),
         (("--num-workers=2", "--use-gpu=yes"), "--use-gpu=yes contradict"),
         (("--num-gpus=2", "--use-gpu=no"), "--use-gpu=no contradict"),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from nnet3tools.training.ranks import Ranks
 
+_MOST = 256
+"""The largest number of processes of one training."""
 _SECONDS_TO_END = 2.0
 """Time that the other processes have to notice that one has failed."""
 
@@ -61,10 +63,11 @@ class RankOptions(OptionGroup):
         """
         from nnet3tools.io.specifiers import parse_rspecifier
 
-        if self.num_workers < 1 or self.num_gpus < 0 or self.average_interval < 0:
+        if min(self.num_workers - 1, self.num_gpus, self.average_interval) < 0 or self.size > _MOST:
             raise OptionError(
                 f"--num-workers={self.num_workers} --num-gpus={self.num_gpus} "
-                f"--average-interval={self.average_interval}: expected at least 1, 0 and 0"
+                f"--average-interval={self.average_interval}: expected 1 to {_MOST}, 0 to {_MOST}, "
+                "and 0 or more"
             )
         refused = ("yes", "wait") if self.num_workers > 1 else ("no",) if self.num_gpus else ()
         if (self.num_workers > 1 and self.num_gpus) or use_gpu in refused:

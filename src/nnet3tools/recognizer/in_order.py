@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from nnet3tools.errors import OptionError
 
 T = TypeVar("T")
+_MOST = 1024
 _WAITING_PER_THREAD = 4
 """Results that may wait for an earlier one, in which case other threads go on."""
 
@@ -18,9 +19,9 @@ class InOrder:
     """Does pieces of work, such as searches, in `num_threads` threads."""
 
     def __init__(self, num_threads: int) -> None:
-        """With 1 thread, `give` does the work itself; OptionError for less."""
-        if num_threads < 1:
-            raise OptionError("--num-threads must be greater than 0")
+        """With 1 thread, `give` does the work itself; OptionError for less or very many."""
+        if not 1 <= num_threads <= _MOST:
+            raise OptionError(f"--num-threads={num_threads}: expected 1 to {_MOST}")
         self._pool = ThreadPoolExecutor(num_threads, "search") if num_threads > 1 else None
         self._most_waiting = _WAITING_PER_THREAD * num_threads
         self._waiting: deque[tuple[Future[Any], Callable[[Callable[[], Any]], None]]] = deque()
