@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import computer_together
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
@@ -28,12 +28,13 @@ def features(count: int, dim: int) -> list[np.ndarray]:
 @counts_transfers
 @pytest.mark.parametrize("config", [WINDOW, recurrent_config()])
 def test_a_minibatch_is_one_copy_to_the_gpu_and_one_wait(device, config) -> None:
-    """Twelve utterances: a block of a network with a fixed context, or chunks of a recurrent."""
+    """64 utterances: a block of a network with a fixed context, or chunks of a recurrent."""
+    options = BatchComputationOptions(minibatch_size=64)
     nnet, results = Nnet.from_config(parse_config_lines(config)), []
-    given = features(12, nnet.input_dim("input"))
+    given = features(64, nnet.input_dim("input"))
     for like in (None, to_device(np.zeros(0, np.float32))):
-        computer = computer_together(nnet, SimpleComputationOptions(), like=like)
-        for _ in range(3):  # live, recorded, replayed
+        computer = computer_together(nnet, options, like=like)
+        for _ in range(5):  # live, recorded, then replayed
             before = device.uploads, device.downloads
             for i, matrix in enumerate(given):
                 computer.accept(f"u{i}", matrix)
