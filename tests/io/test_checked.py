@@ -19,6 +19,8 @@ def test_a_broken_disk_is_no_missing_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert exists(tmp_path / "a")
     assert not exists(tmp_path / "b")
     assert not exists(tmp_path / "a" / "b")
+    assert not exists("cat " + "x" * 5000 + " |")
+    assert not exists("zero\0byte")
     monkeypatch.setattr(os, "stat", broken)
     with pytest.raises(OSError, match="Input/output error"):
         exists(tmp_path / "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import io
 import os
@@ -19,8 +20,12 @@ def exists(path: str | os.PathLike[str]) -> bool:
     """
     try:
         os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):  # `path` may be a command
+            return False
+        raise
     return True
 
 
