@@ -111,14 +111,17 @@ class ProgramError(Nnet3Error):
 MAX_FRAMES = 1_000_000
 """Largest value of an option in frames: nearly three hours at 100 frames a second."""
 
+MAX_STREAM_FRAMES = 10_000
+"""Most frames of a stream that are computed at once: streams are computed in whole chunks."""
 
-def check_num_frames(option: str, num_frames: int) -> None:
-    """Raise OptionError if the value `num_frames` of the option exceeds MAX_FRAMES.
+
+def check_num_frames(option: str, num_frames: int, most: int = MAX_FRAMES) -> None:
+    """Raise OptionError if the value `num_frames` of the option exceeds `most`.
 
     A larger number would exhaust memory. `option` is the option's name, without dashes.
     """
-    if num_frames > MAX_FRAMES:
-        raise OptionError(f"--{option}={num_frames} is too large: at most {MAX_FRAMES} frames")
+    if num_frames > most:
+        raise OptionError(f"--{option}={num_frames} is too large: at most {most} frames")
 
 
 @contextmanager
@@ -129,3 +132,21 @@ def naming(name: str) -> Iterator[None]:
     except UserError as error:
         kind = NotFiniteError if isinstance(error, NotFiniteError) else DataError
         raise kind(f"{name}: {error}") from None
+
+
+@contextmanager
+def failures_named(path: object, verb: str, has_other_files: bool = False) -> Iterator[None]:
+    """Context manager: an OSError becomes a DataError such as "cannot write 'a': ...".
+
+    The verb "open" is for writing. With `has_other_files`, errors that name their file pass, and so
+    does a BrokenPipeError always.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if has_other_files and error.filename is not None:
+            raise
+        purpose = " for writing" if verb == "open" else ""
+        raise DataError(f"cannot {verb} '{path}'{purpose}: {error.strerror or error}") from None

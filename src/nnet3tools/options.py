@@ -6,6 +6,7 @@ reads these fields.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Self, TypeVar
@@ -17,6 +18,11 @@ T = TypeVar("T")
 
 NO_COMMANDS = "NNET3TOOLS_NO_COMMANDS"
 """The environment variable by which programs refuse file names that are shell commands."""
+
+
+def commands_are_refused() -> bool:
+    """Whether --no-commands, or its environment variable, holds for this process."""
+    return os.environ.get(NO_COMMANDS, "0") not in ("", "0")
 
 
 def option(

@@ -1,11 +1,15 @@
 """--no-commands: no file name of an argument, script file or config starts a command."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nnet3tools.options import NO_COMMANDS
+from support import tiny_training
 from support.programs import run
 
 CONFIG = "component name=a type=FixedAffineComponent matrix=\"touch made; echo '[ 1 2 ]' |\"\n"
@@ -44,3 +48,24 @@ def test_no_command_starts(
     err = capfd.readouterr().err
     assert "Traceback" not in err
     assert "--no-commands refuses commands" in err or "config file" in err
+
+
+@pytest.mark.parametrize("executor", ["local", "cmd", "slurm"])
+def test_trainings_are_refused_before_their_first_stage(
+    executor: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tiny_training.make_data(tmp_path)
+    tiny_training.make_dir(tmp_path)
+    Path("data/feats.scp").write_text("s0-u00 touch made; cat feats |\n")
+    before = sorted(os.listdir())
+    words = (*tiny_training.OPTIONS, "--dir=.", f"--executor={executor}", "--cmd=touch made")
+    assert run("nnet3-train-raw-dnn", "--no-commands", *words) == 255
+    assert "--no-commands: a training starts programs in pipes" in capfd.readouterr().err
+    assert sorted(os.listdir()) == before
+
+
+def test_programs_of_a_program_refuse_too(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("nnet3-copy", "--no-commands", "none", "-") != 0
+    child = [sys.executable, "-m", "nnet3tools.cli", "copy-feats", "scp:scp", "ark:-"]
+    assert subprocess.run(child).returncode == 255
+    assert "--no-commands refuses commands" in capfd.readouterr().err

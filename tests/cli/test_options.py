@@ -148,7 +148,6 @@ def test_last_value_wins() -> None:
         (["--srand=3000000000"], "32-bit"),
         (["--momentum=x"], "expected a number, found 'x'"),
         (["--binary=x"], "expected true or false, found 'x'"),
-        (["--config=/no/such"], "Cannot open config file: cannot open '/no/such'"),
     ],
 )
 def test_wrong_options(words: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
@@ -162,16 +161,18 @@ def test_wrong_options(words: list[str], message: str, capsys: pytest.CaptureFix
 
 def test_wrong_lines_in_a_config_file(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     config = tmp_path / "c"
-    config.write_text("--srand=1\nsrand=2\n")
-    assert run(f"--config={config}")[0] == 255
-    assert f"{config}: line 2: expected --option=value, found 'srand=2'" in capsys.readouterr().err
     for line, problem in (
+        ("srand=2", "expected --option=value, found 'srand=2'"),
         ("--sramd=1", "Invalid option --sramd=1: no option --sramd"),
         ("--srand=x", "Invalid value for '--srand': expected an integer, found 'x'"),
     ):
         config.write_text(f"\n{line}\n")
         assert run(f"--config={config}")[0] == 255
-        assert f"{config}: line 2: {problem}" in capsys.readouterr().err
+        (error,) = capsys.readouterr().err.splitlines()  # without 60 lines of usage
+        assert f"{config}: line 2: {problem}" in error
+    assert run("--config=/no/such")[0] == 255
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "cannot open '/no/such' for reading: No such file or directory" in error
 
 
 @pytest.mark.parametrize("words", [["a"], ["a", "b", "c", "d"]])

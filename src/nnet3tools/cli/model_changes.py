@@ -90,11 +90,11 @@ def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
     """Apply to `nnet` the edits of --edits-config, then of --edits, split at semicolons."""
     if not (options.edits_config or options.edits):
         return
-    from nnet3tools.io.files import read_text_lines
+    from nnet3tools.io.files import MAX_CONFIG, read_text_lines
     from nnet3tools.nnet.edits import edit_network
 
     if options.edits_config:
-        text = "\n".join(read_text_lines(options.edits_config))
+        text = "\n".join(read_text_lines(options.edits_config, MAX_CONFIG))
         edit_network(nnet, text, options.edits_config)
     if options.edits:
         edit_network(nnet, options.edits.replace(";", "\n"), "--edits")

@@ -41,12 +41,13 @@ def main(options: Options, args: list[str]) -> None:
         if not given[name]:
             raise OptionError(f"option --{name} is required")
 
-    from nnet3tools.io.files import read_text_lines
+    from nnet3tools.io.files import MAX_CONFIG, read_text_lines
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.xconfig.configs import Conversion, write_config_dir
 
     words = [f"--{name}={value}" for name, value in given.items() if value]
-    text = "".join(f"{line}\n" for line in read_text_lines(options.xconfig_file))
+    lines = read_text_lines(options.xconfig_file, MAX_CONFIG)
+    text = "".join(f"{line}\n" for line in lines)
     existing = read_nnet(options.existing_model) if options.existing_model else None
     command = " ".join(["nnet3-xconfig-to-configs", *map(quote, words)])
     conversion = Conversion(text, options.xconfig_file, command, existing, options.nnet_edits)

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from nnet3tools import __version__
 from nnet3tools.cli.option_specs import OptionSpec, build, specs_of
 from nnet3tools.cli.running import Usage, Version, run_program
-from nnet3tools.errors import DataError, OptionError, quoted
+from nnet3tools.errors import DataError, OptionError, naming, quoted
 from nnet3tools.io import log
 from nnet3tools.options import NO_COMMANDS, OptionGroup, option, option_group
 
@@ -31,9 +31,6 @@ O = TypeVar("O")  # noqa: E741
 
 WordsBefore: TypeAlias = "Callable[[Sequence[str]], Sequence[str]]"
 """Option words that precede those of a command line, by the arguments of the command line."""
-
-_MOST_BYTES = 1 << 24
-"""The most bytes of a file of options: /dev/zero has no end."""
 
 _PLAIN = "[]~#^_-+=:.,/"
 
@@ -223,25 +220,18 @@ class CommandLine(Generic[O]):
             return []
         # Imported late: --help needs neither click nor NumPy.
         from nnet3tools.cli.option_values import values_of
-        from nnet3tools.io.files import read_text_lines
+        from nnet3tools.io.files import MAX_CONFIG, read_text_lines
 
         words = []
-        try:
-            lines = read_text_lines(path, _MOST_BYTES)
-        except DataError as error:
-            raise OptionError(f"Cannot open config file: {error}") from None
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(read_text_lines(path, MAX_CONFIG), start=1):
             if not (text := line.partition("#")[0].strip()):
                 continue
-            if not text.startswith("--"):
-                problem = f"expected --option=value, found {quoted(text, 60)}"
-                raise OptionError(f"{path}: line {number}: {problem}")
-            try:
+            with naming(f"{path}: line {number}"):
+                if not text.startswith("--"):
+                    raise DataError(f"expected --option=value, found {quoted(text, 60)}")
                 words.append(self._completed(text))
                 name = words[-1][2:].partition("=")[0]
                 values_of(self.name, {name: self._kind(name)}, words[-1:])
-            except OptionError as error:
-                raise OptionError(f"{path}: line {number}: {error}") from None
         return words
 
     def _kind(self, name: str) -> str:

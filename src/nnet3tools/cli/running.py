@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import signal
@@ -57,8 +58,11 @@ def run_program(
     try:
         take_standard_streams()
         with _termination_raises(), warnings.catch_warnings():
-            # NumPy's warnings, such as overflows, mean nothing to users.
+            # Libraries' warnings, such as NumPy's of overflows, mean nothing to most users.
             warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.showwarning = lambda text, kind, *_, **__: log.vlog(
+                2, f"{kind.__name__}: {text}"
+            )
             status = body(list(sys.argv[1:] if argv is None else argv))
             flush_output()
             return status or 0
@@ -82,13 +86,15 @@ def run_program(
         log.error_line(f"out of memory {error}".rstrip())
     except OSError as error:
         where = f" '{error.filename}'" if error.filename else ""
-        log.error_line(f"{error.strerror or error}{where}")
-        _flush_or_forget()
+        # Writers name their files; what is left of a full disk is under print().
+        full = "cannot write standard output: " if error.errno == errno.ENOSPC and not where else ""
+        log.error_line(f"{full}{error.strerror or error}{where}")
     except ProgramError:
         import traceback
 
         log.write(traceback.format_exc())
         log.error_line("this is a bug of nnet3tools; please report it with the lines above")
+    _flush_or_forget()
     return ERROR
 
 

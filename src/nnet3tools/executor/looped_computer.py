@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError, check_num_frames
+from nnet3tools.errors import MAX_STREAM_FRAMES, DataError, check_num_frames
 from nnet3tools.executor.chunk_programs import fill_rows
 from nnet3tools.executor.chunks import Ivectors
 from nnet3tools.executor.computer import NnetComputer
@@ -55,7 +55,7 @@ class LoopedComputer:
         `like` is any array of the device to run on. UserError if the network cannot be looped.
         """
         options.check()
-        check_num_frames("frames-per-chunk", options.frames_per_chunk)  # no chunk is shorter
+        check_num_frames("frames-per-chunk", options.frames_per_chunk, MAX_STREAM_FRAMES)
         self.network = SimpleNetwork(nnet)
         self.factor = options.frame_subsampling_factor
         self.chunk_frames = chunk_size_for(nnet, self.factor, options.frames_per_chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from nnet3tools.errors import TextError
 from nnet3tools.grammars.reading import check_levels, fail, read_text, word
 
 _MOST_DIGITS = 18  # of an integer that int64 holds
+_MOST_OPERATORS = 5000  # take 5 s to compile
+_OPERATOR = re.compile(r"[-+*/^<>&|!,(\[]")
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,11 @@ def _grammar() -> pp.ParserElement:
 
 
 def read_formula(text: str) -> Formula:
-    """Parse a formula; TextError if the text is malformed."""
+    """Parse a formula; TextError if the text is malformed or has more than 5,000 operators."""
     check_levels(text, "formula", "()[]")
+    if (found := len(_OPERATOR.findall(text))) > _MOST_OPERATORS:
+        message = f"expected at most {_MOST_OPERATORS} operators and arguments, found {found}"
+        raise TextError(message, text, 0, "formula")
     definitions, result = read_text(_grammar(), text, "formula")
     named: dict[str, Tree] = {}
     for name, tree, position in definitions:

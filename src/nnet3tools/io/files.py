@@ -6,23 +6,24 @@ An output file appears whole or not at all (`whole_file`).
 import contextlib
 import enum
 import io
-import os
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO, cast
 
-from nnet3tools.errors import DataError, OptionError, quoted
+from nnet3tools.errors import DataError, OptionError, failures_named, quoted
 from nnet3tools.io import handover
 from nnet3tools.io.checked import MISTAKES, NamedFile
+from nnet3tools.io.input_buffer import MAX_TEXT
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.whole_file import prove_writable, whole_file
 from nnet3tools.io.writer import Writer
 from nnet3tools.number_text import parse_int
-from nnet3tools.options import NO_COMMANDS
+from nnet3tools.options import commands_are_refused
 
 _OFFSET = re.compile(r"(.+):([0-9]+)", re.S)
 _MAX_OFFSET = (1 << 63) - 1
@@ -124,8 +125,16 @@ def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
         yield reader
 
 
+_read_stdin: object = None
+"""The sys.stdin that an input has read, and whose following bytes may be in that input's buffer."""
+
+
 @contextlib.contextmanager
 def _open_stdin(rxfilename: str) -> Iterator[Reader]:
+    global _read_stdin
+    if _read_stdin is sys.stdin:
+        raise OptionError("standard input ('-') was given for more than one input")
+    _read_stdin = sys.stdin
     # Read without sys.stdin.buffer: a thread waiting in it would hold its lock, and then Python
     # aborts at the end of the program.
     file: BinaryIO = sys.stdin.buffer
@@ -153,7 +162,7 @@ def _open_file(rxfilename: str) -> Iterator[Reader]:
 
 def _started(command: str, **streams: int) -> subprocess.Popen[bytes]:
     """Start the shell command of a specifier; DataError if NO_COMMANDS is set."""
-    if os.environ.get(NO_COMMANDS, "0") not in ("", "0"):
+    if commands_are_refused():
         raise DataError(f"'{command[:200]}' is a command, and --no-commands refuses commands")
     return subprocess.Popen(command, shell=True, **streams)  # type: ignore[call-overload]
 
@@ -179,16 +188,32 @@ def _open_pipe_in(rxfilename: str) -> Iterator[Reader]:
         raise DataError(f"command '{command}' ended with status {status}")
 
 
-def read_text(rxfilename: str, most: int = 1 << 40) -> str:
-    """Read a whole text file, pipe or standard input; DataError for more than `most` bytes."""
+MAX_CONFIG = 1 << 24
+"""The most bytes of a text that a user writes: of a config, an options file or an xconfig."""
+
+
+def read_text(rxfilename: str, most: int = MAX_TEXT) -> str:
+    """Read a whole text file, pipe or standard input.
+
+    DataError for a zero byte, or for more than `most` bytes.
+    """
     with open_input(rxfilename, header=False) as reader:
         return reader.read_rest(most)
 
 
-def read_text_lines(rxfilename: str, most: int = 1 << 40) -> list[str]:
+def read_text_lines(rxfilename: str, most: int = MAX_TEXT) -> list[str]:
     """The lines of `read_text`, without their line ends."""
     *lines, last = read_text(rxfilename, most).split("\n")
     return [line.removesuffix("\r") for line in ([*lines, last] if last else lines)]
+
+
+def read_file(path: str | Path, most: int = MAX_TEXT) -> bytes:
+    """The bytes of a file by its plain path; DataError if unreadable or over `most` bytes."""
+    with failures_named(path, "read"), open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DataError(f"{path}: expected at most {most} bytes, found more")
+    return data
 
 
 def number_in(rxfilename: str) -> int:
@@ -229,8 +254,9 @@ def open_output(wxfilename: str, binary: bool = True, header: bool = True) -> It
 @contextlib.contextmanager
 def _open_stdout(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
     sys.stdout.flush()
-    yield sys.stdout.buffer, "standard output"
-    sys.stdout.buffer.flush()
+    with failures_named("standard output", "write", has_other_files=True):
+        yield sys.stdout.buffer, "standard output"
+        sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

@@ -27,6 +27,8 @@ _PIECE, _LARGEST_PIECE = 1 << 16, 1 << 17
 _BIG_PIECE = 1 << 24
 _LARGEST_TAKEN = 1 << 26
 LOOK_AHEAD = 1 << 16
+MAX_TEXT = 1 << 30
+"""The most bytes of a line, of a matrix in text, and of a whole text: /dev/zero has no end."""
 _WORD = re.compile(rb"[ \t\n\r\f\v]*[^ \t\n\r\f\v]+")
 _SPACE = re.compile(rb"[ \t\n\r\f\v]*")
 
@@ -226,11 +228,16 @@ class InputBuffer:
                     return match
                 raise self.error(f"expected {what}, found {self._next_text()}")
 
-    def _find(self, byte: bytes) -> int:
-        """Position in the buffer of the next `byte`, reading ahead; -1 if the stream has none."""
+    def _find(self, byte: bytes, most: int = MAX_TEXT) -> int:
+        """Position in the buffer of the next `byte`, reading ahead; -1 if the stream has none.
+
+        DataError if none of the next `most` bytes is `byte`, and more follow.
+        """
         searched = 0
         while (place := self._buffer.find(byte, self._at + searched)) < 0:
             searched = len(self._buffer) - self._at
+            if searched > most:
+                raise self.error(f"expected at most {most} bytes of text, found more")
             if not self.more():
                 return -1
         return place

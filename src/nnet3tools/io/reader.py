@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError, quoted
-from nnet3tools.io.input_buffer import LOOK_AHEAD, InputBuffer
+from nnet3tools.io.input_buffer import LOOK_AHEAD, MAX_TEXT, InputBuffer
 from nnet3tools.io.numpy_later import np
 from nnet3tools.io.text import cast, parse_numbers, parse_rows
 from nnet3tools.number_text import parse_double, parse_int
@@ -65,11 +65,10 @@ class Reader(InputBuffer):
         self._at = stop if end < 0 else stop + 1
         return line.decode("utf-8", "surrogateescape")
 
-    def read_rest(self, most: int = 1 << 40) -> str:
-        """Read the rest of the stream as text; DataError if it has more than `most` bytes."""
-        while self.more():
-            if len(self._buffer) - self._at > most:
-                raise self.error(f"expected a text of at most {most} bytes, found more")
+    def read_rest(self, most: int = MAX_TEXT) -> str:
+        """Read the rest of the stream as text; DataError for a zero byte or over `most` bytes."""
+        if (zero := self._find(b"\0", most)) >= 0:
+            raise self.error("expected text, found binary bytes", self._base + zero)
         rest = bytes(self._buffer[self._at :])
         self._at = len(self._buffer)
         return rest.decode("utf-8", "surrogateescape")

@@ -42,10 +42,6 @@ def script_lines(rxfilename: str) -> Iterator[tuple[str, str, str]]:
     """Yield (key, rxfilename, range) for each line of a script file; DataError for a wrong line."""
     name = rxfilename or "-"
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
-        if "\0" in line:
-            raise DataError(
-                f"{name}: line {number} of the script file holds a zero byte: an archive (ark:)?"
-            )
         if not line.strip():
             raise DataError(f"{name}: line {number} of the script file is empty")
         yield parse_script_line(line, f"{name}: line {number}")

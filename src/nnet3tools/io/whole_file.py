@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import failures_named
 from nnet3tools.io.checked import check_written, exists
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/std(out|err)")
@@ -41,19 +41,19 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
     mode = _mode_of(path) if descriptor is None else 0
     if mode is not None and not stat.S_ISREG(mode):  # /dev/null or a named pipe cannot be replaced
         sys.stdout.flush()
-        with _failures_named(path, "open"):
+        with failures_named(path, "open"):
             file = open(path if descriptor is None else os.dup(descriptor), "wb")
-        with _failures_named(path, "write", has_other_files=True), file:
+        with failures_named(path, "write", has_other_files=True), file:
             yield cast(BinaryIO, file)
         return
     with contextlib.ExitStack() as stack:
-        with _failures_named(path, "open"):
+        with failures_named(path, "open"):
             target = os.path.realpath(path, strict=mode is not None)
             temporary = _temporary(target, mode is not None)
             stack.callback(temporary.discard)
-        with _failures_named(path, "write", has_other_files=True):
+        with failures_named(path, "write", has_other_files=True):
             yield temporary.file
-        with _failures_named(path, "write"):
+        with failures_named(path, "write"):
             temporary.finish(target, mode)
 
 
@@ -61,21 +61,8 @@ def prove_writable(path: str) -> None:
     """Raise DataError if a file cannot be written at `path`; for use before a long computation."""
     mode = _mode_of(path)
     if _own_descriptor(path) is None and (mode is None or stat.S_ISREG(mode)):
-        with _failures_named(path, "open"):
+        with failures_named(path, "open"):
             _temporary(os.path.realpath(path), mode is not None).discard()
-
-
-@contextlib.contextmanager
-def _failures_named(path: str, verb: str, has_other_files: bool = False) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        if has_other_files and error.filename is not None:
-            raise
-        purpose = " for writing" if verb == "open" else ""
-        raise DataError(f"cannot {verb} '{path}'{purpose}: {error.strerror}") from None
 
 
 def _own_descriptor(path: str) -> int | None:
@@ -88,7 +75,7 @@ def _own_descriptor(path: str) -> int | None:
 
 def _mode_of(path: str) -> int | None:
     """The mode of an existing file; None if there is no file, DataError for an impossible path."""
-    with _failures_named(path, "open"):
+    with failures_named(path, "open"):
         try:
             return os.stat(path).st_mode
         except FileNotFoundError:

@@ -6,7 +6,7 @@ import functools
 import struct
 from typing import TYPE_CHECKING, BinaryIO
 
-from nnet3tools.errors import ProgramError
+from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.numpy_later import np
 from nnet3tools.io.text import format_float, format_floats, format_matrix, is_word
 
@@ -31,8 +31,13 @@ class Writer:
         """Bytes written so far."""
 
     def write_bytes(self, data: bytes | memoryview) -> None:
-        """Write raw bytes."""
-        self.file.write(data)
+        """Write raw bytes; DataError, which names the output, if the system cannot do so."""
+        try:
+            self.file.write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise DataError(f"cannot write '{self.name}': {error.strerror}") from None
         self.offset += len(data)
 
     def write_text(self, text: str) -> None:

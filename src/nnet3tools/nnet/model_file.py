@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnet3tools.errors import ConfigError, DataError, quoted
-from nnet3tools.io.files import open_input, open_output, read_text
+from nnet3tools.io.files import MAX_CONFIG, open_input, open_output, read_text
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
@@ -36,7 +36,7 @@ def write_nnet(nnet: Nnet, wxfilename: str, binary: bool = True) -> None:
 
 def apply_config_file(nnet: Nnet, rxfilename: str) -> None:
     """Add the nodes and components of a config file, pipe or "-"; ConfigError names the file."""
-    lines = parse_config_lines(read_text(rxfilename), rxfilename)
+    lines = parse_config_lines(read_text(rxfilename, MAX_CONFIG), rxfilename)
     try:
         nnet.read_config(lines)
     except ConfigError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nnet3tools.errors import DataError, OptionError, quoted
-from nnet3tools.io.files import number_in
+from nnet3tools.io.files import number_in, read_file
 from nnet3tools.number_text import parse_double, parse_int
 
 N = TypeVar("N", int, float)
@@ -21,10 +21,7 @@ N = TypeVar("N", int, float)
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a text file; DataError if it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError as error:
-        raise DataError(f"cannot read '{path}': {error.strerror}") from None
+    return read_file(path).decode("utf-8", "surrogateescape").splitlines()
 
 
 def read_map(path: Path) -> dict[str, str]:

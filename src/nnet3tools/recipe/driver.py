@@ -20,11 +20,10 @@ def is_done(job: Job) -> bool:
     """Whether the log of `job` says that the same command line has ended with status 0."""
     try:
         with open(job.log, errors="surrogateescape") as file:
-            lines = file.read().splitlines()
+            is_this = file.readline().split() == ["#", *job.header.split()]
+            ended = [line for line in file if line.startswith("# Ended (code ")]
     except OSError:
         return False
-    ended = [line for line in lines if line.startswith("# Ended (code ")]
-    is_this = bool(lines) and lines[0].split() == ["#", *job.header.split()]
     return is_this and bool(ended) and ended[-1].startswith("# Ended (code 0)")
 
 

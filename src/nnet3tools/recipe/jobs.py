@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -129,6 +130,6 @@ def last_lines(log: str, count: int = 10) -> list[str]:
     """The last `count` lines of a log file."""
     try:
         with open(log, errors="replace") as file:
-            return [line.rstrip("\n") for line in file][-count:]
+            return [line.rstrip("\n") for line in deque(file, count)]
     except OSError:
         return []

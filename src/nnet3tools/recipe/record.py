@@ -13,6 +13,7 @@ from typing import Any
 from nnet3tools.cli.option_specs import specs_of
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.io.files import MAX_CONFIG, read_file
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.options import RunOptions
@@ -52,9 +53,9 @@ def check_recorded(path: Path, now: dict[str, Any], hint: str = _HINT) -> None:
     if not path.is_file():
         return
     try:
-        before = json.loads(path.read_text())
+        before = json.loads(read_file(path, MAX_CONFIG))
         program, options = before["program"], dict(before["options"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (DataError, ValueError, KeyError, TypeError, RecursionError):
         raise DataError(
             f"{path}: expected the record of an experiment: remove it to go on"
         ) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
-from nnet3tools.options import check_name
+from nnet3tools.options import check_name, commands_are_refused
 from nnet3tools.recipe.chain_egs import egs_making
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.chain_options import ChainOptions
@@ -73,10 +73,10 @@ class _Training:
             if self._needs(before):
                 making.check()
         decoding = decoding_steps(e)
-        write_recorded(e.dir / RECORD, record_of(e))
         o = e.options.trainer.optimization
         most = max(o.num_jobs_initial, o.num_jobs_final)
         runner = make_runner(e.options.run, most, e.wants_gpu, e.options.egs.cmd)
+        write_recorded(e.dir / RECORD, record_of(e))
         with contextlib.closing(runner):
             self._num_together = _most_together(e, most, runner.num_at_once)
             driver = Driver(runner, self._stage_ended, again=not self._resumes)
@@ -163,6 +163,8 @@ def make_runner(
     On this machine, `most_jobs` jobs run at once, and one more for diagnostics; `wants_gpu`: each
     on a GPU. `egs_cmd`, if not "", is used instead of --cmd for jobs that make examples.
     """
+    if commands_are_refused():
+        raise OptionError("--no-commands: a training starts programs in pipes of a shell")
     executor = run.executor or ("cmd" if run.cmd else "local")
     if executor == "cmd":
         from nnet3tools.recipe.submitted import CommandRunner

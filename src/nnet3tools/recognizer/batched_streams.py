@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import check_num_frames
+from nnet3tools.errors import MAX_STREAM_FRAMES, check_num_frames
 from nnet3tools.executor.chunk_programs import ChunkPrograms
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.simple_network import OutputScaling, SimpleNetwork
@@ -48,7 +48,7 @@ class BatchedNetwork:
     ) -> None:
         """`nnet` must be prepared for test and local in time; outputs are divided by `priors`."""
         options.check()
-        check_num_frames("frames-per-chunk", options.frames_per_chunk)
+        check_num_frames("frames-per-chunk", options.frames_per_chunk, MAX_STREAM_FRAMES)
         self.network = SimpleNetwork(nnet)
         self.factor = options.frame_subsampling_factor
         self.chunk_frames = chunk_size_for(nnet, self.factor, options.frames_per_chunk)

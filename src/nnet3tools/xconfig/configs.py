@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nnet3tools import tensor
-from nnet3tools.errors import ConfigError, DataError, UserError
+from nnet3tools.errors import ConfigError, UserError, failures_named
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.io import log
 from nnet3tools.io.files import write_text
@@ -102,10 +102,8 @@ def _remove_stale(folder: str, written: Mapping[str, bool]) -> None:
 
 
 def _make_folder(folder: str) -> None:
-    try:
+    with failures_named(folder, "make folder"):
         os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make folder '{folder}': {error.strerror}") from None
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import codecs
 import enum
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.io import log
+from nnet3tools.io.files import read_file
 
 
 class Severity(enum.Enum):
@@ -115,10 +115,7 @@ def read_text(path: str, faults: FaultList) -> list[str]:
     Lines that are not UTF-8, or have zero bytes, are added to `faults` and are blank in the result.
     DataError if the file cannot be read, or is UTF-16.
     """
-    try:
-        data = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
-    except OSError as error:
-        raise DataError(f"cannot read '{path}': {error.strerror}") from None
+    data = read_file(path).removeprefix(codecs.BOM_UTF8)
     if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in data[:4]:
         raise DataError(f"'{path}' is UTF-16 or binary: expected UTF-8 (convert it with iconv)")
     lines = []
