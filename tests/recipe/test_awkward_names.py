@@ -10,19 +10,7 @@ import pytest
 
 from nnet3tools.recipe.jobs import Job, pipe_text
 from support import tiny_training
-
-SHELL = [
-    *("$(touch OWNED)", "`touch OWNED`", "x;touch OWNED", "x&touch OWNED", "x && touch OWNED", "'"),
-]
-WORK = [
-    *("a b", "a  b", '"', "it's", 'a"b c', "it's a b", "a'b\"c", "<x", "x>OWNED", "(x", "x)"),
-    *("{a", "*", "?x", "[a]", "~", "!x", "#x", "x#y", "%d", "a=b", "a:b", "x:1", "\\", "\\n"),
-    *("$HOME", "$$", "ü", "語", "@", "^", "a--b", "{}", "%s"),
-]
-REFUSED = [
-    *(" x", "a\nb", "a\tb", "\x7f", "a\rb", "-x", "--help", "|x", "x|", "x|y", "ark:x", "scp:x"),
-    *("ark,t:x", "a,b", "\udcff"),
-]
+from support.awkward_names import AWKWARD, REFUSED, SHELL, WORK
 
 
 def train(name: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[bytes]:
@@ -89,7 +77,7 @@ def test_options_of_other_programs_reach_no_shell(
     assert not list(tmp_path.rglob("OWNED"))
 
 
-@pytest.mark.parametrize("word", [*SHELL, *WORK, *REFUSED, "a b$(c)", 'a "b" c', "a \"b' `c`", ""])
+@pytest.mark.parametrize("word", [*AWKWARD, "a b$(c)", 'a "b" c', "a \"b' `c`", ""])
 def test_words_survive_shell_and_run_pl(word: str) -> None:
     show = ("printf", "%s\\n", word)
     expected = os.fsencode(word) + b"\n"
