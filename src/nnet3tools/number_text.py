@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-INT32_MAX = (1 << 31) - 1
+INT32_MIN, INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 _BLANKS = " \t\n\r\v\f"
 _INTEGER = re.compile(r"([-+]?)0*([0-9]{1,19})")  # int() is quadratic, and raises, for many digits
@@ -14,7 +14,7 @@ _DOUBLE = re.compile(
 )
 
 
-def parse_int(text: str, least: int = -INT32_MAX - 1, most: int = INT32_MAX) -> int | None:
+def parse_int(text: str, least: int = INT32_MIN, most: int = INT32_MAX) -> int | None:
     """The integer in text of ASCII digits; None for other text or a number outside [least, most].
 
     Blanks around the number, a sign and leading zeros are allowed.
@@ -25,9 +25,9 @@ def parse_int(text: str, least: int = -INT32_MAX - 1, most: int = INT32_MAX) -> 
     return value if least <= value <= most else None
 
 
-def parse_counts(texts: Iterable[str]) -> list[int] | None:
-    """The integers from 0 to 2^31 - 1 in the texts; None if one text holds anything else."""
-    values = [parse_int(text, 0) for text in texts]
+def parse_counts(texts: Iterable[str], least: int = 0) -> list[int] | None:
+    """The integers from `least` to 2^31 - 1 in the texts; None if one holds anything else."""
+    values = [parse_int(text, least) for text in texts]
     found = [value for value in values if value is not None]
     return found if len(found) == len(values) else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, dataclass_transform
 
 from nnet3tools.errors import OptionError, quoted
 from nnet3tools.number_text import parse_counts
@@ -62,6 +62,7 @@ def option_group(prefix: str, options: type[T]) -> T:
     return declared
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(option, option_group, field))
 class OptionGroup:
     """Base class of options of programs: each subclass is a frozen dataclass of `option` fields.
 
@@ -72,6 +73,12 @@ class OptionGroup:
     def __new__(cls, *args: object, **values: object) -> Self:
         option_fields(cls)
         return super().__new__(cls)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
 
 
 def option_fields(group: type) -> tuple[Field[Any], ...]:

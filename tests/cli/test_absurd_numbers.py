@@ -2,10 +2,13 @@
 
 import pytest
 
-from nnet3tools.errors import MAX_FRAMES, OptionError
+from nnet3tools.errors import MAX_FRAMES, MAX_STREAM_FRAMES, OptionError
+from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.executor.xvector_plans import XvectorOptions
+from nnet3tools.recognizer.batched_streams import BatchedNetwork
 from nnet3tools.training.splitting import ExampleGenerationOptions
+from support.handmade import small_nnet
 
 TOO_MANY = 2_000_000_000
 
@@ -41,3 +44,11 @@ def test_examples(option: str) -> None:
     value = str(TOO_MANY) if option == "num-frames" else TOO_MANY
     with raises_naming(option):
         ExampleGenerationOptions(**{option.replace("-", "_"): value}).chunk_sizes()
+
+
+def test_chunks_of_streams_which_are_never_shorter() -> None:
+    nnet = small_nnet()
+    options = SimpleComputationOptions(frames_per_chunk=MAX_STREAM_FRAMES + 1)
+    for make in (LoopedComputer, BatchedNetwork):
+        with pytest.raises(OptionError, match="--frames-per-chunk=10001 is too large: at most"):
+            make(nnet, options)

@@ -5,11 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from nnet3tools.cli.running import run_program
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.recipe.plan import copy_file
 
 CONFIG = """input-node name=input dim=4
 component name=a type=AffineComponent input-dim=4 output-dim=3
@@ -93,6 +99,64 @@ def test_a_full_disk_under_the_log_or_the_result() -> None:
     assert lost.returncode == 255
     assert lost.stderr.decode().count("\n") == 2
     assert "No space left on device" in lost.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (("nnet3-copy", "0.raw", "/dev/full"), "'/dev/full'"),
+        (("nnet3-copy", "0.raw", "-"), "'standard output'"),
+        (("nnet3-info", "0.raw"), "standard output"),
+        (("copy-matrix", "ark:table", "ark,scp:table2,/dev/full"), "'/dev/full'"),
+        (("copy-matrix", "ark:table", "ark,t,f:/dev/stdout"), "'/dev/stdout'"),
+    ],
+)
+def test_the_output_that_has_no_room_is_named(words: tuple[str, ...], output: str) -> None:
+    Path("table").write_text("u  [\n 1 2 ]\n")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command(*words), stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 255
+    error = done.stderr.decode().splitlines()[-1]
+    assert error.endswith(f"cannot write {output}: No space left on device")
+    assert not Path("table2").exists()
+
+
+def test_a_copy_without_room_is_no_unreadable_source() -> None:
+    with pytest.raises(DataError, match="cannot write '/dev/full': No space left on device"):
+        copy_file(Path("0.raw"), Path("/dev/full")).do()
+    with pytest.raises(DataError, match="cannot read 'none': No such file"):
+        copy_file(Path("none"), Path("1.raw")).do()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("paste-feats", "ark:-", "ark:-", "ark,t:-"),
+        ("transform-feats", "-", "ark:-", "ark,t:-"),
+        ("nnet3-init", "-", "-", "1.raw"),
+    ],
+)
+def test_standard_input_is_given_once(words: tuple[str, ...]) -> None:
+    given = CONFIG.encode() if words[0] == "nnet3-init" else b" [ 1 2\n 3 4 ]\n"
+    done = subprocess.run(command(*words), input=given, capture_output=True)
+    assert done.returncode == 255
+    if words[0] != "paste-feats":  # it first reads all of one table
+        assert done.stderr.count(b"ERROR") == 1
+    assert b"standard input ('-') was given for more than one input" in done.stderr
+
+
+def test_warnings_of_libraries_reach_no_user(capfd: pytest.CaptureFixture[str]) -> None:
+    def body(words: list[str]) -> None:
+        log.set_verbose(int(words[0]))
+        warnings.warn("rather", stacklevel=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run_program("x", ["0"], body) == 0
+        assert capfd.readouterr().err == ""
+        assert run_program("x", ["2"], body) == 0
+    log.set_verbose(0)
+    assert "UserWarning: rather" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -108,6 +108,17 @@ def test_raw_samples_and_wave_files_give_the_same_lines(decode):
         assert (status, found) == (0, final), name
 
 
+def test_words_that_are_no_utf_8_leave_the_lines_valid(decode, folder, tmp_path):
+    table = tmp_path / "words.txt"
+    lines = (folder / "graph" / "words.txt").read_bytes().splitlines(keepends=True)
+    table.write_bytes(b"".join(x if x[:1] in b"<#" else b"\xff" + x for x in lines))
+    sound = samples(1.5).tobytes()
+    status, lines, _ = decode(sound, "--format=json", f"--word-symbol-table={table}", *ENDS)
+    texts = [value["text"] for line in lines if "words" in (value := json.loads(line))]
+    assert status == 0
+    assert any("\ufffd" in text for text in texts)
+
+
 def test_text_and_vosk(decode):
     _, lines, _ = decode(samples(1.0).tobytes(), *ENDS)
     assert [line.split()[0] for line in lines] == ["stdin-1", "stdin-2"]

@@ -60,7 +60,7 @@ def test_every_option_is_in_the_help(program: str, capsys) -> None:
         raise SystemExit(main_of(program)(["--help"]))
     captured = capsys.readouterr()
     text = captured.out + captured.err
-    for option in dataclasses.fields(OptimizeOptions):
+    for option in dataclasses.fields(OptimizeOptions()):
         assert f"--optimization.{option.name.replace('_', '-')}" in text, option.name
     # As in Kaldi, "all optimizations" are not all.
     assert "memory compression (off with" in " ".join(text.split())

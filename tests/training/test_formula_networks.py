@@ -230,6 +230,6 @@ def test_joining_the_time_steps_of_a_model_update_does_not_mix_their_rows(kind):
     nnet = Nnet.from_config(parse_config_lines(LOOP.format(formula=ROW_FORMULAS[kind])))
     expected = compute(nnet, OPTIONS["plain"])
     compare(compute(nnet, OPTIONS["optimized"]), expected)
-    for option in fields(OptimizeOptions):
+    for option in fields(OptimizeOptions()):
         if option.default is True:  # each pass left out
             compare(compute(nnet, replace(OptimizeOptions(), **{option.name: False})), expected)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 _HIGHEST_ORDER = 100
 """The highest order of n-grams allowed; an n-gram takes 4 bytes per phone."""
 
 
-@dataclass(frozen=True)
-class ChainTrainingOptions:
+class ChainTrainingOptions(OptionGroup):
     """Options of the LF-MMI objective (Kaldi's ChainTrainingOptions)."""
 
     l2_regularize: float = option(
@@ -59,8 +56,7 @@ class ChainTrainingOptions:
             )
 
 
-@dataclass(frozen=True)
-class SupervisionOptions:
+class SupervisionOptions(OptionGroup):
     """Options of converting phone alignments and lattices to supervisions."""
 
     left_tolerance: int = option(
@@ -107,8 +103,7 @@ class SupervisionOptions:
             raise OptionError(f"invalid --lm-scale={self.lm_scale:g}: must be >= 0 and < 1")
 
 
-@dataclass(frozen=True)
-class LanguageModelOptions:
+class LanguageModelOptions(OptionGroup):
     """Options of estimating a phone language model."""
 
     ngram_order: int = option(

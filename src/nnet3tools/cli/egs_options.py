@@ -1,19 +1,8 @@
 """Options of the programs that copy and merge examples, by kind of examples."""
 
-from dataclasses import dataclass
-
 from nnet3tools.cli.egs_tables import CopyOptions, DrawOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.training.minibatch_rules import MINIBATCH_SIZE_HELP, ExampleMergingOptions
-
-__all__ = [
-    "ChainCopyOptions",
-    "ChainMergeOptions",
-    "DiscriminativeCopyOptions",
-    "ExampleMergingOptions",
-    "FrameCopyOptions",
-    "SequenceMergeOptions",
-]
 
 
 class FrameCopyOptions(OptionGroup):
@@ -52,14 +41,12 @@ class DiscriminativeCopyOptions(DrawOptions):
     frame_shift: int = _frame_shift_of_sequences()
 
 
-@dataclass(frozen=True)
 class SequenceMergeOptions(ExampleMergingOptions):
     """Options of nnet3-discriminative-merge-egs."""
 
     minibatch_size: str = option("64", MINIBATCH_SIZE_HELP)
 
 
-@dataclass(frozen=True)
 class ChainMergeOptions(SequenceMergeOptions):
     """Options of nnet3-chain-merge-egs."""
 

@@ -1,6 +1,7 @@
 """Conversion and checking of option values by click."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -29,47 +30,39 @@ def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str
     return {name: value for name, value in found.items() if value not in (None, ())}
 
 
-class _Bool(click.ParamType):
-    name = "bool"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
-        known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-        if (value_of_word := known.get(str(value).lower())) is None:
-            self.fail(f"expected true or false, found '{value}'", param, ctx)
-        return value_of_word
+def _bool(text: str) -> bool:
+    known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+    if (value := known.get(text.lower())) is None:
+        raise click.BadParameter(f"expected true or false, found '{text}'")
+    return value
 
 
-class _Int(click.ParamType):
-    name = "int"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if (number := parse_int(str(value))) is None:
-            kind = "an" if parse_int(str(value), -(1 << 63), 1 << 63) is None else "a 32-bit"
-            self.fail(f"expected {kind} integer, found '{str(value)[:80]}'", param, ctx)
-        return number
+def _int(text: str) -> int:
+    if (number := parse_int(text)) is None:
+        kind = "an" if parse_int(text, -(1 << 63), 1 << 63) is None else "a 32-bit"
+        raise click.BadParameter(f"expected {kind} integer, found '{text[:80]}'")
+    return number
 
 
-class _Float(click.ParamType):
-    name = "float"
-
-    def __init__(self, is_finite: bool = True) -> None:
-        self._is_finite = is_finite
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = parse_double(str(value))
-        if number is None or math.isnan(number) or (self._is_finite and math.isinf(number)):
-            self.fail(f"expected a number, found '{str(value)[:80]}'", param, ctx)
-        return number
+def _float(text: str) -> float:
+    if not math.isfinite(number := _any_float(text)):
+        raise click.BadParameter(f"expected a number, found '{text[:80]}'")
+    return number
 
 
-_TYPES: dict[str, click.ParamType] = {
-    "bool": _Bool(),
-    "int": _Int(),
-    "float": _Float(),
-    "any float": _Float(is_finite=False),
-    "double": _Float(),
-    "string": click.STRING,
-    "strings": click.STRING,
+def _any_float(text: str) -> float:
+    number = parse_double(text)
+    if number is None or math.isnan(number):
+        raise click.BadParameter(f"expected a number, found '{text[:80]}'")
+    return number
+
+
+_TYPES: dict[str, Callable[[str], Any]] = {
+    "bool": _bool,
+    "int": _int,
+    "float": _float,
+    "any float": _any_float,
+    "double": _float,
+    "string": str,
+    "strings": str,
 }

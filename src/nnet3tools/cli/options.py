@@ -25,8 +25,6 @@ from nnet3tools.errors import DataError, OptionError, naming, quoted
 from nnet3tools.io import log
 from nnet3tools.options import NO_COMMANDS, OptionGroup, option, option_group
 
-__all__ = ["NoOptions", "OptionGroup", "option", "option_group", "program", "quote"]
-
 O = TypeVar("O")  # noqa: E741
 
 WordsBefore: TypeAlias = "Callable[[Sequence[str]], Sequence[str]]"

@@ -13,16 +13,6 @@ from nnet3tools.io.table_reader import read_object
 if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
 
-__all__ = [
-    "OptionalTable",
-    "are_tables",
-    "convert_table",
-    "is_table",
-    "lookup_by_speaker",
-    "read_object",
-    "write_object",
-]
-
 T = TypeVar("T")
 U = TypeVar("U")
 

@@ -1,12 +1,11 @@
 """Options of compilation, with Kaldi's names (CachingOptimizingCompilerOptions)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 
-@dataclass(frozen=True)
-class CompilerOptions:
+class CompilerOptions(OptionGroup):
     """Options of the compiler and of its cache."""
 
     use_shortcut: bool = option(

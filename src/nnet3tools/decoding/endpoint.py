@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
 from nnet3tools.number_text import parse_counts
-from nnet3tools.options import option, option_group
+from nnet3tools.options import OptionGroup, option, option_fields, option_group
 
 _NEVER = math.inf
 
 
-@dataclass(frozen=True)
-class EndpointRule:
+class EndpointRule(OptionGroup):
     """An endpoint rule: conditions on an utterance that must all hold; lengths are in seconds."""
 
     must_contain_nonsilence: bool = option(
@@ -61,13 +59,12 @@ def _rule(nonsilence: bool, silence: float, cost: float, length: float) -> type[
     defaults = (nonsilence, silence, cost, length)
     fields = [
         (item.name, type(value), dataclasses.field(default=value, metadata=item.metadata))
-        for item, value in zip(dataclasses.fields(EndpointRule), defaults, strict=True)
+        for item, value in zip(option_fields(EndpointRule), defaults, strict=True)
     ]
     return dataclasses.make_dataclass("Rule", fields, bases=(EndpointRule,), frozen=True)
 
 
-@dataclass(frozen=True)
-class EndpointOptions:
+class EndpointOptions(OptionGroup):
     """The five rules, and the phones that count as silence (Kaldi's OnlineEndpointConfig)."""
 
     silence_phones: str = option(

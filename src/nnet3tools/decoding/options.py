@@ -5,16 +5,13 @@ Only declarations: programs parse options before they load NumPy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 _MOST = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class DeterminizeOptions:
+class DeterminizeOptions(OptionGroup):
     """Options of determinization (Kaldi's DeterminizeLatticePhonePrunedOptions)."""
 
     delta: float = option(1.0 / 1024, "Tolerance used in determinization")
@@ -35,8 +32,7 @@ class DeterminizeOptions:
     minimize: bool = option(False, "If true, push and minimize after determinization.")
 
 
-@dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(OptionGroup):
     """Options of the Viterbi search: beams and limits of the number of tokens.
 
     native/library.py declares them to C as the members of a struct `search_options`.
@@ -71,7 +67,6 @@ class SearchOptions:
             raise OptionError("--prune-interval must be > 0, and --hash-ratio from 1 to 1000")
 
 
-@dataclass(frozen=True)
 class LatticeDecoderOptions(SearchOptions, DeterminizeOptions):
     """Options of decoding (Kaldi's LatticeFasterDecoderConfig)."""
 
@@ -88,8 +83,7 @@ class LatticeDecoderOptions(SearchOptions, DeterminizeOptions):
     )
 
 
-@dataclass(frozen=True)
-class AlignOptions:
+class AlignOptions(OptionGroup):
     """Options of alignment (Kaldi's AlignConfig)."""
 
     beam: float = option(200.0, "Decoding beam used in alignment")

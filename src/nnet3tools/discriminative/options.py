@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.errors import OptionError
-from nnet3tools.options import colon_list, option
+from nnet3tools.options import OptionGroup, colon_list, option
 
 CRITERIA = ("mmi", "mpfe", "smbr")
 
 
-@dataclass(frozen=True)
-class DiscriminativeOptions:
+class DiscriminativeOptions(OptionGroup):
     """Options of the discriminative objective (Kaldi's DiscriminativeOptions)."""
 
     criterion: str = option(

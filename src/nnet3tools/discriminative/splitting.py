@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,14 +21,13 @@ from nnet3tools.fst.lattice_epsilon import lattice_without_epsilons
 from nnet3tools.fst.lattice_order import in_top_order, lattice_state_times
 from nnet3tools.fst.properties import Property, linear_properties
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 _NO_EPSILONS = Property.NO_EPSILONS | Property.NO_I_EPSILONS | Property.NO_O_EPSILONS
 _ON_PATHS = Property.ACCESSIBLE | Property.COACCESSIBLE
 
 
-@dataclass(frozen=True)
-class SplitOptions:
+class SplitOptions(OptionGroup):
     """Options of cutting supervisions (Kaldi's SplitDiscriminativeSupervisionOptions)."""
 
     collapse_transition_ids: bool = option(

@@ -37,8 +37,6 @@ from nnet3tools.tensor.registry import device_of
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["ComputeOptions", "NnetComputer"]
-
 _SHOWN_BEFORE = 5
 """Commands before a failed one that its error shows."""
 

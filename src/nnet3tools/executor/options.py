@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 
-@dataclass(frozen=True)
-class ComputeOptions:
+class ComputeOptions(OptionGroup):
     """The options --computation.*, which say how NnetComputer runs a program."""
 
     debug: bool = option(

@@ -6,18 +6,17 @@ Only declarations: programs parse options before they load NumPy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, check_num_frames
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 
-@dataclass(frozen=True)
-class ChunkOptions:
+class ChunkOptions(OptionGroup):
     """Options for cutting utterances into chunks."""
 
     extra_left_context: int = option(
@@ -91,7 +90,6 @@ class ChunkOptions:
         return frames // factor
 
 
-@dataclass(frozen=True)
 class SimpleComputationOptions(ChunkOptions):
     """Options for cutting utterances into chunks and for computing the chunks."""
 
@@ -105,7 +103,6 @@ class SimpleComputationOptions(ChunkOptions):
     computation: ComputeOptions = field(default_factory=ComputeOptions)
 
 
-@dataclass(frozen=True)
 class BatchComputationOptions(SimpleComputationOptions):
     """Options for computing chunks of several utterances together (NnetBatchComputerOptions)."""
 
@@ -146,14 +143,12 @@ class BatchComputationOptions(SimpleComputationOptions):
 _DECODING_SCALE = 0.1
 
 
-@dataclass(frozen=True)
 class DecodingOptions(SimpleComputationOptions):
     """SimpleComputationOptions with the acoustic scale 0.1, the default of decoding programs."""
 
     acoustic_scale: float = option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")
 
 
-@dataclass(frozen=True)
 class BatchDecodingOptions(BatchComputationOptions):
     """BatchComputationOptions with the acoustic scale 0.1, the default of decoding programs."""
 

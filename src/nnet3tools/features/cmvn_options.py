@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 
-@dataclass(frozen=True)
-class CmvnOptions:
+class CmvnOptions(OptionGroup):
     """Options of apply-cmvn that a model directory stores in its file cmvn_opts."""
 
     norm_vars: bool = option(False, "If true, normalize variances.")
@@ -30,8 +27,7 @@ class CmvnOptions:
             raise OptionError("You cannot normalize the variance but not the mean.")
 
 
-@dataclass(frozen=True)
-class OnlineCmvnOptions:
+class OnlineCmvnOptions(OptionGroup):
     """Options of apply-cmvn-online (Kaldi's OnlineCmvnOptions)."""
 
     cmn_window: int = option(

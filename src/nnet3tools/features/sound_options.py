@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 _WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
 
 
-@dataclass(frozen=True)
-class FrameOptions:
+class FrameOptions(OptionGroup):
     """Options of cutting sound into windows (Kaldi's FrameExtractionOptions)."""
 
     sample_frequency: float = option(
@@ -83,8 +82,7 @@ class FrameOptions:
             raise OptionError("the window must have an even number of samples")
 
 
-@dataclass(frozen=True)
-class MelOptions:
+class MelOptions(OptionGroup):
     """Options of the triangular mel filters, also called bins (Kaldi's MelBanksOptions)."""
 
     num_mel_bins: int = option(23, "Number of triangular mel-frequency bins")
@@ -129,8 +127,7 @@ class MelOptions:
         )
 
 
-@dataclass(frozen=True)
-class MfccOptions:
+class MfccOptions(OptionGroup):
     """Options of compute-mfcc-feats (Kaldi's MfccOptions)."""
 
     frame: FrameOptions = field(default_factory=FrameOptions, metadata={"prefix": ""})
@@ -151,8 +148,7 @@ class MfccOptions:
     )
 
 
-@dataclass(frozen=True)
-class FbankOptions:
+class FbankOptions(OptionGroup):
     """Options of compute-fbank-feats (Kaldi's FbankOptions)."""
 
     frame: FrameOptions = field(default_factory=FrameOptions, metadata={"prefix": ""})

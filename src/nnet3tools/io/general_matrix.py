@@ -17,22 +17,6 @@ from nnet3tools.io.reader import Reader
 from nnet3tools.io.sparse import SparseMatrix, read_sparse, write_sparse
 from nnet3tools.io.writer import Writer
 
-__all__ = [
-    "CompressedMatrix",
-    "CompressionMethod",
-    "GeneralMatrix",
-    "SparseMatrix",
-    "append_rows",
-    "check_finite",
-    "compress",
-    "filter_rows",
-    "read_general_matrix",
-    "row_range",
-    "scale",
-    "to_dense",
-    "write_general_matrix",
-]
-
 GeneralMatrix = np.ndarray | CompressedMatrix | SparseMatrix
 """Each of the three types has `.shape`; the dense one is float32."""
 

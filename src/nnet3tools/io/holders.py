@@ -22,24 +22,6 @@ from nnet3tools.io.text import format_float, parse_numbers
 from nnet3tools.io.writer import Writer
 from nnet3tools.number_text import parse_counts
 
-__all__ = [
-    "BOOL",
-    "DOUBLE",
-    "DOUBLE_MATRIX",
-    "FLOAT",
-    "FLOAT_PAIR_VECTOR",
-    "GENERAL_MATRIX",
-    "INT32",
-    "INT32_PAIR_VECTOR",
-    "INT32_VECTOR",
-    "MATRIX",
-    "POSTERIOR",
-    "TOKEN",
-    "TOKEN_VECTOR",
-    "VECTOR",
-    "Holder",
-]
-
 T = TypeVar("T")
 
 

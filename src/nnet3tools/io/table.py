@@ -3,10 +3,3 @@
 from nnet3tools.io.table_random import MappedTableReader, RandomAccessTableReader
 from nnet3tools.io.table_reader import SequentialTableReader
 from nnet3tools.io.table_writer import TableWriter
-
-__all__ = [
-    "MappedTableReader",
-    "RandomAccessTableReader",
-    "SequentialTableReader",
-    "TableWriter",
-]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from nnet3tools.errors import ConfigError
-from nnet3tools.number_text import parse_double, parse_int
+from nnet3tools.number_text import INT32_MIN, parse_counts, parse_double, parse_int
 
 D = TypeVar("D")
 V = TypeVar("V")
@@ -52,9 +52,7 @@ def parse_finite(text: str) -> float | None:
 
 def _parse_ints(text: str) -> list[int] | None:
     """Convert text to integers separated by `,` or `:`; None if a part is not an int32."""
-    values = [parse_int(part) for part in re.split("[,:]", text) if part]
-    found = [value for value in values if value is not None]
-    return found if len(found) == len(values) else None
+    return parse_counts(filter(None, re.split("[,:]", text)), INT32_MIN)
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:

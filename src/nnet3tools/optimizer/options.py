@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -15,8 +14,7 @@ MIN_TIME, MAX_TIME = -(1 << 31), (1 << 31) - 1
 """Times that mean "no limit" (the ends of Kaldi's int32)."""
 
 
-@dataclass(frozen=True)
-class OptimizeOptions:
+class OptimizeOptions(OptionGroup):
     """The options `--optimization.*` of compiling, in the order of Kaldi's file form."""
 
     optimize: bool = option(

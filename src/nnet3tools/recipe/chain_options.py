@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.recipe.options import (
     ChunkEgsOptions,
     ChunkOptimizationOptions,
@@ -13,7 +11,6 @@ from nnet3tools.recipe.options import (
 )
 
 
-@dataclass(frozen=True)
 class ChainEgsOptions(ChunkEgsOptions):
     """The options --egs.* of chain training."""
 
@@ -22,15 +19,13 @@ class ChainEgsOptions(ChunkEgsOptions):
     )
 
 
-@dataclass(frozen=True)
 class LatticeEgsOptions(ChainEgsOptions):
     """The options --egs.* of chain training from alignments or lattices."""
 
     nj: int = option(0, "Number of parts of the data (default: number of alignment files)")
 
 
-@dataclass(frozen=True)
-class ChainObjectiveOptions:
+class ChainObjectiveOptions(OptionGroup):
     """The options --chain.* that chain training has with and without alignments."""
 
     lm_opts: str = option("", "Options of chain-est-phone-lm")
@@ -43,7 +38,6 @@ class ChainObjectiveOptions:
     left_deriv_truncate: str = option("", "Not used: see --trainer.deriv-truncate-margin")
 
 
-@dataclass(frozen=True)
 class LatticeObjectiveOptions(ChainObjectiveOptions):
     """The options --chain.* that only chain training from alignments or lattices has."""
 
@@ -51,7 +45,6 @@ class LatticeObjectiveOptions(ChainObjectiveOptions):
     left_tolerance: int = option(5, "Frames by which phones may come earlier than aligned")
 
 
-@dataclass(frozen=True)
 class ChainOptimizationOptions(ChunkOptimizationOptions):
     """The options --trainer.optimization.* of chain training."""
 
@@ -63,7 +56,6 @@ class ChainOptimizationOptions(ChunkOptimizationOptions):
     )
 
 
-@dataclass(frozen=True)
 class ChainTrainerOptions(TrainerOptions):
     """The options --trainer.* of chain training."""
 
@@ -78,7 +70,6 @@ class ChainTrainerOptions(TrainerOptions):
     optimization: ChainOptimizationOptions = option_group("optimization", ChainOptimizationOptions)
 
 
-@dataclass(frozen=True)
 class ChainOptions(CommonOptions):
     """The options that nnet3-train-chain and nnet3-train-chain-e2e share."""
 
@@ -93,7 +84,6 @@ class ChainOptions(CommonOptions):
     lang: str = option("", "Language directory, which is copied to DIR/lang")
 
 
-@dataclass(frozen=True)
 class LatticeChainOptions(ChainOptions):
     """Options of nnet3-train-chain, whose supervision is from lattices or alignments."""
 
@@ -107,6 +97,5 @@ class LatticeChainOptions(ChainOptions):
     )
 
 
-@dataclass(frozen=True)
 class E2eOptions(ChainOptions):
     """Options of nnet3-train-chain-e2e, whose supervision is from graphs of transcripts."""

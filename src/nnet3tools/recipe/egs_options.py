@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from nnet3tools.cli.options import CommandLine, option
+from nnet3tools.cli.options import CommandLine, OptionGroup, option
 from nnet3tools.errors import OptionError
 from nnet3tools.recipe.jobs import split_words
 
 
-@dataclass(frozen=True)
-class _SharedEgsOpts:
+class _SharedEgsOpts(OptionGroup):
     """The options inside --egs.opts that all kinds of examples have."""
 
     num_utts_subset: int = option(300, "Utterances in the subsets for validation and diagnostics")
@@ -19,7 +17,6 @@ class _SharedEgsOpts:
     online_cmvn: bool = option(False, "Normalize with apply-cmvn-online")
 
 
-@dataclass(frozen=True)
 class EgsOpts(_SharedEgsOpts):
     """Options inside --egs.opts, as in get_egs.sh."""
 
@@ -34,7 +31,6 @@ class EgsOpts(_SharedEgsOpts):
     generate_egs_scp: bool = option(False, "Also write a script file for each archive")
 
 
-@dataclass(frozen=True)
 class _AnyChainEgsOpts(_SharedEgsOpts):
     """The options inside --egs.opts that chain/get_egs.sh and get_egs_e2e.sh share."""
 
@@ -44,7 +40,6 @@ class _AnyChainEgsOpts(_SharedEgsOpts):
     max_shuffle_jobs_run: int = option(50, "Not used: see --num-jobs")
 
 
-@dataclass(frozen=True)
 class ChainEgsOpts(_AnyChainEgsOpts):
     """Options inside --egs.opts, as in chain/get_egs.sh."""
 
@@ -58,7 +53,6 @@ class ChainEgsOpts(_AnyChainEgsOpts):
     max_jobs_run: int = option(15, "Not used: see --num-jobs")
 
 
-@dataclass(frozen=True)
 class E2eEgsOpts(_AnyChainEgsOpts):
     """Options inside --egs.opts, as in chain/e2e/get_egs_e2e.sh."""
 

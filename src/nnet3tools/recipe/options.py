@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.options import OptionGroup, option, option_group
 
 
-@dataclass(frozen=True)
-class FeatureOptions:
+class FeatureOptions(OptionGroup):
     """The options --feat.* of the training programs."""
 
     online_ivector_dir: str = option("", "Directory of online iVectors")
@@ -19,8 +16,7 @@ class FeatureOptions:
     fbank_config: str = option("", "The same for filter banks")
 
 
-@dataclass(frozen=True)
-class EgsOptions:
+class EgsOptions(OptionGroup):
     """The options --egs.* that all training programs have."""
 
     dir: str = option("", "Directory of existing examples (default: make examples in DIR/egs)")
@@ -33,14 +29,12 @@ class EgsOptions:
     cmd: str = option("", "Script that starts the jobs of making examples (default: --cmd)")
 
 
-@dataclass(frozen=True)
 class DnnEgsOptions(EgsOptions):
     """The options --egs.* for networks that see one frame at a time."""
 
     frames_per_eg: int = option(8, "Number of output labels of an example")
 
 
-@dataclass(frozen=True)
 class ChunkEgsOptions(EgsOptions):
     """The options --egs.* for networks that see chunks of frames."""
 
@@ -57,23 +51,20 @@ class ChunkEgsOptions(EgsOptions):
     )
 
 
-@dataclass(frozen=True)
 class RnnEgsOptions(ChunkEgsOptions):
     """The options --egs.* for recurrent networks."""
 
     chunk_left_context: int = option(40, "Frames of input to the left of a chunk besides context")
 
 
-@dataclass(frozen=True)
-class LdaOptions:
+class LdaOptions(OptionGroup):
     """The options --trainer.lda.* of the training programs."""
 
     rand_prune: float = option(4.0, "Pruning of the statistics of the LDA-like transform")
     max_lda_jobs: int = option(10, "Most jobs (one for each archive) for these statistics")
 
 
-@dataclass(frozen=True)
-class OptimizationOptions:
+class OptimizationOptions(OptionGroup):
     """The options --trainer.optimization.* that all training programs have."""
 
     proportional_shrink: float = option(
@@ -108,14 +99,12 @@ class OptimizationOptions:
     )
 
 
-@dataclass(frozen=True)
 class DnnOptimizationOptions(OptimizationOptions):
     """The options --trainer.optimization.* for networks that see one frame at a time."""
 
     minibatch_size: str = option("512", "Minibatch size (--minibatch-size of nnet3-merge-egs)")
 
 
-@dataclass(frozen=True)
 class ChunkOptimizationOptions(OptimizationOptions):
     """The options --trainer.optimization.* for networks that see chunks of frames."""
 
@@ -127,7 +116,6 @@ class ChunkOptimizationOptions(OptimizationOptions):
     )
 
 
-@dataclass(frozen=True)
 class RnnOptimizationOptions(ChunkOptimizationOptions):
     """The options --trainer.optimization.* for recurrent networks."""
 
@@ -137,8 +125,7 @@ class RnnOptimizationOptions(ChunkOptimizationOptions):
     )
 
 
-@dataclass(frozen=True)
-class TrainerOptions:
+class TrainerOptions(OptionGroup):
     """The options --trainer.* that all training programs have."""
 
     srand: int = option(0, "Seed of random numbers")
@@ -162,15 +149,13 @@ class TrainerOptions:
     lda: LdaOptions = option_group("lda", LdaOptions)
 
 
-@dataclass(frozen=True)
 class DnnTrainerOptions(TrainerOptions):
     """The options --trainer.* for networks that see one frame at a time."""
 
     optimization: DnnOptimizationOptions = option_group("optimization", DnnOptimizationOptions)
 
 
-@dataclass(frozen=True)
-class RnnOnlyOptions:
+class RnnOnlyOptions(OptionGroup):
     """The options --trainer.rnn.* for recurrent networks."""
 
     num_chunk_per_minibatch: str = option(
@@ -178,7 +163,6 @@ class RnnOnlyOptions:
     )
 
 
-@dataclass(frozen=True)
 class RnnTrainerOptions(TrainerOptions):
     """The options --trainer.* for recurrent networks."""
 
@@ -190,24 +174,21 @@ class RnnTrainerOptions(TrainerOptions):
     optimization: RnnOptimizationOptions = option_group("optimization", RnnOptimizationOptions)
 
 
-@dataclass(frozen=True)
-class CleanupOptions:
+class CleanupOptions(OptionGroup):
     """The options --cleanup.*: which files training removes."""
 
     remove_egs: bool = option(True, "Remove the examples at the end")
     preserve_model_interval: int = option(100, "Models of multiples of this are kept")
 
 
-@dataclass(frozen=True)
-class ReportingOptions:
+class ReportingOptions(OptionGroup):
     """The options --reporting.* of the training programs."""
 
     email: str = option("", "Not used: see --exit-stage and the exit status")
     interval: float = option(0.1, "Not used")
 
 
-@dataclass(frozen=True)
-class JobOptions:
+class JobOptions(OptionGroup):
     """Options that say where and how jobs run; they do not change results."""
 
     executor: str = option(
@@ -235,7 +216,6 @@ class JobOptions:
     )
 
 
-@dataclass(frozen=True)
 class RunOptions(JobOptions):
     """Options that say how a training program runs its stages; they do not change results."""
 
@@ -249,8 +229,7 @@ class RunOptions(JobOptions):
     reporting: ReportingOptions = option_group("reporting", ReportingOptions)
 
 
-@dataclass(frozen=True)
-class CommonOptions:
+class CommonOptions(OptionGroup):
     """The options that all training programs have."""
 
     run: RunOptions = option_group("", RunOptions)
@@ -258,8 +237,7 @@ class CommonOptions:
     feat_dir: str = option("", "Directory of the training data (feats.scp, utt2spk, cmvn.scp)")
 
 
-@dataclass(frozen=True)
-class CheckOptions:
+class CheckOptions(OptionGroup):
     """Limits for the checks of users' recordings and transcripts."""
 
     max_seconds: float = option(30.0, "Utterances longer than this are left out")
@@ -269,15 +247,13 @@ class CheckOptions:
     num_shown: int = option(10, "Most faults of each kind that are listed")
 
 
-@dataclass(frozen=True)
-class ImageOptions:
+class ImageOptions(OptionGroup):
     """The options --image.* of the training programs."""
 
     augmentation_opts: str = option("", "Options of nnet3-egs-augment-image")
 
 
-@dataclass(frozen=True)
-class RawTargetOptions:
+class RawTargetOptions(OptionGroup):
     """Options for the targets of networks without a transition model."""
 
     targets_scp: str = option("", "Targets: matrices, or vectors of integers if not dense")
@@ -286,15 +262,13 @@ class RawTargetOptions:
     nj: int = option(4, "Not used, as in Kaldi")
 
 
-@dataclass(frozen=True)
-class AlignmentOptions:
+class AlignmentOptions(OptionGroup):
     """Options for the alignments, which are the targets of acoustic models."""
 
     ali_dir: str = option("", "Directory of alignments (required): ali.N.gz, num_jobs, tree ...")
     lang: str = option("", "Language directory, which is copied to DIR/lang")
 
 
-@dataclass(frozen=True)
 class DnnOptions(CommonOptions):
     """Options of training feed-forward networks."""
 
@@ -302,7 +276,6 @@ class DnnOptions(CommonOptions):
     trainer: DnnTrainerOptions = option_group("trainer", DnnTrainerOptions)
 
 
-@dataclass(frozen=True)
 class RnnOptions(CommonOptions):
     """Options of training recurrent networks."""
 
@@ -310,7 +283,6 @@ class RnnOptions(CommonOptions):
     trainer: RnnTrainerOptions = option_group("trainer", RnnTrainerOptions)
 
 
-@dataclass(frozen=True)
 class RawDnnOptions(DnnOptions):
     """Options of nnet3-train-raw-dnn."""
 
@@ -318,21 +290,18 @@ class RawDnnOptions(DnnOptions):
     image: ImageOptions = option_group("image", ImageOptions)
 
 
-@dataclass(frozen=True)
 class AmDnnOptions(DnnOptions):
     """Options of nnet3-train-dnn."""
 
     am: AlignmentOptions = option_group("", AlignmentOptions)
 
 
-@dataclass(frozen=True)
 class RawRnnOptions(RnnOptions):
     """Options of nnet3-train-raw-rnn."""
 
     raw: RawTargetOptions = option_group("", RawTargetOptions)
 
 
-@dataclass(frozen=True)
 class AmRnnOptions(RnnOptions):
     """Options of nnet3-train-rnn."""
 

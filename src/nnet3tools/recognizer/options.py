@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.decoding.endpoint import EndpointOptions
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option, option_group
+from nnet3tools.options import OptionGroup, option, option_group
 
 
-@dataclass(frozen=True)
 class _SearchOptions(LatticeDecoderOptions):
     """Search options for lattices that only serve to compute confidences: narrow, fast beams."""
 
@@ -22,8 +19,7 @@ class _SearchOptions(LatticeDecoderOptions):
     )
 
 
-@dataclass(frozen=True)
-class FeatureFiles:
+class FeatureFiles(OptionGroup):
     """Options that replace files of the model directory by other files, as in Kaldi's online.conf.
 
     If an option is empty, the directory's file is used.
@@ -47,8 +43,7 @@ class FeatureFiles:
     word_symbol_table: str = option("", "Words by number, in place of words.txt beside the graph")
 
 
-@dataclass(frozen=True)
-class RecognizerOptions:
+class RecognizerOptions(OptionGroup):
     """Options of a recognizer: features, network, search and the form of results."""
 
     stream: bool = option(False, "If true, decode sound as it comes, as a stream")

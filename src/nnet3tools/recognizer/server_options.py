@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.errors import OptionError
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 
-@dataclass(frozen=True)
-class ServerOptions:
+class ServerOptions(OptionGroup):
     """Options of the server: the address to listen at, and limits."""
 
     host: str = option("127.0.0.1", "Address to listen on; 0.0.0.0 is every IPv4 address")

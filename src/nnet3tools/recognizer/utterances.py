@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.errors import EmptyError, NotFiniteError, OptionError, naming
 from nnet3tools.io import log
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from nnet3tools.io.table import SequentialTableReader
 
 
-@dataclass(frozen=True)
-class IvectorOptions:
+class IvectorOptions(OptionGroup):
     """Options that name tables of i-vectors."""
 
     ivectors: str = option(

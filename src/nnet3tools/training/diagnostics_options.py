@@ -1,15 +1,14 @@
 """Options of objectives over examples, which programs declare before they load anything else."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 
-@dataclass(frozen=True)
-class ComputeProbOptions:
+class ComputeProbOptions(OptionGroup):
     """Options of nnet3-compute-prob (Kaldi's NnetComputeProbOptions)."""
 
     debug_computation: bool = option(False, "If true, turn on debug for the actual computation")

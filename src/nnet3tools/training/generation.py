@@ -1,7 +1,7 @@
 """Makes examples of features and targets (nnet3-get-egs, nnet3-get-egs-dense-targets)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -19,13 +19,12 @@ from nnet3tools.io.general_matrix import (
 )
 from nnet3tools.io.general_matrix import compress as compress_one
 from nnet3tools.io.posterior import Posterior
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
 
-@dataclass(frozen=True)
-class InputOptions:
+class InputOptions(OptionGroup):
     """Options for the inputs of examples, common to all programs that make examples."""
 
     compress: bool = option(
@@ -46,7 +45,6 @@ class InputOptions:
         return self.online_ivectors or self.ivectors
 
 
-@dataclass(frozen=True)
 class GetEgsOptions(InputOptions):
     """The options, except chunk options, of nnet3-get-egs and nnet3-get-egs-dense-targets."""
 

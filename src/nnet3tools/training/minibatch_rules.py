@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError, TextError
 from nnet3tools.io import log
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 
 MINIBATCH_SIZE_HELP = (
     "Minibatch size: an integer, or a list of sizes and ranges (32,64 or 16:32,64,128), of "
@@ -18,8 +17,7 @@ MINIBATCH_SIZE_HELP = (
 )
 
 
-@dataclass(frozen=True)
-class ExampleMergingOptions:
+class ExampleMergingOptions(OptionGroup):
     """Options of nnet3-merge-egs; class MinibatchRules parses `minibatch_size`."""
 
     compress: bool = option(

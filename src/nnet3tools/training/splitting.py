@@ -14,7 +14,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import EmptyError, OptionError, check_num_frames
 from nnet3tools.io import log
 from nnet3tools.number_text import parse_counts
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 from nnet3tools.training.std_order import MersenneTwister, shuffle
 
 Split = tuple[int, ...]
@@ -27,8 +27,7 @@ _MAX_CHUNKS = 20_000_000
 """Bound on twice the chunks in all splits: 80 MB, and seconds where chunks overlap."""
 
 
-@dataclass(frozen=True)
-class ExampleGenerationOptions:
+class ExampleGenerationOptions(OptionGroup):
     """Options of the programs that cut utterances into examples."""
 
     left_context: int = option(

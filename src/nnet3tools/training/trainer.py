@@ -1,7 +1,7 @@
 """Training by stochastic gradient descent, as Kaldi's NnetTrainer does it (nnet-training.cc)."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from nnet3tools import tensor
@@ -28,7 +28,7 @@ from nnet3tools.nnet.orthonormal import (
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.options import option
+from nnet3tools.options import OptionGroup, option
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
@@ -46,8 +46,7 @@ _NO_LIMIT = 3e38
 """A limit above every finite change."""
 
 
-@dataclass(frozen=True)
-class NnetTrainerOptions:
+class NnetTrainerOptions(OptionGroup):
     """Options of nnet3-train (Kaldi's NnetTrainerOptions)."""
 
     store_component_stats: bool = option(

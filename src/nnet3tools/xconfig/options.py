@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nnet3tools.nnet.config import nearest_hint
-from nnet3tools.number_text import parse_double, parse_int
+from nnet3tools.number_text import INT32_MIN, parse_counts, parse_double, parse_int
 from nnet3tools.xconfig.line import XconfigLine
 
 Value = bool | int | float | str
@@ -38,9 +38,8 @@ def _to_float(text: str) -> float | None:
 
 
 def _is_rising_list(value: Value) -> bool:
-    numbers = [parse_int(part) for part in str(value).split(",")]
-    known = [number for number in numbers if number is not None]
-    return len(known) == len(numbers) and sorted(set(known)) == known
+    numbers = parse_counts(str(value).split(","), INT32_MIN)
+    return numbers is not None and sorted(set(numbers)) == numbers
 
 
 ANY = Check(lambda value: True, "anything")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
@@ -26,7 +25,6 @@ See also: modify-cmvn-stats, matrix-sum, compute-cmvn-stats
 """
 
 
-@dataclass(frozen=True)
 class ApplyCmvnOptions(CmvnOptions):
     utt2spk: str = option("", "rspecifier for utterance to speaker map")
     reverse: bool = option(

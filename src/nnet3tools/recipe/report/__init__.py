@@ -1,5 +1,3 @@
 """Reports of training directories: a page made from their log files."""
 
 from nnet3tools.recipe.report.page import report_page, write_report
-
-__all__ = ["report_page", "write_report"]

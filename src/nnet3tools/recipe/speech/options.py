@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-
-from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.options import OptionGroup, option, option_group
+from nnet3tools.options import option_fields
 from nnet3tools.recipe.options import CheckOptions, JobOptions
 
-RUN_NAMES = tuple(field.name.replace("_", "-") for field in fields(JobOptions))
+RUN_NAMES = tuple(field.name.replace("_", "-") for field in option_fields(JobOptions))
 """The names of options that change no result; a second call may give other values."""
 
 
-@dataclass(frozen=True)
-class RecognizerTrainingOptions:
+class RecognizerTrainingOptions(OptionGroup):
     """Options of nnet3-train-recognizer."""
 
     run: JobOptions = option_group("", JobOptions)
