@@ -1,6 +1,6 @@
 """mypy plugin: int() and float() of text is an error; number_text.py is the reader of numbers.
 
-int() takes "1_0", "\\u0661" and, slowly or with a ValueError, thousands of digits.
+int() takes "1_0", Unicode digits and, slowly or with a ValueError, thousands of digits.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def _refuse_text(context: FunctionContext) -> Type:
     if any(_is_text(given) for given in context.arg_types[0][:1]):
         tree = getattr(context.api, "tree", None)
         if tree is None or tree.fullname not in READERS:
-            context.api.fail("int() or float() of text: use nnet3tools.number_text", context.context)
+            context.api.fail("number of text: use nnet3tools.number_text", context.context)
     return context.default_return_type
 
 
