@@ -62,7 +62,7 @@ def option_group(prefix: str, options: type[T]) -> T:
     return declared
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, option_group, field))
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class OptionGroup:
     """Base class of options of programs: each subclass is a frozen dataclass of `option` fields.
 
