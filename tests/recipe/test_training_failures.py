@@ -126,6 +126,7 @@ def test_a_full_disk_ends_it_in_a_line_and_loses_nothing(
         ("--trainer.optimization.proportional-shrink=99", "proportional-shrink=99 is too large"),
         ("--trainer.num-epochs=0.1", "makes no iteration of 2 archives"),
         ("--trainer.num-epochs=1e9", "iterations of 2 archives: expected 1 to 100000"),
+        ("--trainer.num-epochs=8", "iterations of 100000000 archives: expected 1 to 100000"),
         ("--egs.opts=--no-such 3", "--egs.opts=--no-such 3: Invalid option --no-such"),
         ("--egs.opts=--nj '3", "--egs.opts=--nj '3: No closing quotation"),
         ("--egs.opts=--num-utts-subset 9", "18 utterances are too few for subsets of 9"),
@@ -134,6 +135,7 @@ def test_a_full_disk_ends_it_in_a_line_and_loses_nothing(
         ("--feat-dir=none", "there is no file 'none/"),
         ("--targets-scp=none.scp", "none.scp"),
         ("--executor=moon", "--executor=moon: expected local, cmd or slurm"),
+        ("--cmd='", "--cmd=': No closing quotation"),
         ("--cmd=no-such-run.pl", "there is no command 'no-such-run.pl'"),
         ("--num-jobs=-1", "--num-jobs=-1"),
         ("--trainer.input-model=none.raw", "none.raw: there is no such file"),
@@ -147,7 +149,8 @@ def test_a_mistake_in_the_options_is_one_line(
     if "archives" in message or "proportional" in words or "iteration" in message:
         egs.mkdir(parents=True)
         info = {"feat_dim": 4, "left_context": 1, "right_context": 1, "frames_per_eg": 2}
-        for name, value in {**info, "num_archives": 2}.items():
+        num_archives = 10**8 if f"{10**8}" in message else 2
+        for name, value in {**info, "num_archives": num_archives}.items():
             (egs / name).write_text(f"{value}\n")
         make_egs_look_whole(egs.parent)
     assert message in data.error(PROGRAM, *OPTIONS, "--num-jobs=1", words, "--dir=exp")

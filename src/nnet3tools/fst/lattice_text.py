@@ -11,7 +11,7 @@ from nnet3tools.fst.lattice import (
     lattice_of,
     states_of,
 )
-from nnet3tools.fst.text_form import parse_natural, read_att_lines
+from nnet3tools.fst.text_form import parse_cost, parse_natural, read_att_lines
 from nnet3tools.io.stream import Reader, Writer
 
 _ONE: FinalWeight = (0.0, 0.0, ())
@@ -88,7 +88,7 @@ def _parse_weight(text: str) -> FinalWeight:
     costs = text.split(",")
     if len(costs) not in (2, 3):
         raise ValueError
-    graph, acoustic = (float(cost.replace("Infinity", "inf")) for cost in costs[:2])
+    graph, acoustic = map(parse_cost, costs[:2])
     if graph != graph or acoustic != acoustic or min(graph, acoustic) == -NOT_FINAL:
         raise ValueError
     ids = costs[2] if len(costs) == 3 else ""

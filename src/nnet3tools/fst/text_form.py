@@ -9,7 +9,7 @@ import numpy as np
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.io.stream import Reader, Writer
-from nnet3tools.number_text import parse_int
+from nnet3tools.number_text import parse_double, parse_int
 
 
 def read_fst_text(reader: Reader) -> Fst:
@@ -91,12 +91,12 @@ def _parse_line(
     """
     state = parse_natural(fields[0])
     if len(fields) <= 2:
-        finals[state] = _parse_weight(fields[1]) if len(fields) == 2 else 0.0
+        finals[state] = parse_cost(fields[1]) if len(fields) == 2 else 0.0
         return [state]
     if len(fields) not in (4, 5):
         raise ValueError
     target, ilabel, olabel = map(parse_natural, fields[1:4])
-    weight = _parse_weight(fields[4]) if len(fields) == 5 else 0.0
+    weight = parse_cost(fields[4]) if len(fields) == 5 else 0.0
     if weight == NOT_FINAL:
         raise ValueError
     arcs.append((state, ilabel, olabel, weight, target))
@@ -110,8 +110,11 @@ def parse_natural(text: str) -> int:
     return value
 
 
-def _parse_weight(text: str) -> float:
-    return NOT_FINAL if text == "Infinity" else float(text)
+def parse_cost(text: str) -> float:
+    """Parse a cost, in which Infinity may be written out; ValueError for other text."""
+    if (value := parse_double(text)) is None:
+        raise ValueError
+    return value
 
 
 def write_fst_text(writer: Writer, fst: Fst, precision: int = 7) -> None:

@@ -60,7 +60,7 @@ def _number(text: str, position: int, tokens: pp.ParseResults) -> float:
     return float(tokens[0])
 
 
-_FLOAT = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_FLOAT = r"[-+]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?"
 _KINDS: dict[Argument, pp.ParserElement] = {
     Argument.EXPRESSION: pp.Forward().set_name(_LEAF),
     Argument.INTEGER: _integer(Argument.INTEGER.value, -_LARGEST),

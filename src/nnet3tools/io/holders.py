@@ -20,7 +20,7 @@ from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.text import format_float, parse_numbers
 from nnet3tools.io.writer import Writer
-from nnet3tools.number_text import parse_counts
+from nnet3tools.number_text import parse_counts, parse_double, parse_int
 
 T = TypeVar("T")
 
@@ -140,10 +140,10 @@ def _read_pairs(reader: Reader, kind: type) -> NDArray:
         return _read_cells(reader, 2 * count, kind, f"{count} pairs").reshape(-1, 2)
     line = reader.read_line().strip()
     try:
-        if "_" in line:  # int() and float() accept "_", Kaldi does not
-            raise ValueError
-        parse = int if kind is np.int32 else float
+        parse = parse_int if kind is np.int32 else parse_double
         pairs = [[parse(word) for word in pair.split()] for pair in line.split(";")] if line else []
+        if any(None in pair for pair in pairs):
+            raise ValueError
         return np.array(pairs, kind).reshape(len(pairs), 2)
     except (ValueError, OverflowError):
         raise reader.error(f"expected pairs such as 1 2 ; 3 4, found {quoted(line, 40)}") from None

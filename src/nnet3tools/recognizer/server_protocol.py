@@ -10,6 +10,7 @@ from typing import Any
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.features.sound_features import RATES
+from nnet3tools.number_text import parse_double
 
 MAX_ALTERNATIVES = 100
 _MAX_TEXT = 1 << 16
@@ -87,11 +88,8 @@ def _changed(config: StreamConfig, settings: dict[str, Any]) -> StreamConfig:
 
 def _number(name: str, value: object) -> float:
     """Convert a setting to a finite float; it is a number or, as in vosk-server, its text."""
-    try:
-        if isinstance(value, int | float | str) and not isinstance(value, bool):
-            number = float(value)
-            if math.isfinite(number):
-                return number
-    except (ValueError, OverflowError):
-        pass
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        number = parse_double(str(value))
+        if number is not None and math.isfinite(number):
+            return number
     raise DataError(f"config: {name} must be a number, found {quoted(repr(value))}")

@@ -45,7 +45,6 @@ class IvectorOptions(OptionGroup):
             raise OptionError("--online-ivectors needs --online-ivector-period, greater than 0")
 
 
-@dataclass(frozen=True)
 class InputOptions(IvectorOptions):
     """Options of nnet3-compute and nnet3-compute-batch for model, i-vectors and outputs."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,7 +43,6 @@ See also: nnet3-recognizer-info, nnet3-latgen-faster
 """
 
 
-@dataclass(frozen=True)
 class Options(RecognizerOptions):
     format: str = option(
         "text", "What is written: text (key and words), ctm, json, or vosk (JSON in Vosk's form)"

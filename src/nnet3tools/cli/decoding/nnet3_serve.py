@@ -1,7 +1,5 @@
 """nnet3-serve: recognizes the live sound of many clients."""
 
-from dataclasses import dataclass
-
 from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.recognizing import directory_words, read_options
@@ -23,7 +21,6 @@ See also: nnet3-decode --stream=true; docs/server.md
 """
 
 
-@dataclass(frozen=True)
 class Options(RecognizerOptions):
     stream: bool = option(True, "Must be true: the server takes sound in pieces")
     sample_rate: float = option(

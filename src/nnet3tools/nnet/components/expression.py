@@ -37,6 +37,7 @@ from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine, parse_float
+from nnet3tools.number_text import parse_int
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -285,9 +286,9 @@ def _check_name(line: ConfigLine, name: str) -> str:
 
 
 def _dim(line: ConfigLine, name: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not 0 < int(text) < _MAX_SIZE:
+    if (dim := parse_int(text, 1, _MAX_SIZE - 1)) is None:
         raise line.error(f"expected a positive dimension for '{name}', found '{text}'")
-    return int(text)
+    return dim
 
 
 def _param(line: ConfigLine, text: str) -> tuple[str, tuple[int, ...], Array]:

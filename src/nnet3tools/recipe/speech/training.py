@@ -98,7 +98,8 @@ def xconfig(size: Size, num_pdfs: int, is_second: bool, configs: Path) -> str:
 def _average(setup: Setup, folder: Path, data: Path) -> Step:
     """The step that writes averaged.mdl, the mean of the models after the last passes."""
     num_passes, _, interval = _schedule(setup, data, folder == FLAT)
-    numbers = sorted(int(path.stem) for path in folder.glob("[0-9]*.mdl"))
+    found = (parse_int(path.stem, 0) for path in folder.glob("[0-9]*.mdl"))
+    numbers = sorted(number for number in found if number is not None)
     last, kept = numbers[-1], [n for n in numbers[:-1] if n and n % interval == 0]
     others = min(_MODELS_AVERAGED, num_passes // 2) - 1
     chosen = [*(kept[-others:] if others > 0 else []), last]
