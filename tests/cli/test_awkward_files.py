@@ -25,6 +25,7 @@ OTHERS = {
     "nnet3-recognizer-info": ("BAD",),
     "nnet3-serve": ("BAD",),
     "nnet3-train-recognizer": ("BAD", "out"),
+    "nnet3-prepare-lang": ("BAD", "<UNK>", "out"),
 }
 """Programs without samples: what they are given does not exist."""
 MAY_BE_REFUSED = {*REFUSED, "x:1"}  # an offset into a file
