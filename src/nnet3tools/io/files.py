@@ -289,6 +289,12 @@ def write_text(path: object, text: str) -> None:
         file.write(text.encode("utf-8", "surrogateescape"))
 
 
+def copy_contents(source: object, target: object) -> None:
+    """Copy a file of any bytes to `target`, which appears whole or not at all."""
+    with whole_file(str(target)) as file:
+        file.write(read_file(str(source)))
+
+
 @contextlib.contextmanager
 def _write_file(path: str) -> Iterator[tuple[BinaryIO, str]]:
     with whole_file(path) as file:

@@ -23,7 +23,7 @@ from nnet3tools.fst.partition import minimize_encoded
 from nnet3tools.fst.push_special import push_special
 from nnet3tools.io import log
 from nnet3tools.io.checked import exists
-from nnet3tools.io.files import read_text, write_text
+from nnet3tools.io.files import copy_contents, write_text
 from nnet3tools.lang.context import in_context
 from nnet3tools.lang.hmm_graph import HmmGraphs
 from nnet3tools.lang.self_loops import SelfLoops
@@ -147,5 +147,5 @@ def copy_lang_files(lang: str, graph_dir: str, num_pdfs: int) -> None:
     (target / "phones").mkdir(parents=True, exist_ok=True)
     for name in (*_NEEDED, *_OPTIONAL):
         if exists(source / name):
-            write_text(target / name, read_text(str(source / name)))
+            copy_contents(source / name, target / name)
     write_text(target / "num_pdfs", f"{num_pdfs}\n")

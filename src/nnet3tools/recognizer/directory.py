@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.io.checked import exists
-from nnet3tools.io.files import read_text, write_text
+from nnet3tools.io.files import copy_contents, write_text
 from nnet3tools.recognizer import parts
 
 NO_CMVN = "--norm-means=false --norm-vars=false"
@@ -67,4 +67,4 @@ def write_directory(folder: str | Path, facts: ModelFacts) -> None:
         if isinstance(content, str):
             write_text(path, content)
         elif not (exists(path) and content.samefile(path)):
-            write_text(path, read_text(str(content)))
+            copy_contents(content, path)
