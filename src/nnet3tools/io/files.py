@@ -137,10 +137,10 @@ def _open_stdin(rxfilename: str) -> Iterator[Reader]:
     _read_stdin = sys.stdin
     # Read without sys.stdin.buffer: a thread waiting in it would hold its lock, and then Python
     # aborts at the end of the program.
-    file: BinaryIO = sys.stdin.buffer
-    if isinstance(getattr(file, "raw", None), io.FileIO):
-        file = cast(BinaryIO, NamedFile(0, "rb", "standard input"))
-    yield Reader(file, "standard input")
+    file = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+    if isinstance(file, io.FileIO):
+        file = NamedFile(0, "rb", "standard input")
+    yield Reader(cast(BinaryIO, file), "standard input")
 
 
 @contextlib.contextmanager
