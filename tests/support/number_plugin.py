@@ -20,6 +20,7 @@ READERS = {
     "nnet3tools.recipe.report.network",
     # text of our own, or of the system
     *("nnet3tools.tensor.formulas.parse", "nnet3tools.cli.started_processes"),
+    "nnet3tools.io.memory",
     *("nnet3tools.recipe.slurm", "nnet3tools.recipe.local", "nnet3tools.recipe.saturation"),
     # options and rows that were checked before
     *("nnet3tools.recipe.egs", "nnet3tools.recipe.egs_dir", "nnet3tools.recipe.chain_egs"),
