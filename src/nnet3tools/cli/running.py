@@ -86,9 +86,10 @@ def run_program(
         log.error_line(f"out of memory {error}".rstrip())
     except OSError as error:
         where = f" '{error.filename}'" if error.filename else ""
-        # Writers name their files; what is left of a full disk is under print().
-        full = "cannot write standard output: " if error.errno == errno.ENOSPC and not where else ""
-        log.error_line(f"{full}{error.strerror or error}{where}")
+        if error.errno == errno.ENOSPC:
+            log.error_line(f"cannot write{where or ' standard output'}: {error.strerror}")
+        else:
+            log.error_line(f"{error.strerror or error}{where}")
     except ProgramError:
         import traceback
 
