@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnet3tools.cli.ranks import _codes_of
 from nnet3tools.nnet.arithmetic import unvectorize, vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
@@ -76,7 +78,7 @@ def start(*words: object, **named: Any) -> subprocess.Popen[str]:
 def train(*words: object) -> str:
     """The log of a training in processes of its own, which succeeds."""
     process = start(*words)
-    _, log = process.communicate()
+    _, log = process.communicate(timeout=300)
     assert process.returncode == 0, log
     return log
 
@@ -91,6 +93,28 @@ def error_of(process: subprocess.Popen[str]) -> str:
     assert "Traceback" not in log
     assert not Path("out").exists()
     return lines[0]
+
+
+class EndsWhenAsked:
+    """A process that ends after its exit code was read once."""
+
+    def __init__(self) -> None:
+        self.sentinel, end = os.pipe()
+        self._codes = iter([None, 0, 0])
+        os.close(end)
+
+    @property
+    def exitcode(self) -> int | None:
+        return next(self._codes)
+
+
+def test_processes_that_end_between_two_looks_are_not_waited_for_forever() -> None:
+    found: list[list[int | None]] = []
+    processes: Any = [EndsWhenAsked(), EndsWhenAsked()]
+    waiting = threading.Thread(target=lambda: found.append(_codes_of(processes)), daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert found == [[0, 0]]
 
 
 # -- the averages

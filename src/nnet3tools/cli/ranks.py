@@ -143,7 +143,11 @@ def _codes_of(ranks: Sequence[BaseProcess]) -> list[int | None]:
         left = None if until is None else until - time.monotonic()
         if left is not None and left <= 0.0:
             break
-        wait([process.sentinel for process in ranks if process.exitcode is None], left)
+        # Not those without an exit code now: all may have ended since, and nothing would be left.
+        wait(
+            [process.sentinel for process, code in zip(ranks, codes, strict=True) if code is None],
+            left,
+        )
     return codes
 
 
