@@ -95,7 +95,7 @@ COMMANDS = (
     ("nnet3-copy ark:final.raw out", "ark:final.raw"),
     ("nnet3-init --srand=x net.config out", "--srand", "'x'"),
     ("nnet3-init empty out", "empty", "input-node"),
-    ("nnet3-compile final.raw egs out", "egs", "<ComputationRequest>"),
+    ("nnet3-compile final.raw egs out", "egs", "expected text, found binary bytes"),
     ("nnet3-compile mono.raw request out", "request", "ivector"),
     ("nnet3-compile circle.raw zoo-request out", "zoo-request", "output", "circle"),
     ("nnet3-info circle.raw", "circle.raw", "context"),

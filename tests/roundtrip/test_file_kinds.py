@@ -24,6 +24,7 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.files import read_computation, write_computation
+from nnet3tools.program.seal import NETWORK
 from nnet3tools.training.example import EXAMPLE
 from support.component_zoo import QUANTIZED, ZOO, model_of, quantized_model_of
 from support.fuzz_corpus import in_corpus
@@ -103,7 +104,7 @@ def to_bytes(value: Any, write: Write, binary: bool, table: bool) -> bytes:
 @pytest.mark.parametrize("kind", KINDS)
 def test_unchanged_is_the_same_bytes(corpus: Path, kind: str) -> None:
     name, read, write = KINDS[kind]
-    data = (corpus / name).read_bytes()
+    data = (corpus / name).read_bytes().partition(NETWORK.encode())[0]  # without the seal
     table = read.__qualname__.startswith("_table")
     binary = b"\0B" in data[:16]
     value, _ = from_bytes(data, read, table)

@@ -207,13 +207,19 @@ def read_text_lines(rxfilename: str, most: int = MAX_TEXT) -> list[str]:
     return [line.removesuffix("\r") for line in ([*lines, last] if last else lines)]
 
 
+_PART = 1 << 20
+
+
 def read_file(path: str | Path, most: int = MAX_TEXT) -> bytes:
     """The bytes of a file by its plain path; DataError if unreadable or over `most` bytes."""
+    data = bytearray()
     with failures_named(path, "read"), open(path, "rb") as file:
-        data = file.read(most + 1)
+        # By parts, because Python allocates all bytes that are asked for.
+        while len(data) <= most and (part := file.read(_PART)):
+            data += part
     if len(data) > most:
         raise DataError(f"{path}: expected at most {most} bytes, found more")
-    return data
+    return bytes(data)
 
 
 def number_in(rxfilename: str) -> int:
