@@ -15,7 +15,7 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 826,
     "chain": 5549,
-    "cli": 11579,
+    "cli": 11583,
     "compiler": 1470,
     "decoding": 4463,
     "discriminative": 1378,
@@ -25,7 +25,7 @@ BUDGET = {
     "fst": 4195,
     "grammars": 681,
     "graph": 3173,
-    "io": 5494,
+    "io": 5500,
     "lang": 2147,
     "nnet": 13550,
     "optimizer": 3356,
@@ -35,7 +35,7 @@ BUDGET = {
     "tensor": 17420,
     "training": 5095,
     "xconfig": 2927,
-    "tests": 59551,
+    "tests": 59579,
 }
 
 

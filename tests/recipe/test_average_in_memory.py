@@ -57,6 +57,7 @@ def test_models_are_those_of_separate_jobs_also_after_a_death(data: Shell, tmp_p
     assert not list(together.glob("ranks.*"))
 
 
+@pytest.mark.slow
 def test_an_average_every_few_minibatches_gives_another_model(data: Shell, tmp_path: Path) -> None:
     """And the same one again."""
     words = (*JOBS, IN_MEMORY, "--trainer.optimization.average-interval=1")

@@ -120,7 +120,7 @@ def test_processes_that_end_between_two_looks_are_not_waited_for_forever() -> No
 # -- the averages
 
 
-@pytest.mark.parametrize("size", [3, 4])
+@pytest.mark.parametrize("size", [pytest.param(3, marks=pytest.mark.slow), 4])
 def test_with_one_average_at_the_end_it_is_separate_trainings_and_nnet3_average(
     data: Shell, size: int
 ) -> None:
@@ -154,6 +154,7 @@ def test_an_average_after_each_minibatch_is_that_of_numpy(data: Shell) -> None:
     assert len(found) == 2
 
 
+@pytest.mark.slow
 def test_natural_gradient_and_momentum_stay_those_of_a_rank(data: Shell) -> None:
     """Three trainers in turns, whose parameters are averaged after two minibatches of each."""
     nnet = without_chance(NATURAL)
@@ -181,6 +182,7 @@ def test_two_runs_give_the_same_bytes(data: Shell) -> None:
     assert Path("one").read_bytes() == Path("two").read_bytes()
 
 
+@pytest.mark.slow
 def test_ranks_without_examples_have_no_weight(data: Shell) -> None:
     data.write("part", EXAMPLE, {"m": minibatch()})
     train("--num-workers=3", "0.raw", "ark:part", "out")
