@@ -14,6 +14,7 @@ import pytest
 from nnet3tools.errors import DataError
 from nnet3tools.io import compressed_codes, input_buffer, memory
 from nnet3tools.io.compressed import CompressedMatrix
+from nnet3tools.io.files import copy_contents
 from nnet3tools.io.holders import MATRIX
 from nnet3tools.io.table import RandomAccessTableReader
 from nnet3tools.io.writer import Writer
@@ -203,3 +204,13 @@ def test_a_model_beyond_2_31_bytes_is_read_copied_and_computed(shell: Shell) -> 
     assert found.shape == (1, dim)
     assert found[0, -1] == 6.0
     assert not found[0, :-1].any()
+
+
+@pytest.mark.slow
+def test_a_file_above_the_bound_for_texts_is_copied_whole(tmp_path: Path) -> None:
+    """A decoding graph may be larger than the texts that programs read at once."""
+    source, target = tmp_path / "HCLG.fst", tmp_path / "copy"
+    with source.open("wb") as file:
+        file.truncate(input_buffer.MAX_TEXT + 1)
+    copy_contents(source, target)
+    assert filecmp.cmp(source, target, shallow=False)

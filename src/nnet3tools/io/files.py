@@ -296,9 +296,12 @@ def write_text(path: object, text: str) -> None:
 
 
 def copy_contents(source: object, target: object) -> None:
-    """Copy a file of any bytes to `target`, which appears whole or not at all."""
-    with whole_file(str(target)) as file:
-        file.write(read_file(str(source)))
+    """Copy a file of any bytes and size to `target`, which appears whole or not at all."""
+    with failures_named(source, "read"):
+        contents = NamedFile(str(source))
+    with contents, whole_file(str(target)) as file:
+        while part := contents.read(_PART):
+            file.write(part)
 
 
 @contextlib.contextmanager
