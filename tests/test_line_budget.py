@@ -15,7 +15,7 @@ SUFFIXES = {".py", ".c", ".h", ".cuh"}
 BUDGET = {
     "api": 826,
     "chain": 5549,
-    "cli": 11583,
+    "cli": 11587,
     "compiler": 1470,
     "decoding": 4463,
     "discriminative": 1378,
@@ -25,17 +25,17 @@ BUDGET = {
     "fst": 4195,
     "grammars": 681,
     "graph": 3173,
-    "io": 5500,
+    "io": 5506,
     "lang": 2147,
     "nnet": 13550,
     "optimizer": 3356,
     "program": 4054,
     "recipe": 9034,
     "recognizer": 2882,
-    "tensor": 17420,
+    "tensor": 17425,
     "training": 5095,
     "xconfig": 2927,
-    "tests": 59579,
+    "tests": 59590,
 }
 
 

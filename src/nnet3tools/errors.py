@@ -136,10 +136,10 @@ def naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def failures_named(path: object, verb: str, has_other_files: bool = False) -> Iterator[None]:
-    """Context manager: an OSError becomes a DataError such as "cannot write 'a': ...".
+    """Context manager that raises a DataError, such as "cannot write 'a': ...", for an OSError.
 
-    The verb "open" is for writing. With `has_other_files`, errors that name their file pass, and so
-    does a BrokenPipeError always.
+    The verb "open" means opening for writing. BrokenPipeErrors are raised unchanged; with
+    `has_other_files` also errors that name a file, because it may be another one.
     """
     try:
         yield

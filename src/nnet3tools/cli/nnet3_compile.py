@@ -108,7 +108,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _check_together(options: Options) -> None:
-    """OptionError if an option is given with --egs or --passes that would not apply."""
+    """Raise OptionError if an option is given that has no effect with --egs or --passes."""
     modes = {"egs": ("passes", "explain", "print_passes", "print"), "passes": ("explain",)}
     for mode, others in modes.items():
         for other in others:

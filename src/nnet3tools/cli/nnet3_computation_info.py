@@ -145,7 +145,7 @@ def _write_pictures(
 
 
 def _request_views(options: Options, report: ProgramReport) -> dict[str, Any]:
-    """What the page shows about a request: graph, and programs before and after the passes.
+    """The page's data about a request: its graph, and its program before and after each pass.
 
     DataError if the program of `report` is not one for this request.
     """

@@ -53,7 +53,7 @@ class RankOptions(OptionGroup):
 
     @property
     def starts_ranks(self) -> bool:
-        """Whether this process starts the ranks, and is not one itself."""
+        """Whether the program is to start all ranks: there are several, and no --rank."""
         return self.size > 1 and self.rank < 0
 
     def check(self, examples: str, use_gpu: str | None) -> None:
@@ -94,10 +94,11 @@ class RankOptions(OptionGroup):
 
 
 def run_ranks(size: int, work: Callable[[Ranks], int]) -> int:
-    """Call `work` in `size` new processes; returns 0, or the status of the first that fails.
+    """Call `work` in `size` new processes, and return the exit status of the program.
 
-    The processes are copies of this one. If one fails, all end, and the first error is raised here.
-    They are killed if this process ends.
+    The new processes are copies of this process, and are killed when it ends. If one of them fails,
+    the others are ended, too, and this function raises the error of the one that failed first, or
+    returns its status if it sent no error.
     """
     from multiprocessing import get_context
 

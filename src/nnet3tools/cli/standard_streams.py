@@ -31,7 +31,7 @@ def take_standard_streams() -> None:
         sys.stdout = io.TextIOWrapper(
             io.BufferedWriter(NamedFile(1, "wb", "standard output")),
             encoding="utf-8",
-            errors="surrogateescape",  # names and keys are written with their original bytes
+            errors="surrogateescape",  # writes names and keys that are no UTF-8 unchanged
             line_buffering=is_direct or os.isatty(1),
         )
     if sys.stderr is None or sys.stderr is sys.__stderr__:

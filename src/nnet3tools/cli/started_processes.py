@@ -88,5 +88,5 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Ask Linux to make descendants whose parent ends children of this process."""
+    """Ask Linux to make this process the parent of descendants whose own parent has ended."""
     _prctl(_CHILD_SUBREAPER, 1)

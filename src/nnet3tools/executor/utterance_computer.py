@@ -32,7 +32,7 @@ from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.registry import on_host
 
 _MAX_WAITING_BYTES = 64 * 2**20
 """If incomplete utterances take more memory than this, the oldest is completed."""
@@ -59,7 +59,7 @@ class UtteranceComputer:
         `like` is any array of the device. `options.acoustic_scale` and `priors` scale the outputs.
         """
         self.network, self._plan, self._like = network, plan, like
-        self._on_gpu = like is not None and device_of(like) != "numpy"
+        self._on_gpu = not on_host(like)
         self._programs = ChunkPrograms(network.nnet, options, like)
         self._watch = FiniteWatch()
         self._scaling = OutputScaling(priors, options.acoustic_scale, network.output_dim, like)
@@ -133,7 +133,7 @@ class UtteranceComputer:
             output = computer.get_output("output")
             if self._on_gpu:
                 self._scaling.apply(output)
-                output = tensor.to_host(output)  # the only time that the host waits
+                output = tensor.to_host(output)  # the host waits for the GPU only here
             parts = minibatch.parts
             outputs = [output[p.first_output : p.first_output + p.num_outputs] for p in parts]
             for checked in outputs if minibatch.check_parts_only else [output]:
@@ -152,23 +152,24 @@ class UtteranceComputer:
 
 
 def _run(computer: NnetComputer, minibatch: Minibatch) -> None:
-    """Fill a program's inputs from the parts of a minibatch, other rows with zeros, and run it.
+    """Run a program on a minibatch.
 
-    Inputs for a GPU are put together on the host, because each copy to a GPU takes a while.
+    The inputs of a program on a GPU are collected on the host first, because each copy to a GPU
+    takes a while.
     """
     computer.reset()
     names = ["input", "ivector"][: 1 + minibatch.shape.has_ivector]
     buffers = [computer.input_buffer(name) for name in names]
-    on_host = [b if device_of(b) == "numpy" else np.empty(b.shape, b.dtype) for b in buffers]
-    _fill(on_host[0], on_host[1] if on_host[1:] else None, minibatch.parts)
-    for buffer, filled in zip(buffers, on_host, strict=True):
+    host_buffers = [b if on_host(b) else np.empty(b.shape, b.dtype) for b in buffers]
+    _fill(host_buffers[0], host_buffers[1] if host_buffers[1:] else None, minibatch.parts)
+    for buffer, filled in zip(buffers, host_buffers, strict=True):
         if filled is not buffer:
             tensor.copy(buffer, tensor.asarray(filled, like=buffer))
     computer.run()
 
 
 def _fill(inputs: np.ndarray, ivectors: np.ndarray | None, parts: list[Part]) -> None:
-    """Fill a program's inputs from the parts of a minibatch, other rows with zeros."""
+    """Copy the parts of a minibatch to a program's inputs, and set their remaining rows to zero."""
     filled = 0
     for n, part in enumerate(parts):
         if part.first_input > filled:
@@ -218,8 +219,7 @@ def computer_together(
     couples_rows = any(component.couples_rows for component in nnet.components)
     plan: ChunkPlan
     if not couples_rows and is_local_in_time(nnet):
-        on_gpu = like is not None and device_of(like) != "numpy"
-        plan = Blocks(options, network.context, ON_GPU if on_gpu else ON_CPU)
+        plan = Blocks(options, network.context, ON_CPU if on_host(like) else ON_GPU)
     elif isinstance(options, BatchComputationOptions):
         plan = PaddedChunks(options, network.context)
     elif couples_rows:

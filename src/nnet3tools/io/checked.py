@@ -1,4 +1,4 @@
-"""Access to files in which no error of the system stays unnoticed or unnamed."""
+"""Functions for files that report each error of the operating system, with the file's name."""
 
 from __future__ import annotations
 

@@ -84,16 +84,19 @@ def _mode_of(path: str) -> int | None:
             return None
 
 
-def _temporary(target: str, exists: bool) -> _Temporary:
-    """Open a temporary file for `target`, which may exist; OSError if that cannot be replaced."""
-    if exists:
+def _temporary(target: str, replaces: bool) -> _Temporary:
+    """Open a temporary file for `target`, a file that it `replaces` or a new one.
+
+    OSError if the target cannot be replaced.
+    """
+    if replaces:
         os.close(os.open(target, os.O_WRONLY))
     folder = os.path.dirname(target)
     _sweep(folder)
     try:
         return _Beside(folder)
     except OSError as error:
-        if exists and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if replaces and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             return _Elsewhere()
         raise
 

@@ -1,4 +1,4 @@
-"""Work in several threads whose results are taken in the order in which it was given."""
+"""Work in several threads, with results in the order in which the work was given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WAITING_PER_THREAD = 4
 
 
 class InOrder:
-    """Does pieces of work, such as searches, in `num_threads` threads."""
+    """Does work, such as searches for utterances, in `num_threads` threads."""
 
     def __init__(self, num_threads: int) -> None:
         """With 1 thread, `give` does the work itself; OptionError for less or very many."""
@@ -27,10 +27,10 @@ class InOrder:
         self._waiting: deque[tuple[Future[Any], Callable[[Callable[[], Any]], None]]] = deque()
 
     def give(self, work: Callable[[], T], take: Callable[[Callable[[], T]], None]) -> None:
-        """Have `work` done; in its turn `take` is called, with a function that gives the result.
+        """Do `work` in a thread; later call `take` with a function that returns its result.
 
-        That function raises what `work` has raised. All calls of `take` are made by `give` and
-        `finish`, in the thread that calls these.
+        That function raises the error that `work` has raised, if any. `take` is called in the order
+        in which work was given, by `give` or `finish`, in the thread of their caller.
         """
         if self._pool is None:
             take(work)

@@ -74,7 +74,7 @@ class UtteranceQueue:
     def recognize(self, utterance: Utterance, nbest: int = 0) -> tuple[Result, float] | None:
         """(result, real-time factor) of an utterance; None, after a warning, if no path is found.
 
-        Several threads may call this at a time.
+        Several threads may call this method at the same time.
         """
         began = time.perf_counter()
         if not hasattr(self._searches, "search"):

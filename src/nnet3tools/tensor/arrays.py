@@ -13,13 +13,13 @@ import numpy as np
 
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.host_pool import HostPool
-from nnet3tools.tensor.registry import OPERATORS, device_of
+from nnet3tools.tensor.registry import OPERATORS, device_of, on_host
 
 Array = Any
+"""An array of some device: numpy.ndarray or cupy.ndarray, views allowed."""
 
 _MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 """Bytes of the machine: Linux grants larger arrays, and kills the program when it uses them."""
-"""An array of some device: numpy.ndarray or cupy.ndarray, views allowed."""
 
 Shape = int | tuple[int, ...]
 
@@ -39,7 +39,7 @@ def poison(array: Array) -> Array:
 
 
 def _module(like: Array | None) -> Any:
-    if like is None or device_of(like) == "numpy":
+    if on_host(like):
         return np
     import cupy
 

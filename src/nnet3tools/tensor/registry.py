@@ -54,6 +54,11 @@ def device_of(array: Any) -> str:
     return module
 
 
+def on_host(like: Any) -> bool:
+    """Whether arrays made like `like` are NumPy arrays: it is None or one itself."""
+    return like is None or device_of(like) == "numpy"
+
+
 def load_device(device: str) -> bool:
     """Import the package with a device's kernels; False if this build has none."""
     return load_module(f"{__package__}.{DEVICES[device]}")

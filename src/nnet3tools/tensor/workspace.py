@@ -10,7 +10,7 @@ from nnet3tools.tensor.arrays import aligned_bytes, empty, forget_scratch, poiso
 from nnet3tools.tensor.host_memory import Region
 from nnet3tools.tensor.kernel_policy import KernelPolicy
 from nnet3tools.tensor.offsets import rounded_up
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.registry import on_host
 
 _PAGE = 4096
 _AMPLE = 1 << 28
@@ -25,7 +25,7 @@ class GrowingBytes:
     """
 
     def __init__(self, like: Any = None) -> None:
-        self._on_host = like is None or device_of(like) == "numpy"
+        self._on_host = on_host(like)
         self._like = like
         self._region: Region | None = None
         self._bytes = empty(0, like, np.uint8)
@@ -69,7 +69,7 @@ class Workspace:
     def __init__(self, like: Any = None) -> None:
         self._like, self._memory, self._used = like, GrowingBytes(like), 0
         self.policy = KernelPolicy()
-        if like is None or device_of(like) == "numpy":
+        if on_host(like):
             self._memory.first(1)  # reserves the addresses
 
     @property

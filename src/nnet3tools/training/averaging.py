@@ -21,7 +21,7 @@ from nnet3tools.nnet.arithmetic import (
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.registry import on_host
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.components.base import Array
@@ -113,7 +113,7 @@ class JointTraining:
         """Minibatches of all ranks that their averages have counted."""
         count = num_parameters(trainer.nnet)
         self._sum: SharedRows | SummedByNccl
-        if like is None or device_of(like) == "numpy":
+        if on_host(like):
             self._sum = SharedRows(ranks, count)
         else:
             move_nnet(trainer.nnet, like)
@@ -159,8 +159,8 @@ class JointTraining:
     def merged(self, nnet: Nnet) -> Nnet:
         """On rank 0, the model to write: this rank's `nnet` with the statistics of all ranks.
 
-        `nnet` is on the host. Other ranks get it back. Statistics are averaged as nnet3-average
-        does it, so that their sums keep the size of one rank's.
+        `nnet` is on the host. Other ranks get `nnet` itself. Statistics are averaged as
+        nnet3-average does it, so that their sums keep the size of one rank's.
         """
         self._ranks.waits_for_gpus = False
         own = os.memfd_create("nnet3tools")

@@ -100,8 +100,8 @@ class Ranks:
 def met_at(path: str, rank: int, size: int) -> Iterator[Ranks]:
     """Scope with the Ranks of processes that were started apart and are given the same file name.
 
-    Rank 0 makes the file, a socket, and removes it when all have come. A process that was started
-    again after a failure takes the place of the failed one.
+    Rank 0 makes the file, a socket, and removes it when all ranks are connected. A process that was
+    started again after a failure takes the place of the failed one.
     """
     folder = os.open(Path(path).absolute().parent, os.O_RDONLY)
     address = f"/proc/self/fd/{folder}/{Path(path).name}"  # an address has 107 bytes at most
@@ -119,29 +119,29 @@ def met_at(path: str, rank: int, size: int) -> Iterator[Ranks]:
 def _accepted(address: str, size: int) -> list[Connection]:
     """Rank 0's connections to the others, in order."""
     Path(address).unlink(missing_ok=True)
-    came = dict[int, Connection]()
-    mask = os.umask(0o177)  # nobody else may connect
+    connections = dict[int, Connection]()
+    mask = os.umask(0o177)  # only processes of the same user may connect
     try:
         listener = Listener(address, "AF_UNIX", size)
     finally:
         os.umask(mask)
     with listener:
-        while len(came) < size - 1:
-            one = listener.accept()
+        while len(connections) < size - 1:
+            connection = listener.accept()
             with contextlib.suppress(EOFError, OSError):
-                came[one.recv()] = one
-    for one in came.values():
+                connections[connection.recv()] = connection
+    for connection in connections.values():
         with contextlib.suppress(OSError):
-            one.send("all have come")
-    return [came[other] for other in sorted(came)]
+            connection.send("all are connected")
+    return [connections[rank] for rank in sorted(connections)]
 
 
 def _connected(address: str, rank: int) -> list[Connection]:
-    """The connection of another rank to rank 0, for which it waits."""
+    """Wait for rank 0, and return a list with this rank's connection to it."""
     while True:
         with contextlib.suppress(EOFError, OSError):  # no rank 0, or it ended early
-            one = Client(address, "AF_UNIX")
-            one.send(rank)
-            one.recv()
-            return [one]
+            connection = Client(address, "AF_UNIX")
+            connection.send(rank)
+            connection.recv()
+            return [connection]
         time.sleep(0.02)

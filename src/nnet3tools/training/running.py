@@ -26,7 +26,7 @@ from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.computation import Computation
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.registry import on_host
 from nnet3tools.tensor.workspace import Workspace
 from nnet3tools.training.device_inputs import DeviceInputs, Packed
 from nnet3tools.training.example import NnetExample, NnetIo
@@ -139,7 +139,7 @@ class ExampleRunner:
         self._latest: Computation | None = None
         self._device_inputs: DeviceInputs | None = None
         self._requests: dict[ComputationRequest, ComputationRequest] = {}
-        if like is not None and device_of(like) != "numpy":
+        if not on_host(like):
             from nnet3tools.tensor.cuda.device import get_device
 
             self._device_inputs = DeviceInputs(get_device(), like)

@@ -29,7 +29,7 @@ from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.options import OptionGroup, option
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.registry import on_host
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.objective import Evaluation, FrameObjective, Objective
@@ -160,7 +160,7 @@ class NnetTrainer:
         num_updatable = len(nnet.updatable_components())
         self._l2 = L2Regularization(num_updatable, like)
         self._max_change = MaxChange(num_updatable, like)
-        on_gpu = like is not None and device_of(like) != "numpy"
+        on_gpu = not on_host(like)
         self._gpu = like if on_gpu else None
         self._loss_scale = LossScale(like) if on_gpu and loss_scaling else None
         self._run: Callable[[Hashable, Callable[[], None]], None] = run_now

@@ -72,7 +72,7 @@ class _Latgen:
         )
         self._work = InOrder(num_threads)
         self._latest = threading.local()
-        """Of each thread, the latest graph and the search over it."""
+        """The `graph` that each thread searched last, and its `search` over it."""
 
     def decode_all(
         self,
@@ -112,7 +112,10 @@ class _Latgen:
         options.cache.write(computer.compiler)
 
     def _decoded(self, key: str, loglikes: np.ndarray, graph: DecodingGraph) -> Decoded | None:
-        """The result of an utterance; utterances with the same graph share a thread's search."""
+        """Search the graph of an utterance; None if no path is found.
+
+        Each thread keeps its latest Search, and uses it again for the same graph.
+        """
         latest = self._latest
         if getattr(latest, "graph", None) is not graph:
             latest.graph, latest.search = graph, self._decoder.decoder(graph)
