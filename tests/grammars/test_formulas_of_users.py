@@ -136,8 +136,9 @@ def test_time_grows_with_the_length_only(operator: str) -> None:
         read_formula(text)
         return time.process_time() - began
 
-    seconds(10)
-    assert seconds(1600) < 8 * 3 * seconds(200)
+    few = min(seconds(200) for _ in range(3))
+    tries = (seconds(1600) < 8 * 3 * few for _ in range(3))
+    assert any(tries), "8 times is linear, 64 times is quadratic"
 
 
 def test_a_level_of_parentheses_and_operators_needs_no_more_calls_than_are_allowed() -> None:
