@@ -26,25 +26,25 @@ _add_measured = {
 
 @operator_of_formulas(types=_ALL, compiled_when_live=False)
 def copy(out: Array, src: Array) -> Iterator[Call]:
-    """Set out to src, broadcast to out's shape and converted to its type."""
+    """Set out to src, broadcast and converted to its type; the decorator runs the yielded Calls."""
     yield Call.of(_copy, out, src)
 
 
 @operator_of_formulas(types=_ALL, compiled_when_live=False)
 def fill(out: Array, value: float) -> Iterator[Call]:
-    """Set every element of `out` to `value`."""
+    """Set every element of `out` to `value`; the decorator runs the yielded Calls."""
     yield Call.of(_copy, out, value)
 
 
 @operator_of_formulas(compiled_when_live=False)
 def scale(out: Array, alpha: float) -> Iterator[Call]:
-    """Multiply `out` by `alpha` in place."""
+    """Multiply `out` by `alpha` in place; the decorator runs the yielded Calls."""
     yield Call.of(_scale, out, alpha)
 
 
 @operator_of_formulas(compiled_when_live=False)
 def add(out: Array, src: Array, alpha: float = 1.0) -> Iterator[Call]:
-    """Add alpha * src to out; src is broadcast to out's shape. It is not read if alpha is 0."""
+    """Add alpha * src (broadcast; unread if alpha is 0) to out; the decorator runs the Calls."""
     if (number := getattr(alpha, "array", None)) is not None:
         yield Call.of(_add_measured[out.dtype.name], out, src, number)
     elif alpha == 1.0:

@@ -33,11 +33,11 @@ _derivative = element(
 def batch_norm(
     out: Array, stats: Array, x: Array, epsilon: float, target_rms: float
 ) -> Iterator[Call]:
-    """Normalize the columns of x to mean 0 and root mean square `target_rms`; out and x are (N, D).
+    """Set out to x with columns of mean 0 and root mean square `target_rms`; both are (N, D).
 
     out may be x. stats (3, D) is set to the columns' means, mean squares and scales. Variances are
     exact even if a column's mean is much larger than its deviation. `epsilon` is added to
-    variances.
+    variances. The decorator runs the yielded Calls.
     """
     yield Call.of(_begin, stats[0], x[0] if len(x) else 0.0)
     yield Call.of(_normalize, out, *stats, x, float(epsilon), float(target_rms))
@@ -49,7 +49,7 @@ def batch_norm_backprop(
 ) -> Iterator[Call]:
     """Set in_deriv (N, D) to the derivative of the objective by the input of `batch_norm`.
 
-    `out_value` is the output of `batch_norm`, `out_deriv` the derivative by this output, `scale`
-    (D,) the row stats[2]. in_deriv may be out_value or out_deriv.
+    `out_value` is the output of `batch_norm`, `out_deriv` the derivative by it, `scale` (D,) the
+    row stats[2]. in_deriv may be out_value or out_deriv. The decorator runs the yielded Calls.
     """
     yield Call.of(_derivative, in_deriv, out_value, out_deriv, scale, float(target_rms))

@@ -90,8 +90,7 @@ def operator_of_formulas(
 def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
     """A callable that runs the operator on the operands.
 
-    It reads the values of operands that are Numbers in the host's memory each time it is
-    called.
+    It reads the values of operands that are Numbers in the host's memory each time it is called.
     """
     values = (*operands, *options.values())
     if not operator.takes_numbers and any(is_number(v) for v in values):

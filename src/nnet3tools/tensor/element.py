@@ -32,10 +32,9 @@ class Formula:
         """Module of an array's class -> binder."""
 
     def _binder(self, array: Any, *formula: Any) -> Callable[..., Any]:
-        """A function that binds operands of a formula on the device of `array`.
+        """The function of the device of `array` that binds operands to this formula.
 
-        `formula` are the arguments with which the device's implementation makes such a
-        function.
+        `formula` are the arguments with which the device's implementation makes such a function.
         """
         device = device_of(array)
         if not load_device(device) or (self.kind, device) not in FORMULA_BACKENDS:
@@ -107,7 +106,6 @@ class Element(Formula):
 def element(formula: str | Expr | Assignments, operands: str = "") -> Element:
     """An operator that computes a formula: text, assignments, or an expression to assign to `_1`.
 
-    `operands` are the names of the operands in the text, in the order of a call, such as "out
-    x".
+    `operands` are the names of the operands in the text, in the order of a call, such as "out x".
     """
     return Element(formula, operands)

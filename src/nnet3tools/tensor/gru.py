@@ -73,7 +73,8 @@ _output_gated_derivs = element(
 def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Iterator[Call]:
     """Set out (rows, 2 C) to [h, c], output and cell of GRU cells.
 
-    The columns of x are those of GruParts; w_h, (C, R) or (C,), are the recurrent weights.
+    x has the columns of GruParts; w_h, (C, R) or (C,), are the recurrent weights. The decorator
+    runs the Calls.
     """
     dim, parts = len(w_h), gru_parts(x, w_h)
     h, c = out[:, :dim], out[:, dim:]
@@ -99,11 +100,11 @@ def gru_nonlinearity_backprop(
 ) -> Iterator[Call]:
     """Set argument_deriv (rows, C), and add the derivative of GRU cells by their input to in_deriv.
 
-    argument_deriv is the derivative at the argument of tanh. From it follows the derivative by
-    the weights w_h: argument_deriv' (r s'), or the column sums of argument_deriv c'. out_value
-    and out_deriv are the cells' output [h, c] and the derivative by it. `repair` (C,) pulls
-    saturated cells back: -repair * h is added to argument_deriv. The results must not overlap
-    the other operands.
+    argument_deriv is the derivative at the argument of tanh. From it follows the derivative by the
+    weights w_h: argument_deriv' (r s'), or the column sums of argument_deriv c'. out_value and
+    out_deriv are the cells' output [h, c] and the derivative by it. `repair` (C,) pulls saturated
+    cells back: -repair * h is added to argument_deriv. The results must not overlap the other
+    operands. The decorator runs the yielded Calls.
     """
     dim, parts = len(w_h), gru_parts(x, w_h)
     repaired = 0.0 if repair is None else repair

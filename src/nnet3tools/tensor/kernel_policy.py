@@ -49,8 +49,7 @@ class Engine(enum.Enum):
 class Platform(enum.Enum):
     """The device of a step and, on a CPU, whether it may use kernels, and the history of the arena.
 
-    An arena is a used one if a recording has been replayed in it, or many shapes have run in
-    it.
+    An arena is a used one if a recording has been replayed in it, or many shapes have run in it.
     """
 
     NUMPY = "CPU, NumPy"
@@ -129,7 +128,7 @@ class KernelPolicy:
         return Platform.NEW_ARENA if self.known_kernels is None else Platform.USED_ARENA
 
     def rule(self, occasion: Occasion, on_gpu: bool = False) -> Rule:
-        """How, and by which code, a step runs in this arena when it is this run of the step."""
+        """How a step runs in this arena, and by which code; `occasion` tells which run it is."""
         return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
 
     def kernels_for(self, rule: Rule) -> KnownKernels | None:

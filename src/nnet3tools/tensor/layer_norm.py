@@ -64,10 +64,10 @@ def layer_norm(
     eps: float = 1e-9,
     centred: bool = True,
 ) -> Iterator[Call]:
-    """Normalize each row of x (N, D) to mean 0 and variance 1: layer norm.
+    """Set out to x (N, D) with each row of mean 0 and variance 1 (layer norm), * scale + offset.
 
-    If not `centred`, scale each row to mean square 1: RMS norm. The row times scale, plus
-    offset, goes to out, which may be x.
+    If not `centred`, rows are scaled to mean square 1 (RMS norm). `eps` is added to the variance or
+    mean square. out may be x. The decorator runs the yielded Calls.
     """
     given = [row for row in (scale, offset) if row is not None]
     formula = _forward(centred, scale is not None, offset is not None)
@@ -89,9 +89,9 @@ def layer_norm_backprop(
     """Add the derivatives of `layer_norm` by x, scale and offset to the given arrays.
 
     With e = out_deriv, g = e * scale, n the normalized x: (g - mean of g - n * mean of g n) /
-    sqrt(variance + eps) for x (without the mean of g if not `centred`), the column sums of e n
-    for scale, those of e for offset. Without `add`, in_deriv is set. The outputs must not
-    overlap the other operands.
+    sqrt(variance + eps) for x (without the mean of g if not `centred`), the column sums of e n for
+    scale, those of e for offset. Without `add`, in_deriv is set. The outputs must not overlap the
+    other operands. The decorator runs the yielded Calls.
     """
     product = None if scale_deriv is None else empty(x.shape, like=x)
     results = [out for out in (in_deriv, product) if out is not None]

@@ -64,7 +64,7 @@ def _forward(dropout: bool) -> Element:
 
 @functools.cache
 def _backward(dropout: bool, results: tuple[str, ...]) -> Element:
-    """The formula of an LSTM cell's backward pass that assigns the operands named `results`."""
+    """The formula of LSTM cells' backward pass that assigns `results`; `dropout`: x has scales."""
     parts = {name: value for result in results for name, value in _RESULTS[result].items()}
     assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
     read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"
@@ -86,8 +86,8 @@ def _parts(x: Array, dim: int) -> list[Array]:
 def lstm_nonlinearity(out: Array, x: Array, params: Array) -> Iterator[Call]:
     """Set out (rows, 2 C) to [c, m], cell and output of LSTM cells with input rows x.
 
-    x (rows, 5 C or 5 C + 3) has the inputs of i, f, g and o, the cell before and, if any,
-    scales of i, f and o; params (3, C) are the peephole weights of i, f and o.
+    x (rows, 5 C or 5 C + 3): the inputs of i, f, g, o, the cell before, scales of i, f, o if any;
+    params (3, C): the peephole weights of i, f, o. The decorator runs the yielded Calls.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)
@@ -108,11 +108,11 @@ def lstm_nonlinearity_backprop(
 ) -> Iterator[Call]:
     """Compute the derivatives of LSTM cells; out_deriv (rows, 2 C) is that by their output [c, m].
 
-    Set `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Add the sums over the
-    rows of i, f, g, o, h to `value_sum` and of the derivatives of these functions to
-    `deriv_sum` (5, C). The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back:
-    the term -repair * (2 i - 1) is added at the argument of sigmoid i, -repair * h at that of
-    tanh h.
+    Set `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Add the sums over the rows of
+    i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum` (5, C).
+    The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: -repair * (2 i - 1) is
+    added at the argument of sigmoid i, -repair * h at that of tanh h. The decorator runs the
+    yielded Calls.
     """
     dim = params.shape[1]
     parts = _parts(x, dim)

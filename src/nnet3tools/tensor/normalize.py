@@ -47,10 +47,10 @@ def _derivative(in_place: bool, with_log: bool) -> Element:
 def normalize_per_row(
     out: Array, x: Array, target_rms: float, add_log_stddev: bool
 ) -> Iterator[Call]:
-    """Scale each row of x (N, D) to root mean square target_rms.
+    """Set out to x (N, D) with each row scaled to root mean square target_rms.
 
-    out is (N, D), or with add_log_stddev (N, D + 1), the last column log of the row's root mean
-    square. out's first D columns may be x.
+    With add_log_stddev out is (N, D + 1) and its last column the log of the row's root mean square
+    in x. out's first D columns may be x. The decorator runs the yielded Calls.
     """
     dim = x.shape[1]
     d = dim * float(target_rms) ** 2
@@ -69,7 +69,7 @@ def diff_normalize_per_row(
     """Add the derivative of normalize_per_row by its input `in_value` to in_deriv (N, D).
 
     out_deriv is the derivative by its output. If in_deriv is (the first D columns of) out_deriv
-    itself, the derivative replaces it.
+    itself, the derivative replaces it. The decorator runs the yielded Calls.
     """
     dim = in_value.shape[1]
     e, log = out_deriv[:, :dim], (out_deriv[:, dim:], float(dim)) if add_log_stddev else ()

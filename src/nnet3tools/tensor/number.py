@@ -40,7 +40,7 @@ class Number:
     __array_ufunc__ = None  # NumPy then leaves operators on arrays and Numbers to this class
 
     def __init__(self, array: Any) -> None:
-        """`array` has shape (1,) and type float64, and no other code may write to it."""
+        """Store `array`, of shape (1,) and type float64, to which no other code may write."""
         self.array = array
 
     @property
@@ -175,7 +175,7 @@ class Tally(Number):
     __slots__ = ("_host_value",)
 
     def __init__(self, value: float, like: Any = None) -> None:
-        """`like` is any array of the device; None: the host."""
+        """Make a Tally with this value on the device of the array `like`; None: on the host."""
         super().__init__(asarray(np.array([value], np.float64), like=like))
         self._host_value: float | None = float(value)
 

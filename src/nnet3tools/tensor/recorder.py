@@ -32,9 +32,8 @@ PersistentObjects = dict[tuple[int, int], Any]
 class Recorder:
     """Records decisions, actions and operator calls of a `with` block, to repeat them later.
 
-    Operator calls are recorded only with a workspace. The first decisions are not called but
-    have the outcomes `known_outcomes`; the first `num_actions_done` actions are not called
-    either.
+    Operator calls are recorded only with a workspace. The first decisions are not called but have
+    the outcomes `known_outcomes`; the first `num_actions_done` actions are not called either.
     """
 
     def __init__(
@@ -49,12 +48,12 @@ class Recorder:
         keeps_bound: bool = True,
         flags: Flags | None = None,
     ) -> None:
-        """`persistent` has the objects of earlier runs of the step that all runs share.
+        """Prepare to record a step; `persistent` has the objects that all runs of the step share.
 
-        `workspace` gives scratch memory to recorded calls, `scratch` to a live run, in
-        place of the pool. Calls use `known_kernels`, if given, where possible. `flags` are
-        the step's flags of optional work on a GPU. Without `keeps_bound`, recorded calls
-        are bound again if they are to run without kernels.
+        `workspace` gives scratch memory to recorded calls, `scratch` to a live run, in place of the
+        pool. Calls use `known_kernels`, if given, where possible. `flags` are the step's flags of
+        optional work on a GPU. Without `keeps_bound`, recorded calls are bound again if they are to
+        run without kernels.
         """
         self.decisions: list[Decision] = []
         self.outcomes: list[Any] = []
@@ -95,8 +94,8 @@ class Recorder:
     def decide(self, decision: Decision, is_optional: bool = False) -> Any:
         """The outcome of a decision: the known one if given, else that of `decision()`; it is kept.
 
-        `is_optional`: on a GPU the work would be optional and have a flag, so it does not
-        count as random.
+        `is_optional`: the decision is about optional work. A flag stands for it on a GPU, so it is
+        not counted as random.
         """
         if (place := len(self.outcomes)) < len(self._known_outcomes):
             outcome = self._known_outcomes[place]

@@ -18,13 +18,13 @@ _softmax_backprop, _log_softmax_backprop = (
 
 @operator_of_formulas()
 def softmax(out: Array, x: Array) -> Iterator[Call]:
-    """Set each row of out to exp(x) / sum(exp(x)); out may be x."""
+    """Set each row of out to exp(x) / sum(exp(x)); out may be x. The decorator runs the Calls."""
     yield Call.of(_softmax, out, x)
 
 
 @operator_of_formulas()
 def log_softmax(out: Array, x: Array) -> Iterator[Call]:
-    """Set each row of out to x - log(sum(exp(x))); out may be x."""
+    """Set each row of out to x - log(sum(exp(x))); out may be x. The decorator runs the Calls."""
     yield Call.of(_log_softmax, out, x)
 
 
@@ -35,7 +35,7 @@ def softmax_backprop(
     """Set each row of in_deriv to y * (e - sum(y * e)), the derivative of softmax.
 
     y = out_value, e = out_deriv. With `add` it is added to in_deriv, which may be one of the other
-    operands.
+    operands. The decorator runs the yielded Calls.
     """
     yield Call.of(_softmax_backprop[add], in_deriv, out_value, out_deriv)
 
@@ -47,6 +47,6 @@ def log_softmax_backprop(
     """Set each row of in_deriv to e - exp(y) * sum(e), the derivative of log_softmax.
 
     y = out_value, e = out_deriv. With `add` it is added to in_deriv, which may be one of the other
-    operands.
+    operands. The decorator runs the yielded Calls.
     """
     yield Call.of(_log_softmax_backprop[add], in_deriv, out_value, out_deriv)

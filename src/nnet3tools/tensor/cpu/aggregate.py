@@ -50,7 +50,7 @@ def aggregate_jobs(
 
 
 def _factors(alpha: Any, divisor: float) -> list[Any]:
-    """[alpha / divisor], or [alpha, 1 / divisor] if alpha is a Number: operands of a kernel."""
+    """Factors of a reduction: [alpha / divisor], or if alpha is a Number, [alpha, 1 / divisor]."""
     if isinstance(alpha, (int, float)):
         return [float(alpha) / divisor]
     return [alpha, 1.0 / divisor]
@@ -88,7 +88,7 @@ def _plan(
 def number_jobs(
     expr: Expr, reduce: str, out: np.ndarray, operands: Sequence[Any], alpha: Any
 ) -> list[Job] | None:
-    """Jobs for out[0] = alpha * (`expr` reduced over all elements); None if NumPy has to do it."""
+    """Jobs for out[0] = alpha * (`expr` of `operands`, all reduced); None if NumPy has to do it."""
     if reduce not in _NAMES or not can_walk([*operands, alpha]):
         return None
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
@@ -151,7 +151,10 @@ _kernel = functools.lru_cache(maxsize=512)(row_kernel)
 def _differs(
     expr: Expr, operands: Sequence[Any], strides: Sequence[Sequence[int]], axis: int
 ) -> bool:
-    """Whether `expr`, whose _n is operands[n], may differ along an axis of these strides."""
+    """Whether the value of `expr` may differ along `axis`; its placeholder _n is operands[n].
+
+    `strides` has one sequence for each array of `operands`.
+    """
     walked = iter(strides)
     steps = [next(walked)[axis] if isinstance(o, np.ndarray) else 0 for o in operands]
     return any(steps[n] for n in expr.placeholders())

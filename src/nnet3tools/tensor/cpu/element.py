@@ -36,9 +36,9 @@ _DTYPES = frozenset(np.dtype(t.value) for t in C.types if not t.is_weak)
 class Plan:
     """A kernel (C text) with the arguments that are equal for all operands of one layout.
 
-    Its arguments are the integers `first` (sizes of axes), then for the operands their
-    addresses, strides and values. `steps` is the size of the outermost loop, `work` the
-    approximate number of elements.
+    The kernel's arguments are the integers `first` (sizes of axes), then addresses, strides and
+    values of operands. `steps` is the size of the outermost loop, `work` the approximate number of
+    elements.
     """
 
     def __init__(

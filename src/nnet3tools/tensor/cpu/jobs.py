@@ -23,7 +23,7 @@ class CompiledJobs:
     """
 
     def __init__(self, jobs: Sequence[Job], bind_fallback: Callable[[], Work]) -> None:
-        """If kernels cannot be compiled, `bind_fallback()` makes a callable for the same work."""
+        """Ask for the jobs' kernels; if compiling fails, `bind_fallback()` replaces all jobs."""
         self._jobs, self._bind_fallback = fused(jobs), bind_fallback
         self._work: Work | None = None
         library.want(job.kernel for job in self._jobs)
@@ -51,7 +51,7 @@ def run_compiling(job: Job) -> bool:
 
 
 def run_if_made(job: Job) -> bool:
-    """Run a job if its kernel is loaded; returns whether it ran. If not, ask for the kernel."""
+    """Run a job if its kernel is loaded, else ask for the kernel; returns whether the job ran."""
     name = job.kernel.name
     if (found := library.made(name)) is None:
         library.want([job.kernel])

@@ -42,8 +42,7 @@ class Kernel:
 class FileKernel(Kernel):
     """The kernel `function` of a .c file, whose text is `body`.
 
-    Its arguments are a struct, whose `fields` map names to kinds: "*" (pointer), "i64" or
-    "f64".
+    Its arguments are a struct, whose `fields` map names to kinds: "*" (pointer), "i64" or "f64".
     """
 
     function: str
@@ -157,7 +156,7 @@ class Job:
         self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int,
         template: Words | None = None,
     ) -> None:  # fmt: skip
-        """If given, `template` has the words of a Job with the same integer arguments."""
+        """Convert arguments to 8-byte words, by `template` if given: Words of equal integers."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""

@@ -202,7 +202,7 @@ def _kept_source(name: str, folder: Path | None) -> Path:
 
 
 def _open_kept(path: Path) -> ctypes.CDLL | None:
-    """Load a library in the cache through the descriptor that is checked; None if it is unfit."""
+    """Load a cached library by the open file that open_library has checked; None if it is unfit."""
     if (descriptor := open_library(path)) is None:
         return None
     try:
@@ -221,7 +221,7 @@ _MARK = "nn_made_from"
 
 
 def _open(name: str, path: Path) -> ctypes.CDLL | None:
-    """Load the file `name` of the library `path`; None, with a warning, if its mark is not that."""
+    """Load file `name`; None, with a warning, unless its mark is the name of the library `path`."""
     try:
         loaded = ctypes.CDLL(name)
         mark = (ctypes.c_char * (len(path.stem) + 1)).in_dll(loaded, _MARK)

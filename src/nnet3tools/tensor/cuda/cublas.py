@@ -149,7 +149,7 @@ class Cublas:
         return run_with_device_factors if on_device else run
 
     def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
-        """The pointers (to alpha, to beta), which are both on the host or both on the device."""
+        """Pointers to alpha and beta: on the host if alpha is a float, else on the device."""
         if isinstance(alpha, float):
             scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
             return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))

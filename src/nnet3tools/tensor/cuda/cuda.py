@@ -226,8 +226,7 @@ class CudaDevice:
     def _make_branches(self) -> Iterator[Any]:
         """Yield streams for branches of a graph, each with a cuBLAS workspace.
 
-        A capture could not allocate workspaces. There are fewer streams if memory is
-        lacking.
+        A capture could not allocate workspaces. There are fewer streams if memory is lacking.
         """
         try:
             for _ in range(_BRANCHES):
@@ -261,7 +260,7 @@ class CudaDevice:
                 self.stream.wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
 
     def _malloc(self, kept: list[Any], num_bytes: int) -> Any:
-        """Memory from the pool of CUDA graphs, also in `kept`; frees unused memory if necessary."""
+        """Memory from the pool of CUDA graphs, appended to `kept`; may free unused memory first."""
         try:
             found = self._capture_memory.malloc(num_bytes)
         except MemoryError:

@@ -31,7 +31,7 @@ _MAX_PLANS = 512
 
 
 class ElementKernel:
-    """Callable that binds operands to a formula; keeps a kernel for each layout of operands."""
+    """Callable that binds operands to one formula; keeps a kernel for each layout of operands."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments

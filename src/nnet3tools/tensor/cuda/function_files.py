@@ -91,9 +91,8 @@ class CudaFunction:
     ) -> Step:  # fmt: skip
         """A callable that runs the function on every point: `threads` threads each, or 1 if 0.
 
-        `words` are replaced in the function's text, `operands` are its arrays and numbers
-        by name. `reads` and `writes` are further arrays, whose addresses are elements of
-        operands.
+        `words` are replaced in the function's text, `operands` are its arrays and numbers by name.
+        `reads` and `writes` are further arrays, whose addresses are elements of operands.
         """
         if unknown := operands.keys() ^ {*self.arrays, *self.numbers}:
             raise ProgramError(f"{self.name}: missing or unknown operands {sorted(unknown)}")

@@ -148,7 +148,7 @@ class FusedLevel:
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
-        """Append launch `i` to the part of the launches it needs, if possible; returns success."""
+        """Append launch `i` to the part with all launches `needed`; returns whether that worked."""
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
         if len(parts) > 1 or part is None or not part.can_add(launch):
@@ -202,7 +202,7 @@ class FusedLevel:
         return level_source(functions, any(self._closing.values()))
 
     def bound(self, table: Table) -> Callable[[], None]:
-        """A callable that launches the level's kernel; `table` gets the words that it looks up."""
+        """A callable that launches the level's kernel; `table` receives the words that it reads."""
         if (source := self.source) is None:
             return self._parts[0].steps[0]
         device = get_device()

@@ -131,7 +131,7 @@ _TICKETS = 1 << 14
 
 
 class _Tickets:
-    """Counters on a device, which are 0. Kernels leave zeros behind, so memory is used again."""
+    """A store of zero counters on a device; kernels leave zeros behind, so they are used again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}

@@ -81,7 +81,7 @@ def as_function(source: str) -> Function | None:
 
 
 def _bytes_of(declared: str) -> int:
-    """At most how many bytes the declared C++ variables take; 1 << 30 if a size is no number."""
+    """An upper bound, in bytes, of the C++ variables declared; 1 << 30 if a size is no number."""
     total = 0
     for variable in declared.split(", "):
         sizes = re.findall(r"\[([^\]]*)\]", variable)

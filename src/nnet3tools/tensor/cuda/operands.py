@@ -60,7 +60,7 @@ def overlap(target: Any, other: Any) -> str:
 
 
 def last_axis(array: Any, axis: int) -> Any:
-    """The array extended to four axes, with `axis` as the last one."""
+    """A view with four axes: axes of size 1 in front, then the array's other axes, then `axis`."""
     if array.ndim > 4:
         raise ProgramError(f"an operator along an axis of an array of {array.ndim} axes")
     axis %= array.ndim

@@ -57,10 +57,10 @@ def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> 
 
 
 def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> list[str]:
-    """C lines of nested loops over the first `axes` axes around the lines `inner`.
+    """C lines of loops over the first `axes` axes, with indexes i0, i1, ..., around lines `inner`.
 
-    The outermost loop goes from `begin` to `end`. `arrays` are the operands of which `inner`
-    uses rows.
+    The outermost loop goes from `begin` to `end`. Lines before `inner` point `q{n}` to the row of
+    operand n (from 0), for each n in `arrays`.
     """
     lines = [body.row(i, [f"i{axis}" for axis in range(axes)]) for i in arrays]
     lines += inner

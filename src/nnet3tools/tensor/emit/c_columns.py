@@ -83,8 +83,8 @@ class _Columns:
     def _column_values(self, number: int) -> list[str]:
         """C lines of a loop over a tile's columns that computes values of whole columns.
 
-        They are the values that pass `number` over the rows needs of earlier passes or, in
-        the last pass, the formula's results.
+        The values follow from reductions of earlier passes. They are what pass `number` over the
+        rows needs, and in the last pass the formula's results.
         """
         plan, body = self._plan, self._body
         values, roots = plan.column_values(number), plan.column_roots(number)

@@ -96,7 +96,7 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Set `_kept` to costly values that several loops use; `last` is the last stage."""
+        """Set `_kept`: costly value that several of stages 0 to `last` need -> first of these."""
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]
@@ -133,7 +133,7 @@ class _Rows:
         return lines
 
     def _total(self, v: Instruction) -> str:
-        """C text of a row's sum or mean in float64."""
+        """C text for the row reduction `v`, a sum or mean, in float64."""
         name = self.body.name(v)
         return f"all_{name} / (f64)width" if v.name == "row_mean" else f"all_{name}"
 
@@ -174,9 +174,8 @@ class _Rows:
     def _fetch(self, stage: int, roots: Sequence[Instruction]) -> list[str]:
         """C lines that prefetch memory while loop `stage` computes costly functions for `roots`.
 
-        They fetch the next row. Before the last loop they also fetch this row's targets
-        into the second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1
-        without.
+        They fetch the next row. Before the last loop they also fetch this row's targets into the
+        second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1 without.
         """
         costly = any(v.name in _COSTLY for v in self._needed(roots, stage))
         if stage == 0 or not costly or self._walk.axes < 2:

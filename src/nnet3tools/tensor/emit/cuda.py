@@ -50,7 +50,7 @@ CUDA = Dialect(
 def kernel_source(
     prefix: str, parameters: Sequence[str], lines: Sequence[str], comment: str = ""
 ) -> Source:
-    """Source and name of a CUDA kernel with these parameters and lines; the name has a digest."""
+    """(source, name) of a CUDA kernel, named `prefix` and a digest, with a `comment` before it."""
     text = "\n".join([f"({', '.join(parameters)}) {{", *indented(lines), "}", ""])
     name = f"{prefix}_{hashlib.sha1(text.encode()).hexdigest()[:16]}"
     head = f"// {comment}\n" if comment and "\\" not in comment else ""
@@ -75,9 +75,8 @@ def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[
 def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source:
     """A kernel for a formula without reductions: a thread for each element.
 
-    With `vector` a thread does four elements of a row. Parameters are the sizes of the axes,
-    the number of rows if there are several axes, then the operands (addresses, strides,
-    numbers).
+    With `vector` a thread does four elements of a row. Parameters are the sizes of the axes, the
+    number of rows if there are several axes, then the operands (addresses, strides, numbers).
     """
     body = Body(walk, CUDA)
     pairs = body.assigned(assignments)

@@ -85,7 +85,7 @@ _OUTPUT = {
 
 
 def _place(walk: Walk, i: int, num_kept: int) -> str:
-    """C++ text of operand i's element at the current coordinates of the reduced axes.
+    """C++ text of operand i's element at the coordinates r{axis} of the reduced axes.
 
     The operand's pointer is set from the first `num_kept` axes, which are not reduced.
     """
@@ -99,7 +99,7 @@ def _place(walk: Walk, i: int, num_kept: int) -> str:
 
 
 def _share(axis: str) -> list[str]:
-    """CUDA lines that begin a loop: the threads along `axis` (x or y) divide [begin, end)."""
+    """The head of a CUDA loop over `index` in [begin, end), which threads along `axis` divide."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     return [
         "#pragma unroll 4",  # loads that do not wait for each other
@@ -108,7 +108,7 @@ def _share(axis: str) -> list[str]:
 
 
 def _carried(axes: range, step: str) -> list[str]:
-    """CUDA lines that advance the reduced axes' coordinates by `step`, mostly without division."""
+    """CUDA lines that move r{axis}, coordinates along the reduced `axes`, on by `step` elements."""
     lines = [f"r{axes[-1]} += {step};"]
     for axis in reversed(axes[1:]):
         r, n, outer = f"r{axis}", f"n{axis}", f"r{axis - 1}"
@@ -122,8 +122,8 @@ def _carried(axes: range, step: str) -> list[str]:
 def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
     """CUDA lines that reduce a chunk to the variable `acc`: by thread, then over all threads.
 
-    `setup` are lines before the loop, `work` those for one element; threads along `axis` (x or
-    y) divide the elements.
+    `setup` are lines before the loop. `work` are lines that add the element at the coordinates
+    r{axis} of the reduced axes to `acc`. Threads along `axis` (x or y) divide the elements.
     """
     axes = range(plan.num_kept, plan.walk.axes)
     begins = coordinates(

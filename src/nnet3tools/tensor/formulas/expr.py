@@ -70,7 +70,10 @@ class Expr:
         raise NotImplementedError
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
-        """Yield each distinct node once, after its arguments; omit `known` nodes and their own."""
+        """Yield each distinct node once, after its arguments.
+
+        `known` nodes are omitted, and so are the nodes that only they use.
+        """
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:
@@ -288,11 +291,10 @@ def as_expr(value: Operand) -> Expr:
 class Function:
     """A function of `arity` expressions; calling it builds an expression.
 
-    `rule` says how types of arguments decide the type of the value; `doc` describes the value.
-    The function `derivative` of (value, arguments...) returns one partial derivative for each
-    argument; None: the derivative of the definition. `definition` gives the value in terms of
-    other functions; None for a primitive. `onnx` is ONNX's operator of the same meaning, if
-    there is one.
+    `rule` says how types of arguments decide the type of the value; `doc` describes the value. The
+    function `derivative` of (value, arguments...) returns one partial derivative for each argument;
+    None: the derivative of the definition. `definition` gives the value in terms of other
+    functions; None for a primitive. `onnx` is ONNX's operator of the same meaning, if there is one.
     """
 
     name: str

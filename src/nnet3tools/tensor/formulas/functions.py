@@ -57,7 +57,7 @@ def _add(
 
 
 def _flat(*arguments: Expr) -> Partials:
-    """Partial derivatives of a piecewise constant function: 0 for each argument after the value."""
+    """Derivatives of a piecewise constant function: 0 for each of `arguments` after its value."""
     return [_ZERO] * (len(arguments) - 1)
 
 

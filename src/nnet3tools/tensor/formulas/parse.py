@@ -97,7 +97,7 @@ class _Reader:
     def __init__(
         self, text: str, names: Names, assigned: Mapping[Expr, Expr] | None = None
     ) -> None:
-        """`assigned` maps placeholders to the values that earlier statements assigned to them."""
+        """Store a text, expressions by name, and placeholders' values from earlier statements."""
         self._text, self._names, self._assigned = text, names, assigned or {}
 
     def read(self, node: ast.expr) -> Expr:

@@ -90,11 +90,10 @@ class RowStages:
 class Pass:
     """One pass over all rows of the operands.
 
-    Before it, the values `columns` are computed, once for each column: they are the same for
-    all rows, and follow from the column reductions of earlier passes and from operands, which
-    are among them. `rows` are the stages of each row; empty in a last pass that stores nothing
-    in every row. `reductions` are the column reductions that the pass makes; none in the last
-    pass.
+    Before it, the values `columns` are computed, once for each column: they are the same for all
+    rows, and follow from the column reductions of earlier passes and from operands, which are among
+    them. `rows` are the stages of each row; empty in a last pass that stores nothing in every row.
+    `reductions` are the column reductions that the pass makes; none in the last pass.
     """
 
     columns: tuple[Instruction, ...]

@@ -117,9 +117,8 @@ def _layout(matrix: np.ndarray, trans: bool) -> tuple[bool, int]:
 class Gemm(NamedTuple):
     """Arguments of BLAS's gemm for out = alpha op(a) op(b) + beta out.
 
-    BLAS sees matrices with rows of `stride_a`, ... elements; with `flip_a` op is the transpose
-    of what it sees of a, likewise for b. `inner` is the number of products that an element adds
-    up.
+    BLAS sees matrices with rows of `stride_a`, ... elements; with `flip_a` op is the transpose of
+    what it sees of a, likewise for b. `inner` is the number of products that an element adds up.
     """
 
     function: Any
@@ -139,7 +138,7 @@ class Gemm(NamedTuple):
         return bool(self.function.argtypes[3] is ctypes.c_int64)
 
     def bound(self, alpha: float, beta: float) -> Callable[[], Any]:
-        """A callable that computes the product."""
+        """A callable that computes out = alpha op(a) op(b) + beta out."""
         arguments = (
             _ROW_MAJOR, _TRANS if self.flip_a else _NO_TRANS, _TRANS if self.flip_b else _NO_TRANS,
             *self.out.shape, self.inner, alpha, address(self.a), self.stride_a,

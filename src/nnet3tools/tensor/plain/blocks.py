@@ -38,8 +38,7 @@ number takes 5 times as long."""
 def sum_of_rows(rows: np.ndarray, into_float64: bool) -> np.ndarray:
     """The sum over the first axis in float64, as an array with one row.
 
-    Of float32 numbers, 64 rows are first added in float32, or 16 if the result goes
-    `into_float64`.
+    Of float32 numbers, 64 rows are first added in float32, or 16 if the result goes `into_float64`.
     """
     if rows.dtype != np.float32:
         return np.add.reduce(rows, axis=0, dtype=np.float64, keepdims=True)
@@ -67,10 +66,9 @@ def repeated_constant(data: bytes, dtype: np.dtype) -> np.ndarray:
 class _Pass(NamedTuple):
     """The values that one pass over all blocks of rows computes, and the arrays it reads.
 
-    `columns` are computed before the blocks, `steps` for each block, in order. `operands` are
-    the arrays that each block reads. `registers` has the scratch register of each step's value,
-    unless an operand takes it. `totals` are the column reductions to which the blocks are
-    added.
+    `columns` are computed before the blocks, `steps` for each block, in order. `operands` are the
+    arrays that each block reads. `registers` has the scratch register of each step's value, unless
+    an operand takes it. `totals` are the column reductions to which the blocks are added.
     """
 
     columns: Sequence[Instruction]
@@ -93,12 +91,12 @@ class BlockPlan:
         targets: Mapping[int, np.dtype] | None = None,
         aliases: Collection[tuple[int, int]] = (),
     ) -> None:
-        """`shapes` are those of the arrays, by operand number, with equal numbers of axes.
+        """Plan calls that compute `exprs`; operand i has types[i] and, if an array, shapes[i].
 
-        Blocks have a multiple of `aligned_rows` rows if a scratch register holds so many.
-        `targets` are the numbers of the operands that take the values of the expressions,
-        with their element types; without them all values are wanted block by block.
-        `aliases` are pairs (target, other operand) that have the same elements.
+        Shapes have equal numbers of axes. Blocks have a multiple of `aligned_rows` rows if a
+        scratch register holds so many. `targets` are the numbers of the operands that take the
+        expressions' values, with their element types; without them all values are wanted block by
+        block. `aliases` are pairs (target, other operand) that have the same elements.
         """
         roots, lowered = _lowered(tuple(exprs), tuple(types))
         self.shapes = shapes
@@ -174,9 +172,8 @@ class BlockPlan:
     ) -> dict[Instruction, int]:
         """The target's operand number for each root that can be computed directly in its target.
 
-        The root must have the type and shape of its target. After the root's step, no
-        instruction of the `last` pass may read the target's old contents, under its number
-        or that of an alias.
+        The root must have the type and shape of its target. After the root's step, no instruction
+        of the `last` pass may read the target's old contents, under its number or that of an alias.
         """
         direct: dict[Instruction, int] = {}
         order = [v for v in last.rows.instructions if v not in last.rows.known]

@@ -73,8 +73,7 @@ class _Plan:
     def _prepared(self, operands: Sequence[Any]) -> list[Any]:
         """The operands as vectors, if all arrays are contiguous and of one shape (`_flat`).
 
-        Otherwise axes of size 1 are put in front, so that all arrays have the same number
-        of axes.
+        Otherwise axes of size 1 are put in front, so that all arrays have the same number of axes.
         """
         given = list(operands)
         for i in self._arrays:

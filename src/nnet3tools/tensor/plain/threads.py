@@ -78,8 +78,7 @@ def run_calls(calls: Sequence[Call]) -> None:
 def _help(jobs: SimpleQueue[tuple[Iterator[_Work], _Result]]) -> None:
     """The second thread's loop: take an entry of the queue `jobs`, do its works, report.
 
-    An entry is (iterator over works, queue that gets the exception that a work raised, or
-    None).
+    An entry is (iterator over works, queue that gets the exception that a work raised, or None).
     """
     with np.errstate(all="ignore"):
         while True:

@@ -28,20 +28,23 @@ def pairs_along(whole: Array, parts: Sequence[Array], axis: int) -> list[tuple[A
 
 @operator_of_formulas(types=_ALL)
 def concatenate(out: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
-    """Set out to the parts one after the other along an axis, converted to out's type."""
+    """Set out to the parts in order along an axis, converted; the decorator runs yielded Calls."""
     for section, part in pairs_along(out, parts, axis):
         yield Call.of(copy, section, part)
 
 
 @operator_of_formulas(writes=("parts",), types=_ALL)
 def split(src: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
-    """Set each part to its section of src along an axis, converted to the part's type."""
+    """Set parts to sections of src along an axis, converted; the decorator runs yielded Calls."""
     for section, part in pairs_along(src, parts, axis):
         yield Call.of(copy, part, section)
 
 
 @operator_of_formulas(writes=("parts",))
 def add_split(src: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
-    """Add to each part its section of src along an axis; the same array may be several parts."""
+    """Add to each part its section of src along an axis; the same array may be several parts.
+
+    The decorator runs the yielded Calls.
+    """
     for section, part in pairs_along(src, parts, axis):
         yield Call.of(add, part, section)

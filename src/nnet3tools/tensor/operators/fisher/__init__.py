@@ -223,7 +223,7 @@ def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
 
 @operator(writes=(), types=("float64",))
 def check_finite(numbers: Array) -> None:
-    """Raise DivergedError if natural gradient met infinity or NaN; not checked here on a GPU."""
+    """Raise DivergedError if numbers[DIVERGED] says that products were not finite; not on a GPU."""
     if numbers[DIVERGED]:
         raise DivergedError(
             "natural gradient met infinity or NaN in the derivatives or activations: the "

@@ -84,9 +84,10 @@ def _launch(
     kernel: tuple[str, str], grid: tuple[int, int], threads: int, rows: Sequence[dict[str, Any]],
     reads: Iterable[Array], writes: Iterable[Array], shared_bytes: int = 0,
 ) -> None:  # fmt: skip
-    """Launch a kernel that takes an array of structs.
+    """Launch a kernel (source, name) that takes an array of structs.
 
-    `rows` give the fields of each struct by name; the kernel's file declares the struct.
+    `rows` give the fields of each struct by name, as the kernel's file declares it. The kernel
+    accesses the arrays `reads` and `writes`.
     """
     found = _STRUCT.search(kernel[0])
     assert found is not None
@@ -116,8 +117,7 @@ class _Products:
     def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
         """Add the product a b^T, which the kernel will store at device address `out`.
 
-        `wanted`, if not 0, is the address of a number; if that is 0, the kernel skips the
-        product.
+        `wanted`, if not 0, is the address of a number; if that is 0, the kernel skips the product.
         """
         (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
         (rows, dim), columns = a.shape, len(b)
@@ -167,7 +167,10 @@ def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 @implements("fisher_products", "cupy")
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
-    """CUDA version of this operator: float32 for every --gpu-math, a fixed order of addition."""
+    """Set products to (J J^T, W J^T) of each natural-gradient estimate.
+
+    They are float32 for every --gpu-math, with a fixed order of addition.
+    """
     all_of_them = _Products()
     for out, one, other in zip(products, j, w, strict=True):
         all_of_them.add(_address(out), one, one)
@@ -180,7 +183,7 @@ def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
 ) -> None:  # fmt: skip
-    """CUDA version of this operator, in float32; W's columns are computed independently."""
+    """Set each W to A (J + diag(coefficients) W), A = transform, on CUDA in float32, by columns."""
     rows = []
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
         (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
@@ -205,7 +208,7 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """CUDA version of this operator: one kernel; eigenvectors in shared memory if they fit."""
+    """The operator `fisher_step` on CUDA: one kernel; eigenvectors in shared memory if they fit."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
     columns, lanes = -(-rank // 4) * 4, 16 if rank <= _MOST_OF_HALF_A_WARP else 32
@@ -244,7 +247,7 @@ def check_finite(numbers: Array) -> None:
 
 @implements("residual_norm", "cupy")
 def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
-    """CUDA version of `residual_norm`; copies all to the host, as only CPU code uses it."""
+    """The operator `residual_norm` on CUDA: copies all to the host, as only CPU code uses it."""
     return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
 
 
@@ -252,7 +255,7 @@ def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """CUDA version of this operator: products of the rows of W, then the correction of W."""
+    """The operator `orthonormalize` on CUDA: products of the rows of W, then W's correction."""
     counts = [len(one) ** 2 for one in w]
     grams = _kept(
         ("grams", *counts, *map(pointer, w)),

@@ -56,9 +56,9 @@ _LEAST_EXTENT = 1e-30
 
 
 def excess(matrix: NDArray, dtype: np.dtype[Any]) -> NDArray:
-    """For each row of a matrix, by what factor sums exceed the bounds of weights of type `dtype`.
+    """For each row, the largest sum of weights divided by the bound for weights of type `dtype`.
 
-    The factor is at most 1 if the row is within the bounds.
+    A row is within the bounds if this is at most 1.
     """
     if dtype == np.int16:
         return np.abs(matrix).sum(axis=1, dtype=np.float64) / MAX_ROW_SUM
@@ -66,7 +66,10 @@ def excess(matrix: NDArray, dtype: np.dtype[Any]) -> NDArray:
 
 
 def _largest_lane_sums(matrix: NDArray) -> NDArray:
-    """For each row, the largest sum of the positive numbers of a lane; shape (rows,)."""
+    """(rows,) for each row, the largest sum of the positive numbers of a lane.
+
+    A lane is the columns j + (0, 1, 4, 5, 8, 9, 12, 13), for any j.
+    """
     sums = np.pad(np.maximum(matrix, 0), ((0, 0), (13, 13)))
     for shift in (1, 4, 8):
         sums = sums[:, :-shift] + sums[:, shift:]

@@ -17,7 +17,7 @@ from nnet3tools.tensor.registry import Operator, implements
 
 
 def _bind(operator: Operator, *operands: Any, **options: Any) -> Callable[[], None]:
-    """A callable that makes one call of the operator."""
+    """A callable that makes one call of the operator, by its C kernel if there is one."""
     make = job_maker(operator) if are_native() else None
     jobs = None if make is None else make(*operands, **options)
 

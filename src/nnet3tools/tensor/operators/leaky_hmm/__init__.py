@@ -40,10 +40,9 @@ LOG_PROB, ALPHA_BETA, POSTERIOR_SUM = 0, 1, 2
 class _SumsByKey:
     """Adds up rows with equal keys (np.add.at would take some 10 times as long).
 
-    Keys are sorted by their number of rows, largest first, and rows by their rank among the
-    rows of their key. The rows of rank k are added to the first rows of the sums in one
-    operation (as in sparse matrices in jagged diagonals, Saad, "Iterative methods for sparse
-    linear systems", 3.4).
+    Keys are sorted by their number of rows, largest first, and rows by their rank among the rows of
+    their key. The rows of rank k are added to the first rows of the sums in one operation (as in
+    sparse matrices in jagged diagonals, Saad, "Iterative methods for sparse linear systems", 3.4).
     """
 
     def __init__(self, keys: np.ndarray) -> None:
@@ -130,10 +129,7 @@ def leaky_hmm(
     terms, others = (np.empty((len(hmm.probs), num_sequences), real) for _ in range(2))
 
     def set_terms(values: np.ndarray, t: int, states: np.ndarray, order: np.ndarray) -> None:
-        """Set terms[k], for arc order[k], to its probability p times x(`t`, pdf) times a value.
-
-        The value is values[s] of the arc's state s in `states`.
-        """
+        """Set terms[k] = p * x(`t`, pdf) * values[s] for arc order[k] with s = states[arc]."""
         np.take(values, states[order], 0, terms, "clip")
         np.multiply(terms, hmm.probs[order, None], out=terms, casting="same_kind")
         np.take(x[t], hmm.pdfs[order], 0, others, "clip")

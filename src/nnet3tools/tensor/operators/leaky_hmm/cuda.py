@@ -75,7 +75,7 @@ def leaky_hmm(
     deriv: Array | None = None,
     weight: float = 1.0,
 ) -> None:
-    """CUDA version of this operator; sums over states in float64, others in output's type."""
+    """The operator `leaky_hmm` on CUDA; sums over states are float64, others have output's type."""
     plan: _Plan = hmm.plan("cupy", _Plan)
     num_frames, states = len(output) // num_sequences, hmm.num_states
     given: dict[str, Any] = {

@@ -101,7 +101,7 @@ def _joined(arrays: list[NDArray], dtype: type) -> NDArray:
 
 
 def _arrays(paths: Paths) -> dict[str, NDArray]:
-    """The packed arrays by name."""
+    """The arrays to pack, by their names in INT_PARTS (integers) and COST_PARTS (costs)."""
     distinct = list({id(frame): frame for frame in paths.frames}.values())
     number = {id(frame): i for i, frame in enumerate(distinct)}
     order = np.argsort(paths.final_parts, kind="stable")

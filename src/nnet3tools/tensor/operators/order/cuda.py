@@ -52,7 +52,7 @@ def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step
 
 
 def _sorted_runs(out: Array, x: Array, run: int, numbers: dict[str, Any]) -> Step:
-    """Bind a kernel that sorts indexes within runs of `run` elements; `numbers`: arguments."""
+    """Bind a kernel that sorts indexes within runs of `run` elements; `numbers`: more arguments."""
     shape = (*x.shape[:3], -(-x.shape[3] // run))
     return _functions["sort_indexes"].by_blocks(
         shape, run // 2, out=out, x=x, words={"SIZE": run}, **numbers

@@ -54,7 +54,8 @@ def _jobs(
 ) -> list[Job] | None:  # fmt: skip
     """The job that copies or adds between row i of `matrix` and row rows[i] of others[which[i]].
 
-    `kernel` is the name, such as "copy_to_rows". None if NumPy has to do it.
+    `kernel`: "copy_rows", "add_rows" write `matrix`; "copy_to_rows", "add_to_rows" write the
+    others. None if NumPy has to do it.
     """
     if not isinstance(alpha, (int, float)) or not _can_move(matrix, others):
         return None

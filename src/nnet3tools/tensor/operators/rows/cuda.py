@@ -26,7 +26,7 @@ def _on_grid(name: str, shape: tuple[int, ...], alpha: float, **operands: Any) -
 
 
 def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """The bound operator `name`: a thread for each element of out finds its row or column."""
+    """The bound operator `name`, such as copy_rows, with a thread for each element of out."""
     axis = 1 if name == "copy_cols" else 0
     check_rows(indexes, src.shape[axis], out.shape[axis])
     return _on_grid(name, out.shape, alpha, out=out, src=src, at=uploaded(indexes))
@@ -35,7 +35,7 @@ def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.
 def _bind_multi(
     name: str, matrix: Array, others: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """The bound operator `name`, such as copy_rows_multi.
+    """The bound operator `name`, such as copy_rows_multi, or copy_to_rows_multi (out of `matrix`).
 
     It moves rows between row i of `matrix` and row at[i] of others[which[i]].
     """

@@ -44,7 +44,7 @@ def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndar
 
 @implements("dot_elements", "cupy")
 def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> Any:
-    """CUDA version of this operator: a Number on the device, added up by one block."""
+    """The sum of a[rows[i], cols[i]] * values[i] as a Number on the device, added by one block."""
     result = get_device().empty((1,), np.float64)
     elements = _elements(rows, cols, values, a.dtype)
     _functions["dot_elements"].by_blocks(

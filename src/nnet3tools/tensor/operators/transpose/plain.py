@@ -55,8 +55,8 @@ def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
 def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
     """(plane of out, plane of src) for all planes to copy by tiles; None if tiles do not pay.
 
-    A plane has the axis that is contiguous in out, and the one that is in src (which has out's
-    axes).
+    src has out's axes. A plane is spanned by the axis with the smallest stride in out and the one
+    in src.
     """
     if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
         return None
