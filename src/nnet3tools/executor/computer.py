@@ -220,7 +220,7 @@ class NnetComputer:
         return self._replayer.steps(self._at, self._recorded_steps[self._at], self._at == 0)
 
     def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
-        """The steps; on a GPU, a step is added that applies deferred natural-gradient updates."""
+        """`steps`, plus, on a GPU, one that applies their deferred natural-gradient updates."""
         commands = self.computation.commands
         if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
             return [*steps, (steps[-1][0], SideStreamStep(apply_all_pending))]

@@ -89,10 +89,7 @@ class LoopedComputer:
         return other
 
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
-        """The output, shape (rows, dim), of an utterance of at least one frame.
-
-        DataError for inputs that do not fit the network.
-        """
+        """The output (rows, dim) of an utterance (>= 1 frame); DataError if inputs do not fit."""
         if len(features) == 0:
             raise DataError("an utterance without frames")
         parts: list[np.ndarray] = []
@@ -146,7 +143,7 @@ class LoopedComputer:
     def next_chunk(
         self, buffer: np.ndarray, num_given: int, ivectors: Ivectors | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the next chunk; returns the frames of `buffer` that are left and the output rows.
+        """Compute a chunk from the first frames of `buffer`; returns (other frames, output rows).
 
         `num_given` is the number of output rows of the stream so far.
         """

@@ -255,7 +255,7 @@ def _add_row_ranges(program: BoundProgram, c: int, command: AddRowRanges) -> Ste
 
 
 def _recoding(program: BoundProgram, c: int, submatrix: int) -> tuple[Array, Array] | None:
-    """(whole matrix of `submatrix` before command `c` (de)compresses it, the matrix after it).
+    """(matrix before, matrix after) command `c`, which compresses or decompresses `submatrix`.
 
     None if the memory plan ignores this command.
     """

@@ -28,7 +28,7 @@ Capture = Callable[[Callable[[], Any], bool], Callable[[], Any]]
 
 
 class _HostEvents(NamedTuple):
-    """Actions of the host (work that only repeats) in a step, and its next decision, if any."""
+    """Actions of the host in a step, which a replay repeats, and the next decision, if any."""
 
     actions: tuple[Action, ...]
     decision: Decision | None

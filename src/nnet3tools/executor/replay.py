@@ -109,7 +109,10 @@ class Replayer:
 
 
 class _StepSequence:
-    """The steps of a Replayer's key, which run live at first, then are recorded and replayed."""
+    """The steps that a Replayer was given for one key, with the recordings of these steps.
+
+    The steps run live until the workspace's KernelPolicy says to record; later runs are replayed.
+    """
 
     def __init__(
         self, steps: Steps, workspace: Workspace, capture: Capture | None, first: Occasion
