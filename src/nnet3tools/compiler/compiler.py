@@ -86,10 +86,7 @@ class Compiler:
     def plan_steps(
         self, requests: list[ComputationRequest], after_exploring: AfterExploring | None = None
     ) -> PlannedSteps:
-        """Everything that compiling finds before it writes commands; for `compile` and reports.
-
-        `after_exploring` is as for `compile`.
-        """
+        """Everything that `compile` finds before it writes commands; with the same arguments."""
         _check_segments(requests)
         builder = GraphBuilder(self.plan, expect_all=True)
         for request in requests:
@@ -260,7 +257,7 @@ class _Emitter:
 
 
 def _facts_of(info: StepInfo) -> ComponentFacts:
-    """The facts about the component of a component step."""
+    """The facts of the component that the step `info`, which must be a component step, runs."""
     assert info.facts.of_component is not None
     return info.facts.of_component
 

@@ -38,12 +38,12 @@ class Explanation:
 
     @cached_property
     def planned(self) -> PlannedSteps:
-        """Graph and steps. RequestError if an output cannot be computed."""
+        """The computation graph and the steps; RequestError if an output cannot be computed."""
         return self.compiler.plan_steps([self.request])
 
     @cached_property
     def program(self) -> Computation:
-        """The optimized program."""
+        """The optimized program for the request."""
         return self._compile_program()
 
     def explored(self) -> GraphBuilder:
@@ -53,16 +53,16 @@ class Explanation:
         return builder
 
     def text(self, listing: str) -> str:
-        """The listing of one of LISTINGS, with a title line."""
+        """The listing with the name `listing`, a key of LISTINGS, as text with a title line."""
         lines = [f"# {listing}", *(entry.text for entry in LISTINGS[listing](self))]
         return "".join(f"{line}\n" for line in lines)
 
     def json(self, listing: str) -> str:
-        """The listing of one of LISTINGS as one line of JSON."""
+        """The listing with the name `listing`, a key of LISTINGS, as one line of JSON."""
         return json.dumps({"explain": listing, "entries": self.data(listing)}) + "\n"
 
     def data(self, listing: str) -> list[dict[str, Any]]:
-        """The entries of one of LISTINGS, of types that JSON can hold."""
+        """The entries of the listing named `listing`, a key of LISTINGS, in types for JSON."""
         return [entry.data for entry in LISTINGS[listing](self)]
 
 

@@ -54,7 +54,10 @@ def list_graph(plan: NetworkPlan, graph: ComputationGraph) -> Iterator[Entry]:
 def _dependency_lines(
     names: list[str], graph: ComputationGraph, ids: IntArray, terms: IntArray
 ) -> Iterator[str]:
-    """A line for each set of a node's cindexes whose dependencies differ only by a shift."""
+    """A line for each set of a node's cindexes whose dependencies differ only by a shift.
+
+    `ids` are the node's cindexes; terms[i] are the cindexes that ids[i] depends on, -1 for none.
+    """
     own, used = graph.indexes(ids), terms >= 0
     places = unpack(graph.keys[terms.ravel()]).reshape(*terms.shape, 3).astype(np.int64)
     shifts = places - own[:, None]
@@ -88,13 +91,16 @@ def _is_constant(values: NDArray[np.int64], used: BoolArray) -> BoolArray:
 
 
 def _term_text(names: list[str], node: int, is_fixed: int, time: int, x_shift: int) -> str:
-    """Text such as "input(t-1)", or "ivector(t=0)" for a time that is the same for all rows."""
+    """A dependency as text: "input(t-1)" or, if all rows have the same time, "ivector(t=0)"."""
     when = f"t={time}" if is_fixed else f"t{time:+d}" if time else "t"
     return f"{names[node]}({when}{f', x{x_shift:+d}' if x_shift else ''})"
 
 
 def list_computability(builder: GraphBuilder) -> Iterator[Entry]:
-    """The state and the usable count of the cindexes of each node before pruning."""
+    """The state and the usable count of the cindexes of each node before pruning.
+
+    The usable count of a cindex is the number of usable cindexes that depend on it.
+    """
     store, names = builder.store, builder.plan.nnet.node_names
     unusable = (store.status == UNKNOWN) & (store.usable == 0)
     states = np.where(unusable, _WILL_NOT_COMPUTE, store.status)
@@ -126,7 +132,7 @@ def list_epochs(plan: NetworkPlan) -> Iterator[Entry]:
 
 
 def list_phases(plan: NetworkPlan, graph: ComputationGraph) -> Iterator[Entry]:
-    """The cindexes of each phase, by node, and the epoch of the phase."""
+    """The cindexes of each phase (computed together), by node, and the epoch of the phase."""
     for number, phase in enumerate(find_phases(plan, graph, 0)):
         cindexes: dict[str, Any] = {}
         texts = []

@@ -73,7 +73,7 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
 
 
 def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
-    """The columns of a sum if each column has one submatrix; None for all other sums.
+    """The columns of a sum if there is one only, or each has a submatrix of its own; else None.
 
     The columns are in reverse order, as Kaldi's hash table would list a few submatrices.
     """
@@ -94,8 +94,7 @@ def _take_frequent(
 ) -> tuple[list[Column], IntArray]:
     """(a Column for each submatrix in `frequent`, the submatrices of the remaining terms).
 
-    A Column takes one term of each row that has its submatrix; -1 replaces it in the second
-    result.
+    A Column takes one term of each row that has its submatrix; -1 replaces it in the second result.
     """
     columns = []
     left = submatrices.copy()

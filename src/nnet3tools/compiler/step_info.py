@@ -47,9 +47,8 @@ class Locations:
     """The locations (step, row) whose sum is each row of one part of a descriptor.
 
     `steps` and `rows` are (rows, terms), -1 for none. A row's terms are in the order of their
-    cindexes, the padding last. For each term, `step_of_term` is the step (or -1) that all its
-    rows come from, SEVERAL if they differ; `is_whole` says whether it is all rows of one step
-    in order.
+    cindexes, the padding last. For each term, `step_of_term` is the step (or -1) that all its rows
+    come from, SEVERAL if they differ; `is_whole` says whether it is all rows of one step in order.
     """
 
     steps: IntArray
@@ -78,9 +77,8 @@ class Constants(NamedTuple):
 class StepInfo:
     """A compiler step with the submatrices of its value and its derivative; 0 stands for none.
 
-    For a descriptor, `value_parts` and `deriv_parts` (submatrices), `terms` and `constants`
-    have one entry for each part. `precomputed` is the number of its precomputed indexes in the
-    program.
+    For a descriptor, `value_parts` and `deriv_parts` (submatrices), `terms` and `constants` have
+    one entry for each part. `precomputed` is the number of its precomputed indexes in the program.
     """
 
     step: Step
@@ -151,8 +149,9 @@ def _by_scale(
 ) -> Iterator[tuple[list[tuple[float, frozenset[int] | None]], IntArray]]:
     """Yield ([(scale, nodes), ...], terms): the terms (rows, leaves) of a part for each scale.
 
-    If each node has one scale, one pair has all terms, and `nodes` have the scale (None: all
-    nodes have it). If not, each pair has one scale, and -1 in place of terms with other scales.
+    If each node has one scale, one pair has all terms, and `nodes` have the scale (None: all nodes
+    have it). If not, each pair has one scale, and -1 in place of terms with other scales. `members`
+    are the steps whose rows are in `terms`, in order.
     """
     if (nodes_of_scale := part.nodes_of_scale) is not None:
         one = len(nodes_of_scale) == 1
