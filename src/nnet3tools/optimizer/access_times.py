@@ -65,8 +65,7 @@ class AccessTimes:
     def last_write_access(self, submatrices: Ints) -> Ints:
         """For each submatrix, the last command that writes in it; -1 if there is none.
 
-        If the matrix is an output of the program, the result is `end`, the number of
-        commands.
+        If the matrix is an output of the program, the result is `end`, the number of commands.
         """
         last = self._over_variables(np.maximum, self._last_write, submatrices)
         matrices = self.analysis.variables.matrix_of_submatrix[submatrices]
@@ -94,7 +93,7 @@ class AccessTimes:
 
 
 def _reduced(reduction: np.ufunc, values: Ints, owner: Ints, count: int) -> Ints:
-    """(count,) `reduction` (such as np.minimum) over the values of each of the sorted owners."""
+    """(count,) `reduction`, such as np.minimum, of each owner's values; owner[i] has values[i]."""
     if count == 0:
         return np.empty(0, np.int64)
     return reduction.reduceat(values, np.searchsorted(owner, np.arange(count)))

@@ -150,7 +150,7 @@ def is_cache(reader: Reader) -> bool:
 def read_entries(
     name: str, reader: Reader, nnet: Nnet, wanted: OptimizeOptions | None = None
 ) -> tuple[list[Entry], bool]:
-    """The entries of a cache file for `nnet`, and whether it has a seal.
+    """The entries (request, program) of a cache file for `nnet`, and whether it has a seal.
 
     UserError or ProgramError if it does not fit `nnet`, or was not made with the options `wanted`.
     """

@@ -39,7 +39,7 @@ LoopedRequests = tuple[ComputationRequest, ComputationRequest, ComputationReques
 
 
 def chunk_size_for(nnet: Nnet, frame_subsampling_factor: int, advised: int) -> int:
-    """The least multiple, from `advised` on, of the nnet's modulus and the subsampling factor."""
+    """The least number >= `advised` that the nnet's modulus and the subsampling factor divide."""
     multiple = math.lcm(nnet.modulus(), frame_subsampling_factor)
     return -(-advised // multiple) * multiple
 

@@ -39,8 +39,7 @@ Ints = NDArray[Any]
 def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int) -> Computation:
     """The program for sequences n = 0 .. num_sequences - 1, from the one for n = 0, 1.
 
-    ProgramError if the two sequences do not have the same rows of each matrix in a regular
-    order.
+    ProgramError if the two sequences do not have the same rows of each matrix in a regular order.
     """
     return _Expander(computation, nnet, num_sequences).expanded()
 
@@ -121,7 +120,7 @@ class _Expander:
     # -- rows
 
     def _new_rows(self, matrix: Ints | int, row: Ints) -> Ints:
-        """The rows of expanded matrices for old rows `row`; n = 1 becomes the last sequence."""
+        """For rows of old matrices, rows of the expanded ones; n = 1 becomes the last sequence."""
         stride = self.strides[matrix]
         block, offset = np.divmod(row, 2 * stride)
         n, within = np.divmod(offset, stride)
@@ -133,9 +132,10 @@ class _Expander:
         return is_first
 
     def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
-        """The places, in the expanded program, of rows for n = 0 in old submatrices.
+        """Where rows of old submatrices that belong to n = 0 are after expansion, for every n.
 
-        `submatrix` is one number for each of the rows, or one for all.
+        `submatrix` is one number for each of the rows, or one for all; `row` counts from its first
+        row.
         """
         matrix = self.matrix_of[submatrix]
         in_matrix = row + self.old_offset[submatrix]
@@ -202,7 +202,7 @@ class _Expander:
         return command.with_entries(self.new, command.own, out)
 
     def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
-        """(rows, sequences): new places of old rows for n = 0, and of the other sequences."""
+        """(rows, sequences): for each old row with n = 0, its rows after expansion for all n."""
         return self._places(submatrix, rows).for_all(self.n)
 
     def _expanded_entries(self, command: RowsCommand, entries: Ints) -> Ints:

@@ -86,8 +86,7 @@ class _Limiter:
     def _submatrix_maps(self) -> tuple[list[int], list[int]]:
         """Two lists: each submatrix's part within the range of times, as a submatrix (0: none).
 
-        The first list is for all submatrices; the second leaves submatrices of values
-        unchanged.
+        The first list is for all submatrices; the second leaves submatrices of values unchanged.
         """
         any_time, deriv_only = [0], [0]
         for s in range(1, len(self.computation.submatrices)):
@@ -215,7 +214,7 @@ class _Limiter:
         return begin, begin + left.num_rows
 
     def _kept(self, submatrix: int) -> BoolArray:
-        """(rows,) which rows of a submatrix remain: of values all, of derivatives those in time."""
+        """(rows,) whether each row remains: all of values, of derivatives those at wanted times."""
         info = self.computation.submatrices[submatrix]
         if not self.is_deriv[info.matrix_index]:
             return np.ones(info.num_rows, np.bool_)

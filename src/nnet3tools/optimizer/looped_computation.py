@@ -33,10 +33,9 @@ from nnet3tools.program.computation import Computation, DebugInfo
 
 
 class _Content(NamedTuple):
-    """The cindexes of a matrix's rows, in a form that shows whether others differ only in time.
+    """The cindexes of a matrix's rows: equal but for a time shift if only `time` differs.
 
-    `time` is the first time of a row; `shape` are the cindexes with `time` subtracted, as
-    bytes.
+    `time` is the first time of a row; `shape` are the cindexes with `time` subtracted, as bytes.
     """
 
     shape: bytes

@@ -20,7 +20,7 @@ from nnet3tools.program.operands import AccessType
 
 
 class _Compression(NamedTuple):
-    """Compress `matrix` (values up to `range`) from command `last_forward` to `backward`."""
+    """A matrix (values up to `range`) to compress from command `last_forward` to `backward`."""
 
     matrix: int
     last_forward: int

@@ -37,8 +37,7 @@ class Origins:
     def renumber_submatrices(self, to_new: Ints, kept: Ints, matrices_kept: Ints) -> None:
         """Record new submatrix numbers `to_new` (-1: removed), by old number.
 
-        `kept` has the old number of each remaining submatrix, `matrices_kept` that of each
-        matrix.
+        `kept` has the old number of each remaining submatrix, `matrices_kept` that of each matrix.
         """
         self.submatrices, self.matrices = self.submatrices[kept], self.matrices[matrices_kept]
         known = self.new_of_old >= 0

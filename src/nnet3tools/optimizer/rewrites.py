@@ -59,7 +59,7 @@ class Rewrites:
     def rewritten(
         self, computation: Computation, context: PassContext, passes: Transform
     ) -> Computation:
-        """The program after the passes.
+        """The program after `passes`, which are run unless the cache says what they would change.
 
         If the cache has the changes that they made to a program with the same commands and other
         sizes, these changes are made to this program, without running the passes.
