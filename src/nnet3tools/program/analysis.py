@@ -79,8 +79,7 @@ _NOTHING: Ints = np.empty((2, 0), np.int64)
 class _Touches(NamedTuple):
     """All accesses of commands to submatrices in one program, in any order.
 
-    Command commands[i] accesses submatrix submatrices[i]; kinds[i] is the AccessType as an
-    integer.
+    Command commands[i] accesses submatrix submatrices[i]; kinds[i] is the AccessType as an integer.
     """
 
     commands: Ints

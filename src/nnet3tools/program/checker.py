@@ -149,7 +149,7 @@ class Checker(OrderChecker):
                 self.fail(f"m{m} {message}", command if 0 <= command < num_commands else None)
 
     def check_undefined(self, check_unused: bool) -> None:
-        """ProgramError if a matrix block is read before a write or, if asked for, never used."""
+        """ProgramError if a matrix block is read before a write or, with `check_unused`, unused."""
         accesses, variables = self.analysis.variable_accesses, self.analysis.variables
         offsets = accesses.offsets
         used = offsets[1:] > offsets[:-1]
@@ -189,7 +189,7 @@ class Checker(OrderChecker):
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
     def check_rewrite(self) -> None:
-        """ProgramError if a variable (block of a matrix) is written after it was only read."""
+        """ProgramError if a variable (block of a matrix) is written after a read without write."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)

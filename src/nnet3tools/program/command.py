@@ -126,10 +126,7 @@ class Command:
         return cls(*self._values(), stale=self.stale)
 
     def map_operands(self, kind: str, new: Callable[[int], int] | Sequence[int]) -> Self:
-        """The command with operands of a kind such as "Indexes" renumbered.
-
-        `new` maps old numbers to new ones: a function or a table.
-        """
+        """A copy with operands of a kind such as "Indexes" renumbered by a function or table."""
         names = operand_names(type(self), kind)
         if not names:
             return self

@@ -145,8 +145,7 @@ class Computation:
     ) -> int:
         """Declare a matrix; returns the number of the submatrix that is the whole of it.
 
-        If the program has debug information, the caller appends the entry for the new
-        matrix.
+        If the program has debug information, the caller appends the entry for the new matrix.
         """
         if num_rows <= 0 or num_cols <= 0:
             raise ProgramError(f"matrix of size {num_rows} x {num_cols} declared")

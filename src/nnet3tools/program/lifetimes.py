@@ -75,8 +75,7 @@ class Holdings:
     def lives(self, num_commands: int) -> Iterator[Life]:
         """For each matrix, the ranges of commands after which the matrix is in one storage.
 
-        `num_commands` is the number of commands of the program, at which the last lives
-        end.
+        `num_commands` is the number of commands of the program, at which the last lives end.
         """
         for matrix, since in enumerate(self._since):
             ends = [*since[1:], num_commands]

@@ -115,7 +115,7 @@ class RowsCommand(MoveCommand):
         return found
 
     def with_entries(self, computation: Computation, own: int, entries: IntArray) -> Self:
-        """A copy of the command for submatrix `own` with a new list, `entries`, of the program."""
+        """A copy of the command for submatrix `own`; its list `entries` is added to the program."""
         number = getattr(computation, f"new_{self.LIST}")(entries)
         return self.replace(**{self.OWN: own, self.LIST: number})
 

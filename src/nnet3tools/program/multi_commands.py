@@ -72,7 +72,7 @@ class MultiCommand(RowsCommand):
 
 @command(11)
 class CopyRowsMulti(MultiCommand):
-    """The command dest[i] = alpha * row i of a list of (submatrix, row) pairs; -1: zeros."""
+    """The command dest[i] = alpha * the row that pair i (submatrix, row) of a list names; -1: 0."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti
@@ -85,7 +85,7 @@ class CopyRowsMulti(MultiCommand):
 
 @command(12)
 class CopyToRowsMulti(MultiCommand):
-    """The command that copies src[i] to row i of a list of (submatrix, row) pairs.
+    """The command that copies src[i] to the row that pair i, (submatrix, row), of a list names.
 
     alpha must be 1, and no row may be listed twice.
     """
@@ -107,7 +107,7 @@ class CopyToRowsMulti(MultiCommand):
 
 @command(13)
 class AddRowsMulti(MultiCommand):
-    """The command dest[i] += alpha * row i of a list of (submatrix, row) pairs."""
+    """The command dest[i] += alpha * the row that pair i, (submatrix, row), of a list names."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti
@@ -121,7 +121,10 @@ class AddRowsMulti(MultiCommand):
 
 @command(14)
 class AddToRowsMulti(MultiCommand):
-    """The command that adds alpha * src[i] to row i of a list of (submatrix, row), none twice."""
+    """The command that adds alpha * src[i] to the row that pair i, (submatrix, row), of a list has.
+
+    No row may be listed twice.
+    """
 
     src: Submatrix
     indexes_multi: IndexesMulti
