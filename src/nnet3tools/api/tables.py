@@ -37,7 +37,7 @@ Kind = Literal[
 
 
 def _array(dtype: type, num_dims: int) -> Callable[[Any], np.ndarray]:
-    """A function to convert a value to an array of `dtype` with `num_dims` axes, or ValueError."""
+    """A function that converts a value to a `dtype` array of `num_dims` axes, else ValueError."""
 
     def convert(value: Any) -> np.ndarray:
         array = numbers("a value", value)
