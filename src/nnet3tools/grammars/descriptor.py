@@ -54,7 +54,7 @@ def _integer(kind: str, least: int) -> pp.ParserElement:
 
 
 def _number(text: str, position: int, tokens: pp.ParseResults) -> float:
-    """Parse action: convert a number to a float64, which is printed again without loss."""
+    """Parse action: convert a number to a float64; the parser reports numbers from 1e38 on."""
     if abs(float(tokens[0])) >= 1e38:
         fail(text, position, f"expected {Argument.NUMBER.value}, found '{tokens[0]}'")
     return float(tokens[0])

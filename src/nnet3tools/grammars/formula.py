@@ -50,7 +50,7 @@ class List:
 
 @dataclass(frozen=True)
 class Chain:
-    """Operands with infix operators of one precedence, such as a - b + c; the leftmost is first."""
+    """Operands with infix operators of one precedence, such as a - b + c, from the left."""
 
     first: Tree
     rest: tuple[tuple[str, Tree], ...]
