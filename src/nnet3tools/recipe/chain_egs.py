@@ -68,7 +68,7 @@ class ChainEgsMaking(EgsMaking):
     def _get_egs(self, name: str, out: str) -> Pipeline:
         """The pipeline that makes examples of a set, such as "valid" or "3"; `out`: wspecifier.
 
-        The pipeline normalizes validation and diagnostic examples, `_shuffle` the others.
+        Validation and diagnostic examples are normalized here, the others by `_shuffle`.
         """
         e, is_subset = self.experiment, not name.isdecimal()
         srand = e.options.trainer.srand + (0 if is_subset else int(name))
@@ -90,7 +90,7 @@ class ChainEgsMaking(EgsMaking):
         return (*self.targets.reading(self._egs / f"targets.{name}.scp"), words)
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """Options of nnet3-chain-get-egs: `is_subset` for validation and diagnostics."""
+        """Options of --egs.opts for nnet3-chain-get-egs; `is_subset`: not for training examples."""
         if self.experiment.is_e2e:
             return ()
         opts, found = self.opts, []

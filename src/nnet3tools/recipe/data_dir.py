@@ -144,8 +144,8 @@ class DataDir:
     ) -> tuple[list[str], list[str]]:
         """Choose utterances for validation, and others for diagnostics; returns both lists.
 
-        With utt2uniq, copies of a validation recording are in the first list. DataError if there
-        are fewer than `least` utterances, by default 4 * `num_valid` + 1.
+        With a file utt2uniq, all copies of a validation recording are in the first list. DataError
+        if there are fewer than `least` utterances, by default 4 * `num_valid` + 1.
         """
         utterances = list(self.utt2spk())
         self._require_utterances(
@@ -161,7 +161,7 @@ class DataDir:
     def held_out_recordings(self, count: int) -> tuple[list[str], list[str]]:
         """Choose `count` validation and `count` training utterances, as chain/get_egs.sh does.
 
-        With utt2uniq, copies of a recording are in the same set. DataError for too few utterances.
+        With utt2uniq, no recording has copies in both sets. DataError for too few utterances.
         """
         utterances = list(self.utt2spk())
         self._require_utterances(utterances, count, 2 * count)
@@ -197,7 +197,7 @@ class DataDir:
         return [utterance for utterance, recording in unique.items() if recording in wanted]
 
     def num_frames(self) -> int:
-        """The number of frames: estimated from durations like get_num_frames.sh, or counted."""
+        """The number of frames: from utt2dur and frame_shift, else utt2num_frames, else counted."""
         durations, shift = self.path / "utt2dur", self.path / "frame_shift"
         if durations.is_file() and shift.is_file():
             total = sum(read_number_map(durations, amount_or_none).values())

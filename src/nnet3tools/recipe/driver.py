@@ -69,13 +69,13 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Repeat the links, removals and texts of a done stage; an interruption may skip them."""
+        """Repeat links, removals and texts of a done stage; an interrupted run may lack them."""
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()
 
     def do(self, steps: Iterable[Step], background: Iterable[Job] = ()) -> None:
-        """Run steps; `background` jobs start together with the first step that has jobs."""
+        """Run steps; `background` jobs, not waited for, start with the first step that has jobs."""
         waiting = [*background]
         for step in self._flat(steps):
             if isinstance(step, Jobs):
@@ -110,7 +110,7 @@ class Driver:
         self._runner.submit(job)
 
     def _finish(self, unfinished: Callable[[], set[str]]) -> None:
-        """Wait for jobs until `unfinished()` gives no job logs; run failed jobs once more."""
+        """Wait until `unfinished()`, logs of jobs, is empty; run each failed job once more."""
         while unfinished():
             for outcome in self._runner.wait(_SECONDS_OF_WAIT):
                 self._take(outcome)

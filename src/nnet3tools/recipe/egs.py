@@ -73,9 +73,9 @@ class EgsMaking:
 
     @property
     def _archives(self) -> tuple[int, int]:
-        """The number of groups of archives, and the number of final archives in each group.
+        """The number of groups of training examples, and of final archives made from each group.
 
-        As in Kaldi, the first number is limited by the number of files that may be open.
+        As in Kaldi, the number of groups is limited by the number of files that may be open.
         """
         total = self._num_frames // self._frames_per_archive + 1
         most_open = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -117,7 +117,7 @@ class EgsMaking:
         return [*found, self._tidied()]
 
     def _step(self, log: str, *programs: tuple[str, ...], out: Path | None = None) -> Jobs:
-        """A step that runs the pipeline `programs`, named `log`, to write the file `out`."""
+        """A step that runs the pipeline `programs`, with log name `log`, to make `out` if given."""
         return Jobs((self._job(log, *programs),), () if out is None else (out,))
 
     def _job(self, log: str, *programs: tuple[str, ...], home: str = "egs.1") -> Job:

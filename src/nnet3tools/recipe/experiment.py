@@ -26,7 +26,7 @@ from nnet3tools.training.minibatch_rules import MinibatchRules
 
 @dataclass(frozen=True)
 class Experiment:
-    """The program, options and directories of one training."""
+    """The training program's name, its options and its directories."""
 
     program: str
     options: DnnOptions | RnnOptions
@@ -116,7 +116,7 @@ class Experiment:
 
     @property
     def gpu_options(self) -> str:
-        """The option --use-gpu of programs that compute with the network."""
+        """The value of --use-gpu for programs that compute with the network, such as "wait"."""
         old = {"true": "yes", "false": "no"}
         return old.get(self.options.run.use_gpu, self.options.run.use_gpu)
 

@@ -193,7 +193,7 @@ def _training_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[s
 
 
 def _rank_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[str, ...]:
-    """The words that make job `job` of iteration `n` one of `num_jobs` ranks."""
+    """Options that make the training program of job `job` one of `num_jobs` ranks."""
     return (
         f"--num-{'gpus' if e.wants_gpu else 'workers'}={num_jobs}",
         f"--rank={job - 1}",
@@ -241,7 +241,7 @@ def _average(e: Experiment, n: int, num_jobs: int) -> Step:
 
 
 def _averaged(e: Experiment, n: int) -> Step:
-    """The step that makes model `n` + 1 of the average that job 1 of iteration `n` has written."""
+    """The step that makes model `n` + 1 from the average that job 1 of iteration `n` wrote."""
     average, out = e.dir / f"{n + 1}.1.raw", e.model(n + 1)
     if not e.is_acoustic:
         return copy_file(average, out)
@@ -250,10 +250,10 @@ def _averaged(e: Experiment, n: int) -> Step:
 
 
 def _objective(path: str) -> float:
-    """The last objective of "output" in the training log `path`; a very low number if none.
+    """The last objective of "output" in the log `path`; a very low number if it has only others.
 
-    If the log has no objective at all, as its disk was full, it is removed, so that the same
-    command repeats the job; DataError.
+    DataError if the log has no objective at all, because its disk was full. Then the log is
+    removed, so that the same command repeats the job.
     """
     with NamedFile(path) as file:
         if b"Overall average objective" not in file.read():

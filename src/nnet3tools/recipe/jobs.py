@@ -84,7 +84,7 @@ def pipe_text(*programs: tuple[str, ...]) -> str:
 
 
 def output_pipe(program: tuple[str, ...]) -> str:
-    """The wxfilename, a pipe that begins with |, of a program's input; words are quoted."""
+    """The wxfilename that pipes into `program`: "| " and its words, quoted for a shell."""
     return "| " + shlex.join(program)
 
 

@@ -97,7 +97,7 @@ def _gpus() -> tuple[str, ...]:
 class _Worker:
     """A worker process, its current job and its waiting jobs.
 
-    `trace` is its latest processor time and log time, `moved` the clock time when `trace` changed.
+    `trace` is its latest (processor time, change time of the log), `moved` when `trace` changed.
     """
 
     environment: dict[str, str]
@@ -209,7 +209,7 @@ class LocalRunner:
 
     @staticmethod
     def _feed(worker: _Worker) -> None:
-        """Send the worker its next waiting job if it is free."""
+        """Send a worker its next waiting job if the worker runs no job."""
         if worker.job is None and worker.waiting:
             job = worker.waiting.popleft()
             try:

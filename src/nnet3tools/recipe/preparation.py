@@ -17,7 +17,7 @@ from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, Write
 
 
 def early_copies(e: Experiment) -> list[Step]:
-    """Steps that copy the tree, and files of its folder for decoding or end-to-end graphs."""
+    """Steps that copy tree, phones.txt, num_jobs, and end to end phone_lm.fst and 0.trans_mdl."""
     if (tree_dir := e.tree_dir) is None:
         return []
     names = ["phones.txt", "tree"]
@@ -51,7 +51,7 @@ def stages_with_egs(e: Experiment, egs: EgsDir) -> list[Stage]:
 
 
 def _number(e: Experiment, number: int) -> int:
-    """Kaldi's stage number: `number` in chain training, one less for other acoustic models."""
+    """Kaldi's stage number: `number` for chain and raw models, one less for other models."""
     return number if e.am is None else number - 1
 
 

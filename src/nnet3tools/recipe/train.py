@@ -39,7 +39,7 @@ _SHARE_WITHOUT_REPORTS = 20.0
 
 
 def train(program: str, options: DnnOptions | RnnOptions | ChainOptions) -> None:
-    """Run all stages of a training, from the last finished stage on unless --stage is given."""
+    """Run a training of `program` (for its record) from --stage or the last finished stage on."""
     if isinstance(options, ChainOptions):
         experiment: Experiment = ChainExperiment(program, options)
     else:
@@ -185,7 +185,7 @@ def make_runner(
 def _most_together(e: Experiment, most_jobs: int, num_at_once: int) -> int:
     """The most jobs of an iteration that may average their models in memory; 0 if none may.
 
-    `num_at_once` jobs surely run at the same time. OptionError for options that do not fit.
+    An iteration has up to `most_jobs` jobs; `num_at_once` run together. OptionError if impossible.
     """
     choice = e.options.run.average_in_memory
     interval = e.options.trainer.optimization.average_interval

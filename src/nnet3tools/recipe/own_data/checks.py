@@ -115,7 +115,7 @@ def _training_rate(facts: Collection[SoundFacts], name: str, faults: FaultList) 
 
 
 def _normalized(corpus: Corpus, words: WordList, faults: FaultList) -> list[Utterance]:
-    """The utterances with each word replaced by its form in the word list."""
+    """The utterances with normalized words; empty or malformed transcripts go to `faults`."""
     forms = {word: words.normalized(word) for u in corpus.utterances for word in u.words}
     removed: Counter[str] = Counter()
     found = []

@@ -98,7 +98,7 @@ def _read_kaldi_data(folder: str, faults: FaultList, base: str) -> list[Utteranc
 def _segments(
     folder: str, recordings: dict[str, SoundSource], faults: FaultList
 ) -> dict[str, SoundSource]:
-    """The sound of each utterance: the part named in the file segments, else a whole recording."""
+    """The sound by utterance: the parts in the file segments or, without it, `recordings`."""
     if not exists(os.path.join(folder, "segments")):
         return recordings
     sounds = {}
@@ -143,7 +143,7 @@ def _lines(
 
 
 def _resolved(name: str, base: str, folder: str) -> str:
-    """Resolve a path or pipe in wav.scp: relative to `base` or, if only there, to `folder`."""
+    """Resolve a path or pipe of wav.scp from `base`; from `folder` if only there is a file."""
     if name.endswith("|"):
         return f"cd {shlex.quote(base)} && {name}"
     path, beside = os.path.join(base, name), os.path.join(os.path.abspath(folder), name)

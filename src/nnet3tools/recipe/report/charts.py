@@ -16,7 +16,7 @@ _MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class Line:
-    """A curve of a chart with its name; `style` is a class of the page's style sheet."""
+    """A curve of a chart with its name; `style` is a CSS class of the page."""
 
     name: str
     points: Curve

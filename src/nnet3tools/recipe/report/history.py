@@ -125,7 +125,7 @@ class History:
         return curve
 
     def changes(self, kind: str) -> dict[str, Curve]:
-        """Curves, by component, of numbers in nnet3-show-progress logs: `kind` is their heading."""
+        """Curves by component of numbers in nnet3-show-progress logs under the heading `kind`."""
         curves: dict[str, Curve] = {}
         for log in self.of_stage("progress"):
             for name, value in log.per_component.get(kind, {}).items():

@@ -169,7 +169,7 @@ def _nonlinearity(name: str, text: str) -> Nonlinearity | None:
 
 
 def _numbers(inside: str) -> tuple[float, ...]:
-    """Parse statistics of units: 13 percentiles, or fewer than ten values; () if malformed."""
+    """Parse the text in brackets of nnet3-info: 13 percentiles or all values; () if malformed."""
     match = _PERCENTILES.search(inside)
     words = re.split("[, ]+", match[1] if match else inside.strip())
     numbers = tuple(n for n in map(number_or_none, words) if n is not None)

@@ -105,10 +105,10 @@ def _edges(boxes: list[Box]) -> Edges:
 
 
 def _ranks(count: int, edges: Edges) -> list[int]:
-    """The row number of each box: below all boxes that it reads.
+    """The row number of each of `count` boxes, which is below all boxes that it reads.
 
-    Boxes are in the order of the file; an edge from a later box to an earlier one closes a loop and
-    is ignored.
+    `edges` has keys (read box, reader). Boxes are in the order of the file; an edge from a later
+    box to an earlier one closes a loop and is ignored.
     """
     ranks = [0] * count
     forward = sorted((b, a) for a, b in edges if a < b)
@@ -118,7 +118,7 @@ def _ranks(count: int, edges: Edges) -> list[int]:
 
 
 def _ordered_rows(ranks: list[int], edges: Edges) -> list[list[int]]:
-    """The boxes in each row, sorted by the mean position of the boxes that each of them reads."""
+    """The numbers of the boxes in each row, sorted by the mean position of the boxes they read."""
     rows: list[list[int]] = [[] for _ in range(max(ranks) + 1)]
     for i, rank in enumerate(ranks):
         rows[rank].append(i)
@@ -171,7 +171,7 @@ def _wrapped(text: str, width: int = 30) -> list[str]:
 
 
 def _places(rows: list[list[int]], num_lines: list[int]) -> tuple[list[Place], int, int]:
-    """The place of each box, whose text has `num_lines` lines; the picture's width and height."""
+    """(place of each box, width, height of the picture); box i has num_lines[i] lines of text."""
     widest = max(len(row) for row in rows)
     width = widest * _BOX_WIDTH + (widest - 1) * _GAP_X + 2 * _GAP_X
     heights = [n * _LINE_HEIGHT + 2 * _PADDING for n in num_lines]

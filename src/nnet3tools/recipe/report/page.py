@@ -35,8 +35,8 @@ def report_page(folder: Path) -> str:
 def html_page(title: str, heading: str, body: str, more_style: str = "", media: str = "") -> str:
     """The HTML text of a page in the style of reports; `heading` and `body` are HTML.
 
-    `more_style` is CSS. `media` is the source from which the page may play sound, such as "data:";
-    "": none (a Content-Security-Policy).
+    `more_style` is CSS. The page's Content-Security-Policy allows sound from the source `media`,
+    such as "data:"; "": no sound.
     """
     colors = resources.files("nnet3tools.program") / "page" / "colors.css"
     own = resources.files("nnet3tools.recipe.report") / "page" / "style.css"

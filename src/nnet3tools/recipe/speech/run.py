@@ -63,7 +63,7 @@ STAGES = (
 
 
 def train_recognizer(options: RecognizerTrainingOptions, data: str, lexicon: str, out: str) -> None:
-    """Train a recognizer on `data` with `lexicon`; write it to the directory `out`."""
+    """Train on `data` (folder or manifest) with `lexicon` (or "none"); write the folder `out`."""
     _check(options)
     options = replace(
         options,
@@ -110,7 +110,7 @@ def _absolute_command(command: str) -> str:
 
 
 def _prepared(options: RecognizerTrainingOptions, data: str, lexicon: str, base: str) -> Setup:
-    """Run the first stage, unless an earlier call did; returns the setup of the training."""
+    """Run the first stage if not done; returns the setup. Names in wav.scp start from `base`."""
     values = {"DATA": data, "LEXICON": lexicon, **option_values(options, (*RUN_NAMES, "num-shown"))}
     record = {"program": PROGRAM, "options": values, "network": []}
     check_recorded(_RECORD, record, _HINT)

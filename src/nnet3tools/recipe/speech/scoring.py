@@ -28,7 +28,7 @@ WordPair = tuple[str, str]
 
 
 def aligned(said: Sequence[str], recognized: Sequence[str]) -> list[WordPair]:
-    """An alignment of two word sequences with the fewest errors."""
+    """Pairs (said word, recognized word) with the fewest errors; "" stands for no word."""
     costs = [list(range(len(recognized) + 1))]
     for word in said:
         row = [costs[-1][0] + 1]
@@ -52,13 +52,13 @@ def aligned(said: Sequence[str], recognized: Sequence[str]) -> list[WordPair]:
 
 @dataclass(frozen=True)
 class Scores:
-    """Alignments of spoken and recognized words; `pairs` is by utterance."""
+    """Aligned pairs (said word, recognized word) of each utterance; "" stands for no word."""
 
     pairs: dict[str, list[WordPair]]
 
     @classmethod
     def of(cls, said: Mapping[str, Sequence[str]], text: Mapping[str, Sequence[str]]) -> Scores:
-        """Align each utterance's words; without an entry in `text`, it has no recognized words."""
+        """Align the words `said` and recognized, `text`, of each utterance; no entry: no words."""
         return cls({key: aligned(words, text.get(key, ())) for key, words in said.items()})
 
     @cached_property

@@ -15,8 +15,8 @@ NUM_CEPSTRA = 40
 class Size:
     """A row of the table of model sizes, for an amount of sound (reasons: docs/own-data.md).
 
-    Pairs are for the first and the second model, but `learning_rates` and `num_jobs` are (first,
-    last).
+    Pairs are for the first and the second model, but `learning_rates` and `num_jobs` are for
+    the beginning and the end of each training.
     """
 
     name: str
