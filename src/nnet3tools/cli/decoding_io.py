@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class GraphTable:
-    """Iterates over (key, features) for a table of graphs; `graph` is the last key's graph."""
+    """Iterates over (key, features) for a table of graphs; `graph` is that of the latest key."""
 
     graph: Fst
 
@@ -28,7 +28,7 @@ class GraphTable:
         counts: UtteranceCounts,
         missing: str,
     ) -> None:
-        """Pair `graphs` with `features`; `missing` contains {key} and warns of absent features."""
+        """Pair `graphs` with table `features`; `missing`, with {key}, warns of absent features."""
         self._graphs, self._features, self._counts = graphs, features, counts
         self._missing = missing
 

@@ -41,9 +41,9 @@ class _Kind(NamedTuple):
     """A kind of examples, and what the programs for its tables need.
 
     Programs are named `prefix`-ACTION-egs; log lines call the examples `name_in_log`. `encoded` and
-    `mergeable_table` are the holders for copying and for merging tables, `merge_rules` a Mergeable.
-    These are given by (module, name), since they take time to import. `merge_options` and
-    `copy_options` are names in egs_options; `copy` runs the copying program.
+    `mergeable_table` are the holders for copying and for merging tables, `merge_rules` has the
+    functions that merge; each is a (module, name), as imports take time. `merge_options` and
+    `copy_options` name classes of egs_options; `copy` runs the copying program.
     """
 
     prefix: str

@@ -293,7 +293,7 @@ class SubsetOptions(OptionGroup):
 
 
 def subset_table(args: list[str], options: SubsetOptions, holder: Holder[E], what: str) -> None:
-    """Copy a random subset of a table of examples, which the log calls `what`."""
+    """Copy a random subset of the table args[0] to args[1]; the log calls the examples `what`."""
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.orders import random_subset
 

@@ -66,7 +66,7 @@ def write_examples(
 
 
 def open_ivectors(options: InputOptions, stack: ExitStack) -> IvectorSource | None:
-    """The table of online iVectors that the options name; None if they name none."""
+    """The table of online iVectors that the options name, closed by `stack`; None if none."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader
     from nnet3tools.training.generation import IvectorSource

@@ -24,20 +24,20 @@ _HOLDERS = {"<Nnet3ChainEg>": CHAIN_MINIBATCH, "<Nnet3DiscriminativeEg>": DISCRI
 
 
 class AnyKindObjective(SequenceObjective):
-    """The outputs that the objective of an example's kind requests; computes no objective."""
+    """An objective that only names the network outputs to request for an example of any kind."""
 
     def __init__(self, xent_regularize: float = 0.0) -> None:
         super().__init__(xent_regularize, xent_deriv=True, apply_deriv_weights=True)
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """The outputs for which the example has targets or a supervision."""
+        """The outputs to request: those for which the example has targets or a supervision."""
         if example.supervisions:
             return super().outputs(nnet, example, need_deriv)
         return FrameObjective().outputs(nnet, example, need_deriv)
 
     @staticmethod
     def sequences_of(supervision: Any) -> Any:
-        """The supervision that has the output's name and indexes."""
+        """The part of a supervision that describes its sequences; for chain its field `chain`."""
         return getattr(supervision, "chain", supervision)
 
     def measure(self, *args: object) -> list[Measured]:
@@ -53,7 +53,7 @@ def for_each_request(
 ) -> int:
     """Call `work` with the key and the request of each example; returns the number of examples.
 
-    `flags`: whether the model derivative and statistics are requested.
+    `flags`: request (model derivative, statistics); `xent_regularize`: if not 0, -xent outputs.
     """
     objective = AnyKindObjective(xent_regularize)
 

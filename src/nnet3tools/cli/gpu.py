@@ -60,7 +60,7 @@ def choose_cpu_kernels(cpu_kernels: str | None) -> None:
 def choose_device(
     use_gpu: str | None, gpu_math: str = "fp32", cpu_kernels: str | None = None
 ) -> Any:
-    """Choose the device; returns an empty array on it, to be passed as `like`.
+    """Choose the device; returns an empty array on it, for use as a template (`like`).
 
     If the user gave `yes` or `wait`, a GPU is required (else UserError); if all are in use, `yes`
     tries again after 20 seconds, `wait` until one is free. `optional` falls back to the CPU with a

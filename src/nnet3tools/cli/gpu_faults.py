@@ -30,7 +30,7 @@ def not_installed() -> NoGpuError:
 
 
 def check_driver(runtime: Any) -> int:
-    """The number of GPUs (at least 1); NoGpuError if there is none or no driver."""
+    """The number of GPUs of `cupy.cuda.runtime`, 1 or more; NoGpuError for no GPU or driver."""
     driver, needed = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
     if driver == 0:
         container = "in a container pass the GPU on (docker --gpus all, apptainer --nv)"

@@ -41,7 +41,7 @@ def memory_text(free: int, total: int) -> str:
 
 
 def _any_is_exclusive(runtime: Any, count: int) -> bool:
-    """Whether any of `count` GPUs allows one process only; creates no CUDA context."""
+    """Whether any of `count` GPUs (of cupy.cuda.runtime) allows one process only; opens no GPU."""
     modes = (runtime.getDeviceProperties(number)["computeMode"] for number in range(count))
     found = any(mode in _EXCLUSIVE for mode in modes)
     if found:

@@ -198,7 +198,7 @@ def _pass_printer(options: Options, nnet: Nnet, out: TextIO) -> AfterPass | None
 
 
 def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
-    """Compile the requests of all examples of a table, and write a computation cache."""
+    """Compile the requests of the examples of --egs; write the programs as computation cache."""
     from nnet3tools.cli.example_requests import for_each_request
     from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.nnet.collapse import collapse_model

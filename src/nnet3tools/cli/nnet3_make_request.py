@@ -51,7 +51,7 @@ class Options(OptionGroup):
     )
 
     def check(self) -> None:
-        """OptionError if not one source is given, or numbers are impossible."""
+        """OptionError unless one of --num-frames, --feats, --egs is given; or for bad numbers."""
         given = [bool(self.num_frames), bool(self.feats), bool(self.egs)]
         if sum(given) != 1:
             raise OptionError("expected one of --num-frames, --feats and --egs")
@@ -113,7 +113,7 @@ def _chunk_request(options: Options, nnet: Nnet, num_frames: int) -> Computation
 
 
 def _utterance_length(options: Options) -> int:
-    """The number of frames of the utterance that --key names."""
+    """The number of frames of the utterance --key or, without it, of the first of --feats."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader
 
@@ -127,7 +127,7 @@ def _utterance_length(options: Options) -> int:
 
 
 def _example_request(options: Options, nnet: Nnet) -> ComputationRequest:
-    """The request for the example that --key names."""
+    """The request for the example --key or, without it, for the first of --egs."""
     from nnet3tools.cli.example_requests import for_each_request
 
     found: list[ComputationRequest] = []

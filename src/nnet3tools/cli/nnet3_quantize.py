@@ -113,7 +113,7 @@ def _prepare(nnet: Nnet, options: Options) -> list[str]:
 def _calibrated(
     nnet: Nnet, names: Sequence[str], options: Options
 ) -> dict[str, NDArray[np.float32]]:
-    """The ranges of the named components' inputs for the calibration data.
+    """(least, greatest) input of each named component for the calibration data; {} without data.
 
     Components that the data do not reach, such as those of other outputs, are omitted.
     """
@@ -132,7 +132,7 @@ def _calibrated(
 
 
 def _run_on_features(nnet: Nnet, options: Options) -> None:
-    """Compute the outputs of the utterances of --calibrate."""
+    """Run `nnet`, whose components record their inputs, on the utterances of --calibrate."""
     from nnet3tools.executor.simple_options import SimpleComputationOptions
     from nnet3tools.executor.utterance_computer import computer_together
     from nnet3tools.recognizer.outputs import outputs_in_order
@@ -149,7 +149,7 @@ def _run_on_features(nnet: Nnet, options: Options) -> None:
 
 
 def _run_on_examples(nnet: Nnet, rspecifier: str) -> None:
-    """Compute the outputs of a table of examples."""
+    """Run `nnet`, whose components record their inputs, on a table of examples."""
     from nnet3tools.cli.example_requests import AnyKindObjective, for_each_of_any_kind
     from nnet3tools.errors import EmptyError
     from nnet3tools.training.running import ExampleRunner

@@ -100,7 +100,7 @@ class CommandLine(Generic[O]):
 
     @functools.cached_property
     def specs(self) -> dict[str, list[OptionSpec]]:
-        """The program's own options by name; an option of two groups sets both."""
+        """The program's own options by name: a list each, as two groups may have one option."""
         specs: dict[str, list[OptionSpec]] = {}
         for spec in specs_of(self._options):
             specs.setdefault(spec.name.lower(), []).append(spec)
@@ -176,7 +176,7 @@ class CommandLine(Generic[O]):
         return joined
 
     def _convert(self, options: list[str]) -> dict[bool, dict[tuple[str, ...], Any]]:
-        """{True: values of standard options, False: of the program's own}, by path of fields."""
+        """Parse option words: {is standard option: {path of dataclass fields: value}}."""
         words = [word for item in options for word in self._from_config(item)]
         words += [self._completed(word) for word in options]
         values: dict[bool, dict[tuple[str, ...], Any]] = {True: {}, False: {}}

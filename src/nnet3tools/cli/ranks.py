@@ -87,7 +87,7 @@ class RankOptions(OptionGroup):
             )
 
     def use_gpu(self, asked: str | None) -> str | None:
-        """The value of --use-gpu in ranks, of which the user gave `asked`; None: as given."""
+        """The --use-gpu of a rank if the user gave `asked`; None: use `asked` unchanged."""
         if self.num_gpus and asked != "wait":
             return "yes"
         return "no" if self.num_workers > 1 else None
@@ -160,7 +160,7 @@ def _be_rank(
 ) -> None:
     """Do the work of a rank in a new process, and end the process.
 
-    Rank 0 uses the first end of each of the `pairs`, rank r the second one of pair r - 1.
+    Rank 0 uses the first end of all `pairs`, rank r the second of pair r - 1; all use `to_errors`.
     """
     from nnet3tools.cli.running import run_program
     from nnet3tools.training.ranks import LostRankError, Ranks
@@ -200,7 +200,7 @@ def joined(options: RankOptions) -> Iterator[Ranks | None]:
 def check_gpus(ranks: Ranks, runtime: Any) -> None:
     """UserError unless each rank has a GPU of its own and all are of one kind.
 
-    `runtime` is CuPy's, with the GPU in use.
+    `runtime` is cupy.cuda.runtime, whose current device is the rank's GPU.
     """
     number = runtime.getDevice()
     name = runtime.getDeviceProperties(number)["name"].decode()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, np.ndarray, int]]:
-    """(key, samples of the first channel, sampling rate) of the sound in tables and files.
+    """(key, int16 samples of the first channel, sampling rate) for each sound in tables and files.
 
     Files that cannot be read are logged and counted.
     """
@@ -38,10 +38,10 @@ def skipping(key: str, counts: UtteranceCounts) -> Iterator[None]:
 
 
 def _all_waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, Wave, int]]:
-    """Key, sound and its number of channels, from tables and files.
+    """Yield (key, sound, the source's number of channels) for the tables and files `sources`.
 
-    A file's key is its name without extension. Files that are no 16-bit wave files are read with
-    libsndfile, and only their first channel.
+    A file's key is its name without extension. Of a file that is no 16-bit wave file, the sound has
+    only the first channel. A file that cannot be read is logged and counted as failed in `counts`.
     """
     from pathlib import PurePath
 
@@ -65,7 +65,7 @@ def _all_waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[st
 
 
 def _read_file(name: str) -> tuple[Wave, int]:
-    """The sound in a file, and the file's number of channels."""
+    """(sound, the file's number of channels); only the first channel unless 16-bit WAV."""
     from nnet3tools.cli.tables import read_object
     from nnet3tools.features.sound_files import read_instead
     from nnet3tools.io.wave import WAVE, Wave

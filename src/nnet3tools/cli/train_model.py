@@ -97,9 +97,9 @@ class _Run:
     adapt: Callable[[str, NnetExample], NnetExample] | None
 
     def train(self, model: Callable[[], Nnet], ranks: Ranks | None) -> int:
-        """Train the `model` and write it; returns the exit status.
+        """Train the model and write it; returns the exit status.
 
-        This process is one of `ranks`, of which rank 0 writes, or trains alone.
+        `model()` reads the model. This process is one of `ranks`, of which rank 0 writes, or alone.
         """
         from nnet3tools import tensor
         from nnet3tools.nnet.device import move_nnet

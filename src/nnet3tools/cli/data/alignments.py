@@ -89,7 +89,7 @@ def ali_to_phones(options: AliToPhonesOptions, args: list[str]) -> None:
 
 
 def _phones_by(model_in: str) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from an alignment to rows (phone, length); `model_in` has the transition model."""
+    """A function from an alignment to rows (phone, number of frames), by the model `model_in`."""
     from nnet3tools.nnet.hmm.alignment import phone_ends
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 

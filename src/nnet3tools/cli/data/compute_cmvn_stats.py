@@ -85,9 +85,9 @@ class _Totals:
         self.num_done = self.num_failed = 0
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
-        """The statistics `stats` (None: zero) with an utterance added.
+        """Add an utterance to `stats`, in place, and return them; None begins new statistics.
 
-        None, after a warning, if the utterance's weights are missing or have another length.
+        Returns None, after a warning, if the utterance's weights are missing or too few or many.
         """
         from nnet3tools.features.cmvn import accumulate_cmvn
 
@@ -112,7 +112,7 @@ class _Totals:
 
 
 def _of_speakers(spk2utt: str, source: str, totals: _Totals) -> Iterator[tuple[str, np.ndarray]]:
-    """(speaker, statistics) for each line of spk2utt; `totals` counts utterances in `source`."""
+    """(speaker, statistics) for each line of spk2utt; `source`: features; `totals` counts them."""
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

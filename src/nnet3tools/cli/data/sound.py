@@ -54,7 +54,7 @@ class SoundOptions(OptionGroup):
 def compute_features(
     options: SoundOptions, of: FbankOptions | MfccOptions, htk_base: int, args: list[str]
 ) -> int:
-    """Compute and write the features of a table of sound; returns the exit status.
+    """Write the features of the sound table args[0] to args[1]; returns the exit status.
 
     `of` are the options of the kind of features. `htk_base` is HTK's code of this kind without
     energy or C0, for --output-format=htk.

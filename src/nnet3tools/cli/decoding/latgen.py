@@ -124,7 +124,7 @@ class _Latgen:
     def _take(
         self, key: str, outputs: DecodingOutputs, result: Callable[[], Decoded | None]
     ) -> None:
-        """Write the result of utterance `key`, which `result` gives, and count it."""
+        """Write `result()` of utterance `key` to `outputs` and count it; None counts as failed."""
         with naming(f"utterance {key}"):
             decoded = result()
         if decoded is None:
