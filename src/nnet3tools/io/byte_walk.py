@@ -24,7 +24,7 @@ class WalkedIndexes(NamedTuple):
     """The number of Indexes in an encoded vector, and the steps of t between them.
 
     If n = x = 0 in all rows and t changes by less than 125, `steps` has a byte per row: the change
-    of t from the row before (0 in the first row if t does not fit). Otherwise `steps` is None.
+    of t from the row before (0 in the first row if its t is too far). Otherwise `steps` is None.
     """
 
     num_rows: int
@@ -125,7 +125,7 @@ class ByteWalk:
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
-        """Move past a vector of at least one Index and return it."""
+        """Move past a vector of at least one Index; return its length and its steps of t."""
         self.word(b"<I1V> \x04")
         size = self.integer()
         if size <= 0:

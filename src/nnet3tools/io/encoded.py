@@ -89,9 +89,9 @@ class Layout:
 
 
 class EncodedRecord(Generic[T]):
-    """The bytes of a record: a part that its layout covers, then fields of varying size.
+    """A record as bytes, `data`: the part that `layout` describes, then fields of varying size.
 
-    `holes` has (begin, end) of the bytes that differ between records in these fields.
+    `holes` lists the byte range (begin, end) in `data` of each value in these last fields.
     """
 
     __slots__ = ("data", "holes", "layout")
@@ -205,14 +205,14 @@ class LayoutTable:
         fixed: tuple[bytes, ...],
         forms: tuple[MatrixForm | AnyBytes, ...],
     ) -> Layout:
-        """The layout like `layout` with other fixed bytes and other forms of its holes."""
+        """The layout that differs from `layout` in fixed bytes and in the forms of its holes."""
         found = self._get(fixed, forms, layout.rest, layout.values)
         if layout.is_common:
             found.count(_COMMON)
         return found
 
     def _walked(self, walk: ByteWalk) -> Layout:
-        """Move `walk` over the part of a record that a layout covers; return that layout."""
+        """Move `walk` past the fields up to the first of varying size; return their layout."""
         start, values = walk.at, dict[str, Any]()
         steps = self._record.steps(values)
         rest: list[bytes | Field] = []

@@ -213,10 +213,10 @@ class InputBuffer:
     def _match(
         self, pattern: re.Pattern[bytes], what: str, closed: bool = False
     ) -> re.Match[bytes]:
-        """Match `pattern` at the position, reading ahead as far as it may match.
+        """Match `pattern` at the position, reading on while more bytes may change the match.
 
-        With `closed`, more bytes after a match never change the match. DataError, expecting `what`,
-        if there is no match.
+        `closed` says that bytes after a match never change it. DataError, expecting `what`, if
+        there is no match.
         """
         while True:
             match = pattern.match(self._buffer, self._at)

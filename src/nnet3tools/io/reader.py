@@ -201,7 +201,7 @@ class Reader(InputBuffer):
         return matrix
 
     def _open_bracket(self, what: str) -> bytes:
-        """Consume a text vector or matrix (`what`) and a newline; return the text in brackets."""
+        """Consume "[...]" and a newline after it; return the text inside. Errors name `what`."""
         self.expect_byte(b"[", what)
         body = self.until_bracket(what)
         if self.peek_byte() == ord("\r"):

@@ -119,7 +119,7 @@ class SparseMatrix:
 
 
 def offsets_of(counts: ArrayLike) -> NDArray[np.int32]:
-    """Where the elements of each row begin, and the end; DataError for 2^31 elements or more."""
+    """Index of each row's first element, then the total, (rows + 1,); DataError from 2^31 on."""
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     if offsets[-1] >= 1 << 31:
         raise DataError(f"expected fewer than 2^31 elements in all rows, found {offsets[-1]}")

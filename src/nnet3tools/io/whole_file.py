@@ -85,7 +85,7 @@ def _mode_of(path: str) -> int | None:
 
 
 def _temporary(target: str, replaces: bool) -> _Temporary:
-    """Open a temporary file for `target`, a file that it `replaces` or a new one.
+    """Open a temporary file that will become `target`; `replaces` says that `target` exists.
 
     OSError if the target cannot be replaced.
     """
