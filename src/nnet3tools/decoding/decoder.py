@@ -127,7 +127,7 @@ class Decoder:
     def _cheapest(
         self, links: Links, before: Frame, token: int, limit: np.float32
     ) -> tuple[int, np.float32]:
-        """(number of the cheapest link to a token, its cost); number -1 if not below `limit`.
+        """(link of the cheapest path to `token`, path cost); link -1 if no cost is below `limit`.
 
         `before` is the frame of the links' source tokens.
         """
@@ -189,9 +189,9 @@ class Decoder:
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
-        """A Frame of tokens in `states`, reached by `emitting`, and of tokens added by epsilons.
+        """A Frame of tokens (states, costs) reached by `emitting`, and of those that epsilons add.
 
-        Only tokens with costs below `limit` are added. `offset` is contained in acoustic costs.
+        Only tokens with costs below `limit` are added. The links' acoustic costs contain `offset`.
         """
         closed, costs, epsilon = self._closed(states, costs, np.float32(limit))
         return Frame(closed, costs, emitting, epsilon, np.float32(offset))
@@ -266,10 +266,10 @@ class Decoder:
         limit: np.float32,
         waiting: list[int],
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(states, costs) of all tokens after following epsilon arcs; the latest tokens go first.
+        """(states, costs) of the given tokens and of those that epsilon arcs, below `limit`, add.
 
-        `waiting` has the numbers of the tokens whose epsilon arcs are not followed yet. A Python
-        loop, as the order matters and a frame has few such arcs.
+        `waiting` has the numbers of tokens whose epsilon arcs are to be followed, last token first.
+        A Python loop, as the order matters and a frame has few such arcs.
         """
         fst, has_epsilon, place = self.graph.fst, self.graph.has_epsilon, self._place
         reached, best = states.tolist(), list(costs)

@@ -207,9 +207,9 @@ class Determinizer:
     # -- output states
 
     def _state_of_initial(self, subset: _Subset, forward_cost: float) -> tuple[int, _Element]:
-        """(output state for a normalized subset before its epsilon closure, remaining weight).
+        """(output state of a normalized subset without epsilon closure, weight for the arc to it).
 
-        `forward_cost` is the cost of the best path to it.
+        Normalizing the closure gives this weight. `forward_cost`: of the best path to the subset.
         """
         known = self._initial.setdefault(_key(subset), [])
         for other, state, rest in reversed(known):

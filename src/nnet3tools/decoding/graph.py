@@ -88,10 +88,7 @@ class DecodingGraph:
     def emitting(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Arrays (token, arc): one entry for each arc with a transition id that leaves states[i].
-
-        Token i is `tokens[i]`, which is in `states[i]`.
-        """
+        """Arrays (tokens[i], arc): an entry for each arc with a transition id from states[i]."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] != EPSILON
         return tokens[chosen], arcs[chosen]
@@ -99,7 +96,7 @@ class DecodingGraph:
     def epsilon(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Arrays (token, arc): an entry for each epsilon arc from states[i], with tokens[i]."""
+        """Arrays (tokens[i], arc): an entry for each epsilon arc from states[i]."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] == EPSILON
         return tokens[chosen], arcs[chosen]

@@ -125,7 +125,7 @@ def _result(words: Sequence[int], risk: float, bins: Sequence[Bin]) -> BayesRisk
 
 
 def _separate(times: list[tuple[float, float]]) -> None:
-    """If the last two (begin, end) overlap, divide their time in proportion to their lengths."""
+    """If the last two (begin, end) of `times` overlap, divide their time, in place, by length."""
     if len(times) < 2 or times[-2][1] <= times[-1][0]:
         return
     (begin, end), (next_begin, next_end) = times[-2:]
@@ -173,7 +173,7 @@ class _Arcs:
         self._shares = self._shares_of(loglikes)
 
     def _shares_of(self, loglikes: _Floats) -> _Floats:
-        """For each arc, its share of the total probability of all paths to its target state."""
+        """Each arc's share of the probability of all paths to its target; `loglikes` is by arc."""
         alpha = np.full(self._num_states, -np.inf)
         alpha[0] = 0.0
         for group in self._groups:
@@ -244,9 +244,9 @@ class _Arcs:
 
 
 def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
-    """Counts (arcs, Q + 1) to which the counts after them, up to the end of deletions, are added.
+    """The sum of `counts` (arcs, Q + 1) from each position to the first one that is no deletion.
 
-    A sum over a run of deletions is a difference of sums from the right.
+    `is_deletion` is (arcs, Q). Each sum is a difference of sums from the right.
     """
     size = counts.shape[1]
     sums = np.zeros((len(counts), size + 1))
@@ -265,7 +265,7 @@ def _binned(
 ) -> list[Bin]:
     """The `size` bins: entry i says that the word `words[i]` has `counts[i]` in bin `places[i]`.
 
-    It is spoken from frame `begins[i]` to `ends[i]`.
+    The word is spoken from frame `begins[i]` to `ends[i]`.
     """
     keys, inverse = np.unique(places * (words.max() + 1) + words, return_inverse=True)
     total = np.bincount(inverse, counts)

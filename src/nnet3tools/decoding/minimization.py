@@ -42,7 +42,7 @@ def minimized(lattice: CompactLattice) -> CompactLattice:
 
 
 def _with_early_ids(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """(arcs, finals) after the common first ids of each state's paths moved to incoming arcs."""
+    """(arcs, finals) with the first ids that a state's paths share moved to the arcs into it."""
     shifts = _shifts(arcs, finals)
     moved = [
         [
@@ -106,7 +106,7 @@ def _num_common(one: _Ids, other: _Ids) -> int:
 
 
 def _with_early_weights(arcs: _Arcs, finals: _Finals) -> tuple[_Arcs, _Finals]:
-    """(arcs, finals) after the weight of each state's best path moved to its incoming arcs."""
+    """(arcs, finals) with the weight of a state's best path to the end moved to arcs into it."""
     weights = _weights_to_end(arcs, finals)
     weights[0] = (0.0, 0.0)  # the start state has no incoming arcs: its weight stays
     moved: _Arcs = []

@@ -125,9 +125,10 @@ class _Alignment:
         ids: tuple[tuple[int, ...], tuple[int, ...]],
         words: tuple[int, ...],
     ) -> None:
-        """Add an arc from output state `number` for ids[0]; its label is a phone or words[0].
+        """Add an arc from output state `number` with the transition ids ids[0] and a label.
 
-        The input state `state`, ids[1] and the other words remain to be written.
+        The label is the phone of ids[0] with `has_phone_labels`, else words[0], or 0 if there is no
+        word. The arc leads to the output state of input state `state`, ids[1] and words[1:].
         """
         written, rest = ids
         if self._options.has_phone_labels:
@@ -138,10 +139,7 @@ class _Alignment:
         self._arcs[number].append((label, 0.0, 0.0, written, self._number(after)))
 
     def _finish(self, number: int, pending: _Pending) -> None:
-        """At a final input state, write all pending ids and words as the last phone.
-
-        `pending`: input state, and transition ids and words that were read but not written.
-        """
+        """Write the ids and words of `pending`, with a final input state, as the last phone."""
         state, ids, words = pending
         if not ids and not words:
             self._finals[number] = better_weight(self._finals[number], _ONE)

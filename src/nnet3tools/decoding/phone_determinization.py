@@ -63,7 +63,7 @@ class PhoneDeterminizer:
         return lattice.connected(), complete
 
     def _run_on_phones(self, lattice: CompactLattice) -> tuple[CompactLattice, bool]:
-        """As `_run`, for labels that are phones, or words."""
+        """(lattice determinized on phones and words, whether it is complete within the beam)."""
         fst, words = lattice.fst, None
         first_phone = 1 + int(fst.ilabels.max(initial=0))
         if first_phone > INT32_MAX - int(self._phones.max(initial=0)):  # words get small numbers

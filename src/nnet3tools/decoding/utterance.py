@@ -77,7 +77,7 @@ class UtteranceDecoder:
         return new_search(graph, self._options)
 
     def decode(self, decoder: Search, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
-        """Decode `loglikes` (frames, pdfs); None, with a warning, if there is no result."""
+        """Decode `loglikes` (frames, pdfs) by `decoder`; None, with a warning, if it fails."""
         decoder.start()
         decoder.advance(loglikes)
         return self.finish(decoder, key)

@@ -159,7 +159,10 @@ class NativeDecoder:
             room = count
 
     def _sizes(self) -> list[int]:
-        """Numbers of frames, tokens, emitting and epsilon links, last tokens; 1 if one is final."""
+        """Numbers of frames (with frame 0), tokens, emitting links and epsilon links.
+
+        Two more numbers follow: the last frame's tokens, and 1 if one of these is final, else 0.
+        """
         sizes = np.zeros(6, np.int64)
         self._library.nn_search_sizes(self._handle, ctypes.c_void_p(sizes.ctypes.data))
         found: list[int] = sizes.tolist()
