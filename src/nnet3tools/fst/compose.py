@@ -10,7 +10,7 @@ from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 
 
 class ArcsByLabel:
-    """The arcs of an FST, grouped by state and by input (or output) label, for composition."""
+    """The arcs of an FST by state and input label (output label with `output`), to compose with."""
 
     def __init__(self, fst: Fst, output: bool = False) -> None:
         self.start, self.finals = fst.start, fst.finals.tolist()

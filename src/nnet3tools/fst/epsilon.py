@@ -164,7 +164,7 @@ class _Closures:
     """Replaces the epsilon arcs of states by the arcs and final weights that they lead to."""
 
     def __init__(self, fst: Fst, plain: Fst) -> None:
-        """Prepare to replace epsilons of `fst`; states with arcs in `plain` have these instead."""
+        """Prepare to replace epsilons of `fst`, whose states have their arcs of `plain`, if any."""
         self._fst, self._plain = fst, plain
         self._arcs: dict[int, list[ArcTuple]] = {}
         self._finals: dict[int, float] = {}

@@ -36,7 +36,7 @@ _LONGEST_SYMBOL = 1 << 20
 
 @dataclass(frozen=True)
 class Header:
-    """Header of an OpenFst file; `kind` is the type of FST, `flags` tell symbols and alignment."""
+    """Header of an OpenFst file; `kind`: type of FST, `flags`: has symbol tables, is aligned."""
 
     kind: str
     arc_type: str

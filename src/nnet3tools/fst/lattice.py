@@ -146,7 +146,10 @@ class _TwoCosts:
         return self._with(fst, np.argsort(numbers[self.fst.sources], kind="stable"), order)
 
     def _with(self, fst: Fst, arcs: NDArray[np.integer], states: NDArray[np.integer]) -> Self:
-        """A lattice with arcs and states of `fst`; `arcs` and `states` are their old numbers."""
+        """The FST `fst` as a lattice, with acoustic costs taken from this lattice.
+
+        Arc i and state j of `fst` are arc arcs[i] and state states[j] of this lattice.
+        """
         costs = {"acoustic": self.acoustic[arcs], "final_acoustic": self.final_acoustic[states]}
         return replace(self, fst=fst, **costs)
 

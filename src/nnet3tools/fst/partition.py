@@ -55,7 +55,7 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
 
 
 class _EnteringArcs:
-    """The arcs into a state that a split has still to visit, ordered by the label of the first one.
+    """The arcs into a state that a split has yet to visit; compared by `label`, that of the first.
 
     They have positions `at` to `end` in an array of all arcs sorted by next state and label.
     """

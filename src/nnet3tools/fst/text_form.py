@@ -56,8 +56,8 @@ def read_att_lines(
     """Parse lines up to an empty line; returns (first state, number of states).
 
     `parse` gets a line's fields and returns the states in it, or raises ValueError. `count_named`
-    returns how many states the lines so far contain. Errors call the lines' object `lines_of`, and
-    the whole object `whole`.
+    returns how many states the lines so far contain. The DataErrors say "bad line in `lines_of`"
+    and "`whole` has a state N, and few others".
     """
     num_states, start = 0, NO_STATE
     while reader.peek_byte() >= 0:
@@ -85,10 +85,7 @@ def _parse_line(
     arcs: list[tuple[int, int, int, float, int]],
     finals: dict[int, float],
 ) -> list[int]:
-    """Append a line's arc to `arcs`, or its weight to `finals`; return the states it names.
-
-    ValueError if the line is malformed.
-    """
+    """Add a line's arc to `arcs` or weight to `finals`; return its states, or raise ValueError."""
     state = parse_natural(fields[0])
     if len(fields) <= 2:
         finals[state] = parse_cost(fields[1]) if len(fields) == 2 else 0.0
