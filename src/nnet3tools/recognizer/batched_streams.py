@@ -46,7 +46,7 @@ class BatchedNetwork:
     def __init__(
         self, nnet: Nnet, options: SimpleComputationOptions, priors: np.ndarray | None = None
     ) -> None:
-        """`nnet` must be prepared for test and local in time; outputs are divided by `priors`."""
+        """Compute with `nnet`, prepared for test and local in time; divide outputs by `priors`."""
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk, MAX_STREAM_FRAMES)
         self.network = SimpleNetwork(nnet)
@@ -140,9 +140,7 @@ class BatchedStream:
         return self._next_outputs(max(0, complete // self._network.chunk_frames + 1))
 
     def finish(self) -> np.ndarray:
-        """The output rows (rows, dim) of the remaining frames; the next frame begins a new
-        stream.
-        """
+        """The output rows (rows, dim) of the remaining frames; then a new stream may begin."""
         missing = -(-self._num_frames // self._network.factor) - self._num_outputs
         shape = self._network.shape
         num_chunks = -(-missing // shape.num_outputs)

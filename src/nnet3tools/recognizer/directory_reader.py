@@ -33,8 +33,9 @@ class ModelDirectory:
         """Find and parse the files; messages about files that are missing go to the list `missing`.
 
         `graph` is an FST or a folder with HCLG.fst, in place of the directory's. `options` are
-        those of the directory's option files and of the user. DataError for a folder that does not
-        exist, for a malformed file, and for features that are not supported.
+        those of the directory's option files and of the user. `read_options(words, name, kind)`
+        parses words such as "--beam=10" to options of class `kind`; errors name `name`. DataError
+        for a missing folder, a malformed file, and for features that are not supported.
         """
         self.path = Path(folder)
         if not self.path.is_dir():
@@ -172,9 +173,7 @@ class ModelDirectory:
         return path, self._read_options([f"--config={path}"], str(path), options_type)
 
     def _feature_files(self) -> dict[str, Path | None]:
-        """Option files by kind, "mfcc" or "fbank"; None if the file that an option names is
-        missing.
-        """
+        """Option files by kind, "mfcc" or "fbank"; None if the file an option names is missing."""
         named = {"mfcc": self._files.mfcc_config, "fbank": self._files.fbank_config}
         if any(named.values()):
             return {kind: self._named(f"{kind}_config") for kind, name in named.items() if name}
@@ -242,9 +241,7 @@ class ModelDirectory:
         return self._checked(words, path, kind)
 
     def _checked(self, words: Sequence[str], path: Path, kind: type) -> Any:
-        """Options of the class `kind` parsed from `words`; DataError, naming `path`, for wrong
-        ones.
-        """
+        """Parse `words` to options of class `kind`; DataError, naming `path`, for wrong words."""
         with naming(str(path)):
             options = self._read_options(words, str(path), kind)
             options.check()

@@ -20,7 +20,8 @@ def inspect_directory(
 ) -> tuple[list[str], list[str]]:
     """(lines that describe the files of a model directory, reasons why it cannot decode).
 
-    The reasons are the errors of loading it. DataError for a folder that does not exist.
+    The reasons are the errors of loading it. DataError for a folder that does not exist. For the
+    arguments see ModelDirectory.
     """
     directory = ModelDirectory(folder, graph, options, read_options)
     problems = directory.missing
@@ -56,7 +57,7 @@ def _lines(d: ModelDirectory) -> list[str]:
 
 
 def _about(path: Path | None, describe: Callable[[Path], str]) -> str:
-    """A line with a path and the text of `describe(path)`, or with the error if it is malformed."""
+    """The line "PATH, `describe(path)`", or the error if the file is wrong; "missing" for None."""
     if path is None:
         return "missing"
     try:

@@ -37,7 +37,8 @@ def load_recognizer(
 ) -> Recognizer:
     """The recognizer of a model directory and a graph (None: the graph of the directory).
 
-    DataError for a file that is missing, malformed, or does not fit the other files.
+    `read_options` is that of ModelDirectory: it parses words to options. DataError for a file that
+    is missing, malformed, or does not fit the other files.
     """
     return recognizer_of(ModelDirectory(model_dir, graph, options, read_options))
 

@@ -159,9 +159,7 @@ class Session:
     # -- in a thread of the pool
 
     def _accept(self, data: bytes) -> tuple[str, int]:
-        """Process sound; return the JSON answer and its number of words (-1 for a partial
-        result).
-        """
+        """Process sound; return (JSON answer, its number of words or -1 for a partial result)."""
         if self._stream is None:
             config = self._config
             self._stream = self._recognizer.stream(

@@ -179,9 +179,7 @@ class Stream:
         return self._endpoint.is_end(length, silent * seconds, relative_cost)
 
     def _end_utterance(self) -> None:
-        """Append the result of the present utterance to the finished ones; begin a new
-        utterance.
-        """
+        """Append the present utterance's result to the finished ones; begin a new utterance."""
         self._num_utterances += 1
         start = self._start
         end = self._offset + self._num_outputs * self._recognizer.output_seconds
