@@ -49,7 +49,7 @@ def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
 
 
 def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
-    """The lines of each config file that has an output; ConfigError if ref or final has none."""
+    """The layers' lines by config, init only with an output; ConfigError if others lack outputs."""
     configs: dict[str, list[str]] = {config: [] for config in CONFIGS}
     for layer in layers:
         for config, lines in layer.configs().items():
@@ -107,7 +107,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
-    """Build the network of a config's lines like nnet3-init; ConfigError with the layer's line."""
+    """Build the network of `lines`, which are config `config`; ConfigErrors name xconfig lines."""
     tensor.random.seed(0)
     nnet = conversion.existing.copy() if conversion.existing else Nnet()
     try:

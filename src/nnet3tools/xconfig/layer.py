@@ -152,7 +152,7 @@ class Layer:
         return self.values[key]
 
     def given(self, *keys: str) -> str:
-        """The text `key=value key=value ...` of options, without options that are ""."""
+        """The text `key=value ...` of the options `keys`, without those whose value is ""."""
         return " ".join(f"{key}={self[key]}" for key in keys if self[key] != "")
 
     def require(self, condition: bool, message: str) -> None:
