@@ -85,7 +85,7 @@ class HmmGraphs:
     def _arcs_of(
         self, phone: int, number: int, state: HmmState, pdfs: tuple[int, ...]
     ) -> list[ArcTuple]:
-        """Arcs from state `number` of a phone's HMM to other states, labelled by transition ids."""
+        """Arcs with transition ids from HMM state `number` to others; `pdfs` is by pdf class."""
         arcs: list[ArcTuple] = []
         emitting = state.forward_pdf_class != NO_PDF
         for position, (target, probability) in enumerate(state.transitions):
