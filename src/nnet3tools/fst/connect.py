@@ -39,7 +39,7 @@ def coaccessible(fst: Fst) -> _Bools:
 def _reached(
     size: int, offsets: NDArray[np.int64], neighbours: _Ints, beginnings: list[int]
 ) -> _Bools:
-    """Mask of the states reachable from `beginnings`; `offsets` and `neighbours` are CSR arrays."""
+    """Mask (size,) of states reachable from `beginnings`; CSR arrays `offsets`, `neighbours`."""
     ends, targets = offsets.tolist(), neighbours.tolist()
     seen = bytearray(size)
     stack = [state for state in beginnings if state != NO_STATE]

@@ -70,7 +70,7 @@ class _EpsilonRemoval:
         return CompactLattice.from_lists(self._start, self._finals, arcs).connected()
 
     def _distances(self, source: int) -> dict[int, FinalWeight]:
-        """The best weight of a path of epsilons to each reachable state."""
+        """The best weight of a path of epsilons from `source` to each state that has one."""
         distances = {source: _ONE}
         waiting = [self._places[source]]
         while waiting:

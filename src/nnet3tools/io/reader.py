@@ -163,7 +163,7 @@ class Reader(InputBuffer):
         return cast(self.read_array(size, stored, f"a vector of {size}"), dtype)
 
     def read_matrix(self, dtype: DTypeLike = "float32") -> NDArray:
-        """Read a full or compressed matrix as a C-contiguous array (rows, columns)."""
+        """Read a full or compressed matrix as a C-contiguous array (rows, columns) of `dtype`."""
         if not self.binary:
             body = self._open_bracket("a matrix")
             try:

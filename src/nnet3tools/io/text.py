@@ -61,7 +61,7 @@ def _fill(template: str, values: NDArray[np.floating]) -> str:
 
 
 def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
-    """Parse numbers separated by white space; ValueError quotes the first wrong word."""
+    """Parse numbers between white space as an array of `dtype`; ValueError for a wrong word."""
     words = body.split()
     if b"_" in body:  # Python accepts underscores, as in 1_000
         raise _no_number(next(word for word in words if b"_" in word))
@@ -93,7 +93,7 @@ def _no_number(word: bytes) -> ValueError:
 
 
 def parse_lines(body: bytes, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.intp]]:
-    """Parse lines of numbers: all numbers, and how many each non-empty line has."""
+    """Parse lines: (all numbers as an array of `dtype`, count of each non-empty line)."""
     values = parse_numbers(body, dtype)
     chars = np.frombuffer(b"\n" + body + b"\n", np.uint8)
     space = chars <= 32

@@ -36,7 +36,7 @@ def read_map(path: Path) -> dict[str, str]:
 
 
 def read_number_map(path: Path, parse: Callable[[str], N | None]) -> dict[str, N]:
-    """Read a word and a number a line, as `read_map`; DataError where `parse` finds no number."""
+    """Read a word and a number per line; DataError if `parse` returns None for a number."""
     found = {}
     for word, text in read_map(path).items():
         if (number := parse(text)) is None:

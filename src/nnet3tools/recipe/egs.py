@@ -153,7 +153,7 @@ class EgsMaking:
         return parts
 
     def _scripts(self, parts: dict[str, list[str]]) -> list[Step]:
-        """Steps that write, for each set, scripts of features and targets, and speaker maps."""
+        """Steps that write, per set in `parts`, scp files of features and targets, and spk2utt."""
         features, utt2spk = self._data.lines("feats.scp"), self._data.lines("utt2spk")
         targets = [line for path in self.targets.lists for line in read_lines(path)]
         steps: list[Step] = []

@@ -91,7 +91,7 @@ def _stage(
 ) -> Stage:
     """The stage of iteration `n`; afterwards an old model is removed unless it is in `kept`.
 
-    The first iteration never averages in memory, as it takes the best of the models.
+    Up to `num_together` jobs average in memory, but not in iteration 0, which takes the best model.
     """
     together = n > 0 and 1 < schedule.num_jobs(n) <= num_together
     trained = tuple(e.dir / f"{n + 1}.{job}.raw" for job in range(1, schedule.num_jobs(n) + 1))

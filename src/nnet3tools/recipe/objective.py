@@ -92,7 +92,7 @@ class Objective:
         return (self.program("combine"), *given, *self.graph, *models, examples, out)
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of a job's examples: a pipe that copies, shuffles and merges them."""
+        """The rspecifier of the examples `order` in `egs`: a pipe that copies, shuffles, merges."""
         shift = (f"{self.shift_option}={order.shift}",) if self.shift_option else ()
         source: tuple[str, ...] = (f"ark:{egs}/{self.archive(order.archive)}",)
         if is_multitask:

@@ -63,8 +63,8 @@ def computer_for_tables(
     """A computer for utterances whose outputs go to tables; it forms batches if possible.
 
     If a table is flushed after each object, as `ark,f:-`, its reader may wait for each output
-    before it sends the next utterance: then utterances are computed one by one. `like` is an array
-    on the device that computes (None: the CPU).
+    before it sends the next utterance: then utterances are computed one by one. Outputs are
+    divided by `priors`. `like` is an array on the device that computes (None: the CPU).
     """
     from nnet3tools.executor.utterance_computer import computer_one_by_one, computer_together
 

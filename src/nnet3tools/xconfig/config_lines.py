@@ -28,7 +28,7 @@ class ConfigLines:
         self.lines.append(" ".join(" ".join(words).split()))
 
     def component(self, suffix: str, kind: str, *texts: str, **settings: Value) -> None:
-        """Add a line for component <layer><suffix> of type `kind`; settings become key=value."""
+        """Add component <layer><suffix> of type `kind`: `settings` as key=value, then `texts`."""
         pairs = [f"{key.replace('_', '-')}={value}" for key, value in settings.items()]
         self.add("component", f"name={self.prefix}{suffix}", f"type={kind}", *pairs, *texts)
 
@@ -43,12 +43,12 @@ class ConfigLines:
         return name
 
     def step(self, suffix: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
-        """Add component <layer><suffix> of type `kind`, and its node; return the node's name."""
+        """Add a `component`, and its node with input `source`; return the node's name."""
         self.component(suffix, kind, *texts, **settings)
         return self.node(suffix, source)
 
     def dim_range(self, suffix: str, source: str, dim: Value, offset: Value = 0) -> str:
-        """Add dim-range-node <layer><suffix>, columns of node <layer><source>; return its name."""
+        """Add a node for `dim` columns of <layer><source> from `offset` on; return its name."""
         name = f"{self.prefix}{suffix}"
         self.add(
             "dim-range-node",

@@ -73,7 +73,7 @@ def copy_feats(options: CopyFeatsOptions, args: list[str]) -> int:
 
 
 def _copy_table(options: CopyFeatsOptions, source: str, target: str) -> int:
-    """Copy a table of features as the options say; returns the number of matrices."""
+    """Copy a table of features from `source` to `target`; returns the number of matrices."""
     from nnet3tools.cli.tables import OptionalTable, convert_table
     from nnet3tools.io.general_matrix import CompressionMethod, compress
     from nnet3tools.io.holders import GENERAL_MATRIX, INT32

@@ -62,7 +62,7 @@ class _Latgen:
         acoustic_scale: float,
         num_threads: int = 1,
     ) -> None:
-        """Prepare to decode with `num_threads` searches at a time."""
+        """Prepare to decode, `num_threads` searches at a time; lattices undo `acoustic_scale`."""
         from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
 
         self.counts, self.totals = UtteranceCounts(), DecodingTotals()

@@ -95,7 +95,7 @@ def _decode_files(
     output: Output,
     counts: UtteranceCounts,
 ) -> float:
-    """Decode whole utterances; returns the seconds of sound decoded."""
+    """Decode files and tables, `sources`, by whole utterances to `output`; returns its seconds."""
     from nnet3tools.recognizer.in_order import InOrder
     from nnet3tools.recognizer.whole_files import UtteranceQueue
 

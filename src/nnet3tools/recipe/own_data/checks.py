@@ -161,7 +161,7 @@ def _check_unknown(
 def _survey(
     utterances: Sequence[Utterance], faults: FaultList, options: CheckOptions
 ) -> dict[str, SoundFacts]:
-    """Read the sound of all utterances; returns the properties by id of each readable one."""
+    """Read all sound; returns the properties by utterance, and adds unreadable ones to `faults`."""
     import_soundfile()  # if it is missing, that is no fault of each file
     failed: dict[str, Sound | UserError] = {}
     facts: dict[str, SoundFacts] = {}
@@ -183,7 +183,7 @@ def _survey(
 
 
 def _sound_fault(utterance: Utterance, sound: Sound | UserError) -> tuple[Fault, str]:
-    """The kind of fault, and its description, if the sound is empty or cannot be read."""
+    """(fault, description) for a sound that is empty, or for the error `sound` of reading it."""
     source = utterance.sound
     if isinstance(sound, Sound):
         is_part = source.start > 0.0 or source.end >= 0.0
@@ -207,7 +207,7 @@ def _is_usable(
     faults: FaultList,
     options: CheckOptions,
 ) -> bool:
-    """Whether an utterance can be used for training; add faults of its sound to `faults`."""
+    """Whether an utterance can be used for training at `rate` Hz; add its faults to `faults`."""
     where = f"{utterance.place} '{utterance.name}'"
     num_phones = sum(words.num_phones(word) or 1 for word in utterance.words)
     needed = num_phones * _FRAME_SECONDS

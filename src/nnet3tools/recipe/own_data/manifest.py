@@ -83,7 +83,7 @@ def _columns(names: Container[str]) -> dict[str, str]:
 
 
 def _table(path: str, lines: list[str], faults: FaultList) -> Iterator[tuple[int, Fields]]:
-    """Yield (line number, fields) of each row of a TSV file, or a CSV file with any separator."""
+    """Yield (line number, fields) of each row of a TSV or CSV file; wrong rows go to `faults`."""
     is_tsv = path.lower().endswith(".tsv")
     # Common Voice's TSV files have quotation marks as they are.
     rows = csv.reader(
@@ -122,7 +122,7 @@ def _table(path: str, lines: list[str], faults: FaultList) -> Iterator[tuple[int
 def _objects(
     path: str, lines: list[str], faults: FaultList
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, fields) of each line of a file with one JSON object per line."""
+    """Yield (line number, fields) of each line, a JSON object; wrong lines go to `faults`."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

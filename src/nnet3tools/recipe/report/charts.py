@@ -105,7 +105,7 @@ def line_chart(
     y_end: float | None = None,
     settled: float = 0.0,
 ) -> str:
-    """SVG text of a chart over iterations 0 to `x_end`, with a legend for several lines.
+    """SVG text of a chart over iterations 0 to `x_end`: lines with a legend, and a shaded `band`.
 
     The vertical scale fits the values from iteration `settled` on, because the first values may be
     outliers. With `zero` it includes zero, with `y_end` it includes `y_end`.

@@ -87,7 +87,7 @@ class Size:
         }
 
     def bytes_needed(self, num_seconds: float, rate: int) -> int:
-        """The approximate peak size of the output directory, in bytes, during training."""
+        """The approximate peak bytes of the output directory for `num_seconds` at `rate` Hz."""
         first, second = self.copied_frames(num_seconds)
         features = NUM_CEPSTRA * (first + (second if self.speeds else 0))
         # Examples are there twice while they are shuffled; graphs and supervisions are as large.

@@ -39,7 +39,7 @@ def training(setup: Setup, folder: Path, data: Path, tree: Path) -> list[Step]:
 
 
 def _network_steps(setup: Setup, folder: Path, tree: Path) -> list[Step]:
-    """Steps that write the configs, and the network with random first values (--seed)."""
+    """Steps that write the configs, and the network with random values (--seed), to `folder`."""
     from nnet3tools.nnet.hmm.tree import ContextDependency
 
     num_pdfs = ContextDependency.load(str(tree / "tree")).num_pdfs
@@ -96,7 +96,7 @@ def xconfig(size: Size, num_pdfs: int, is_second: bool, configs: Path) -> str:
 
 
 def _average(setup: Setup, folder: Path, data: Path) -> Step:
-    """The step that writes averaged.mdl, the mean of the models after the last passes."""
+    """The step that writes averaged.mdl to `folder`, the mean of the models of the last passes."""
     num_passes, _, interval = _schedule(setup, data, folder == FLAT)
     found = (parse_int(path.stem, 0) for path in folder.glob("[0-9]*.mdl"))
     numbers = sorted(number for number in found if number is not None)
@@ -122,7 +122,7 @@ def _train(setup: Setup, folder: Path, data: Path, tree: Path) -> None:
 
 
 def _words(setup: Setup, folder: Path, data: Path, tree: Path) -> list[str]:
-    """The command line of the training program for one model, as words."""
+    """The words of the command line that trains the model in `folder`; see `training`."""
     size, run, is_e2e = setup.size, setup.options.run, folder == FLAT
     num_passes, (first_jobs, last_jobs), interval = _schedule(setup, data, is_e2e)
     recordings = read_map(data / "utt2uniq")

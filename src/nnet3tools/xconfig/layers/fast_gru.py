@@ -67,7 +67,7 @@ class _FastGru(RecurrentLayer):
     def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *delayed: str) -> None:
         """Add the component (type `kind`) that computes candidate and cell, and its node.
 
-        `delayed` names nodes <layer>.<name> whose value at the previous time it reads.
+        `settings` is text for its line. It reads nodes `delayed` (<layer>.<name>) one step back.
         """
         cell, options = f"cell-dim={self['cell-dim']}", self["gru-nonlinearity-options"]
         out.component(".gru_nonlin", kind, cell, settings, options)

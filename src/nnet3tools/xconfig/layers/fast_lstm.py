@@ -24,7 +24,7 @@ class _FastLstm(RecurrentLayer):
     """Base class of LSTM layers with one component from gates and old cell to cell and output."""
 
     def _nonlinearity(self, out: ConfigLines, settings: str = "") -> None:
-        """Add the line of the LSTM nonlinearity component."""
+        """Add the LSTM nonlinearity component; `settings` is text for its config line."""
         kind, cell = "LstmNonlinearityComponent", f"cell-dim={self['cell-dim']}"
         options = self["lstm-nonlinearity-options"]
         out.component(".lstm_nonlin", kind, cell, settings, options, self.l2())
