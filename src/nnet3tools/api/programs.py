@@ -98,11 +98,13 @@ def compile(
 class NnetComputer(_NnetComputer):
     """Runs a program repeatedly, in steps: inputs, forward, outputs, derivatives, backward.
 
-    computer.accept_input("input", features) computer.run()                                  #
-    forward output = computer.get_output("output") computer.accept_input("output", derivative)     #
-    if the request has derivatives computer.run()                                  # backward
-    derivative = computer.get_output("input") computer.reset()                                # for
-    the next minibatch
+    computer.accept_input("input", features)
+    computer.run()                                  # forward
+    output = computer.get_output("output")
+    computer.accept_input("output", derivative)     # if the request has derivatives
+    computer.run()                                  # backward
+    derivative = computer.get_output("input")
+    computer.reset()                                # for the next minibatch
 
     One thread at a time may use a computer.
     """

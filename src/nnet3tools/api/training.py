@@ -97,7 +97,7 @@ class Trainer:
     def __init__(
         self, nnet: Nnet, options: NnetTrainerOptions | None = None, *, seed: int = 0
     ) -> None:
-        """`options` are nnet3-train's, such as TrainerOptions(momentum=0.9); `seed` is --srand."""
+        """Prepare to train with --srand=`seed` and options such as TrainerOptions(momentum=0.9)."""
         check_nnet_finite(nnet, "the network")
         self.nnet = nnet
         self._random = RandomNumbers(seed)
