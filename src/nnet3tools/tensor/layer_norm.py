@@ -64,7 +64,7 @@ def layer_norm(
     eps: float = 1e-9,
     centred: bool = True,
 ) -> Iterator[Call]:
-    """Set out to x (N, D) with each row of mean 0 and variance 1 (layer norm), * scale + offset.
+    """Set out to x (N, D), each row normalized to mean 0 and variance 1, times scale plus offset.
 
     If not `centred`, rows are scaled to mean square 1 (RMS norm). `eps` is added to the variance or
     mean square. out may be x. The decorator runs the yielded Calls.

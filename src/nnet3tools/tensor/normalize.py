@@ -30,8 +30,9 @@ _normalize_with_log = element(
 def _derivative(in_place: bool, with_log: bool) -> Element:
     """The formula of normalize_per_row's derivative: scale * e + c * x, with one c for each row.
 
-    With `in_place` it is assigned, else added. `with_log`: there is a column of logarithms. If
-    the mean square of a row was floored, c has only the term of the logarithm.
+    x is the input, e the derivative by the output. With `in_place` the result is assigned, else
+    added. `with_log`: there is a column of logarithms. If the mean square of a row was floored, c
+    has only the term of the logarithm.
     """
     return element(
         _SCALE

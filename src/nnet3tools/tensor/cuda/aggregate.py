@@ -145,7 +145,7 @@ class AggregateKernel:
     def _scaled(
         self, out: Any, ins: Sequence[Any], alpha: Number, beta: float
     ) -> Callable[[], Any]:
-        """A callable that reduces, scales by the Number `alpha`, and adds to beta * out."""
+        """A callable for out = beta * out + `alpha`, a Number, times the reduction of `ins`."""
         if self._axis is None:
             number = self(out, ins, 1.0, 0.0)
             return lambda: number() * alpha

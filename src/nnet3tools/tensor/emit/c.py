@@ -51,7 +51,7 @@ C = Dialect(
 
 
 def kernel_text(body: Body, lines: Sequence[str], sizes: Sequence[str] = ()) -> str:
-    """The C text of a kernel: parameters (`sizes`, sizes of axes, operands), then the lines."""
+    """C text of a kernel's body: it reads its parameters, `sizes` first, and does `lines`."""
     names = [*sizes, *[f"n{axis}" for axis in range(body.walk.axes)]]
     return "".join(f"  {line}\n" for line in [*body.declare(names), "(void)n0;", *lines])
 

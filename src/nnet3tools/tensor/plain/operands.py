@@ -45,7 +45,10 @@ def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
 
 
 def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None:
-    """The operands, arrays as vectors; None unless each is contiguous and full, or one element."""
+    """The operands with arrays as vectors; None unless arrays are contiguous and have shape `full`.
+
+    An array of one element need not have that shape.
+    """
     for operand in operands:
         if isinstance(operand, np.ndarray):
             whole = operand.shape == full and operand.flags.c_contiguous

@@ -28,14 +28,14 @@ def pairs_along(whole: Array, parts: Sequence[Array], axis: int) -> list[tuple[A
 
 @operator_of_formulas(types=_ALL)
 def concatenate(out: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
-    """Set out to the parts in order along an axis, converted; the decorator runs yielded Calls."""
+    """Set out to the parts in order along an axis, converted; the decorator runs the Calls."""
     for section, part in pairs_along(out, parts, axis):
         yield Call.of(copy, section, part)
 
 
 @operator_of_formulas(writes=("parts",), types=_ALL)
 def split(src: Array, parts: Sequence[Array], axis: int) -> Iterator[Call]:
-    """Set parts to sections of src along an axis, converted; the decorator runs yielded Calls."""
+    """Set parts to sections of src along an axis, converted; the decorator runs the Calls."""
     for section, part in pairs_along(src, parts, axis):
         yield Call.of(copy, part, section)
 
