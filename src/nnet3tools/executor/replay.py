@@ -74,8 +74,8 @@ class Replayer:
     def steps(self, key: Hashable, steps: Steps, begins_run: bool = True) -> Steps:
         """Return the steps to call in this run of `key`: live, recorded or replayed.
 
-        Steps are (command number, callable). `begins_run` is false if recordings of `steps` refer
-        to memory of keys used before in the same run, such as those of a backward pass.
+        Steps are (command number, callable). `begins_run` is false for steps that continue a run,
+        such as a backward pass: their recordings refer to memory of the run's earlier keys.
         """
         if self._settings != (settings := settings_version()):
             if any(sequence.is_recorded for sequence in self._sequences.values()):
@@ -102,7 +102,7 @@ class Replayer:
     def run(self, key: Hashable, work: Step, begins_run: bool = True) -> None:
         """Run `work` live, record it or replay it, depending on the earlier runs of `key`.
 
-        `begins_run` is false if recordings refer to memory of keys used before in the same run.
+        `begins_run` is false if recordings refer to memory of earlier keys of the same run.
         """
         for _, step in self.steps(key, [(0, work)], begins_run):
             step()
