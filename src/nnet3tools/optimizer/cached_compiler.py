@@ -61,8 +61,9 @@ class CachingOptimizingCompiler:
     ) -> None:
         """Make a compiler for `nnet`.
 
-        `after_exploring(builder, request)` is called at each full compilation, when
-        `builder` has the graph and before the graph is pruned. `after_pass` is as for `optimize`.
+        `after_exploring(builder, request)` is called at each full compilation, when `builder` has
+        the graph and before the graph is pruned. `after_pass` is called after each pass, as by
+        `optimize`.
         """
         self.nnet = nnet
         self._after_exploring, self._after_pass = after_exploring, after_pass
