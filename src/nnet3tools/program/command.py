@@ -126,7 +126,7 @@ class Command:
         return cls(*self._values(), stale=self.stale)
 
     def map_operands(self, kind: str, new: Callable[[int], int] | Sequence[int]) -> Self:
-        """A copy with operands of a kind such as "Indexes" renumbered by a function or table."""
+        """A copy with operands of a kind, as "Indexes", renumbered: old -> new(old) or new[old]."""
         names = operand_names(type(self), kind)
         if not names:
             return self

@@ -62,11 +62,11 @@ class DebugInfo(Protocol):
 
     @property
     def nodes(self) -> IntArray:
-        """Network node of each row, (rows,)."""
+        """(rows,) the number of the network node of each row."""
 
     @property
     def indexes(self) -> IndexArray:
-        """Index of each row, (rows, 3)."""
+        """(rows, 3) the Index (n, t, x) of each row."""
 
 
 class MatrixDebugInfo(NamedTuple):

@@ -68,7 +68,7 @@ def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGr
 def made_of_columns(
     cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
 ) -> Iterable[Command]:
-    """Copies of commands of class `cls` with new columns for integer operands, by name."""
+    """Copies of commands of class `cls` whose integer operands `name` have values changes[name]."""
     if any(command.stale for command in commands):
         rows = zip(*(column.tolist() for column in changes.values()), strict=True)
         return [

@@ -72,7 +72,7 @@ class MultiCommand(RowsCommand):
 
 @command(11)
 class CopyRowsMulti(MultiCommand):
-    """The command dest[i] = alpha * the row that pair i (submatrix, row) of a list names; -1: 0."""
+    """The command dest[i] = alpha * the row of pair i (submatrix, row) of a list; zeros for -1."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti

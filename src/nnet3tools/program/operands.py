@@ -76,19 +76,19 @@ class Names(Protocol):
     """Interface that gives texts for the parts of a program, to print a command."""
 
     def submatrix(self, index: int) -> str:
-        """A text such as "m3" or "m3(0:10, 5:9)"; "[]" for 0."""
+        """A text such as "m3" or "m3(0:10, 5:9)" for submatrix number `index`; "[]" for 0."""
 
     def dim(self, index: int) -> tuple[int, int]:
         """The numbers of rows and columns of a submatrix."""
 
     def indexes(self, index: int) -> str:
-        """The text of a list of row indexes, with runs shortened."""
+        """The text of a list of row indexes, given by number, with runs shortened."""
 
     def indexes_multi(self, index: int) -> str:
-        """The text of a list of (submatrix, row) pairs, as rows of matrices."""
+        """The text of a list of (submatrix, row) pairs, given by number, as rows of matrices."""
 
     def indexes_ranges(self, index: int) -> str:
-        """The text of a list of row ranges, last row included."""
+        """The text of a list of row ranges, given by number, last row included."""
 
     def component(self, index: int) -> str:
         """The name of a component."""

@@ -49,11 +49,11 @@ class ProgramNames:
         return info.num_rows, info.num_cols
 
     def indexes(self, index: int) -> str:
-        """The text of a list of row indexes, for CopyRows and AddRows."""
+        """The text of row indexes (of CopyRows or AddRows), given the number of their list."""
         return integers_text(self._computation.indexes[index])
 
     def indexes_multi(self, index: int) -> str:
-        """The text of a Multi command's list, as rows of matrices."""
+        """The text of a Multi command's list, given by number, as rows of matrices."""
         pairs = self._computation.indexes_multi[index]
         return f"[{_join_ends(len(pairs), ',', lambda i: self._row(*pairs[i].tolist()))}]"
 
@@ -66,7 +66,7 @@ class ProgramNames:
         return f"m{matrix}({row_offset + row},{col_offset}:{col_offset + num_cols - 1})"
 
     def indexes_ranges(self, index: int) -> str:
-        """The text of a list of row ranges for AddRowRanges, last row included."""
+        """The text of row ranges (AddRowRanges), given their list's number, last row included."""
         ranges = self._computation.indexes_ranges[index]
 
         def one(i: int) -> str:
