@@ -65,7 +65,7 @@ def scale_nnet(nnet: Nnet, scale: float) -> None:
 
 
 def add_nnet(nnet: Nnet, source: Nnet, alpha: float = 1.0) -> None:
-    """Add alpha times the parameters and statistics of `source`, which has the same structure."""
+    """Add alpha times the parameters and statistics of `source`, of equal structure, to `nnet`."""
     check_same_structure(nnet, source)
     for component, other in zip(nnet.components, source.components, strict=True):
         component.add(alpha, other)

@@ -115,7 +115,7 @@ def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor)
 
 
 def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> int:
-    """Number of a component, perhaps new, that computes second(first(x)); -1 if impossible."""
+    """Number of a component, perhaps added, that replaces number `first`, then `second`; or -1."""
     a, b = nnet.components[first], nnet.components[second]
     if a.is_quantized or b.is_quantized:
         return -1

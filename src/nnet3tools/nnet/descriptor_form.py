@@ -143,7 +143,7 @@ def _too_many_terms(expression: Expression) -> TextError:
 
 
 def _split_first(operator: str, expression: Expression) -> tuple[Expression, Expression]:
-    """(first argument, rest) of a Sum or Failover; another x becomes 0.5 x + 0.5 x or (x, x)."""
+    """Terms (a, b) such that `operator`(a, b), a Sum or Failover, has the value of `expression`."""
     if expression.operator == operator:
         first, *rest = expression.children
         return first, _joined(operator, rest, expression.position)

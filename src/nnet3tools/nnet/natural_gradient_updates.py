@@ -85,7 +85,7 @@ def small_products(w: Array, buffers: UpdateBuffers, h: Array) -> None:
 
 @contextmanager
 def buffers_of(estimate: OnlineNaturalGradient) -> Iterator[UpdateBuffers]:
-    """Yield the estimate's own buffers or, on the host, scratch memory."""
+    """Context manager: the buffers kept by the estimate on a GPU; on the host, scratch memory."""
     if estimate.buffers is not None:
         yield estimate.buffers
         return

@@ -81,7 +81,7 @@ def dequantize(nnet: Nnet) -> list[str]:
 
 
 def _with_weights(component: Component, cls: type[C], field: str, matrix: object) -> C:
-    """A component of class `cls` with the attributes of `component`, but the given matrix."""
+    """A copy of `component` as an object of class `cls`, with `matrix` as its attribute `field`."""
     made = cls()
     vars(made).update(vars(component))
     setattr(made, field, matrix)
@@ -89,10 +89,10 @@ def _with_weights(component: Component, cls: type[C], field: str, matrix: object
 
 
 def observe_inputs(nnet: Nnet, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-    """Arrays (2, columns) of the least and largest inputs of components while `nnet` runs, and 0.
+    """Make components note the range of their inputs in the returned arrays whenever `nnet` runs.
 
-    The components' `infer` methods are replaced. The new ones use tensor operators, which are
-    recorded and replayed like the rest of a program.
+    Each array (2, columns), by component name, has the least and largest inputs, which begin as 0.
+    The new `infer` methods use tensor operators, which are recorded and replayed with a program.
     """
     found = {}
     for name in names:

@@ -52,7 +52,7 @@ class NonlinearComponent(Component):
     Over `count` rows, `value_sum` and `deriv_sum` (dim,) sum outputs and derivatives of the
     function. Over `oderiv_count` rows, `oderiv_sumsq` sums squares of the objective's derivatives.
     The sums are float64, and None before the first minibatch. Vectors of another size in files are
-    kept but not used; new statistics replace them. `sum_derivatives` computes the derivatives' sum.
+    kept but not used; new statistics replace them. Without `sum_derivatives` there is no deriv_sum.
     """
 
     INFO = "dim block_dim self_repair_lower_threshold self_repair_upper_threshold self_repair_scale"

@@ -71,7 +71,7 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _count_dims(self, to_update: NonlinearComponent) -> None:
-        """Add `dim` to the processed dimensions of `to_update`; ReLU does so when it repairs."""
+        """Add `dim` to `to_update.num_dims_processed`; ReLU does that when it repairs."""
 
     def _can_repair(self) -> bool:
         """Whether self-repair is enabled and there are statistics."""
@@ -83,7 +83,7 @@ class _SelfRepairing(NonlinearComponent):
         return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 
     def _threshold(self, configured: float, default: float) -> float:
-        """`count` times the option `configured`, or times `default` if the option is unset."""
+        """`count` times the threshold `configured` or, if that is UNSET_THRESHOLD, `default`."""
         return (default if configured == UNSET_THRESHOLD else configured) * self.count
 
     def _repair_scale(self) -> Any:

@@ -123,7 +123,7 @@ class Derived(_ArrayField):
 
 
 class Count(Field[Any]):
-    """Field for a count in statistics, a float64 Tally; scaling and adding models change it."""
+    """Field for a count in statistics, a float64 in memory; scaling and adding models change it."""
 
     METHODS = "read_double", "write_double", ""
 

@@ -196,7 +196,7 @@ class RestrictedAttentionComponent(Component):
         )
 
     def _shift(self, in_matrix: Array, out_matrix: Array) -> int:
-        """Number of input rows between successive frames that an output frame attends to."""
+        """Number of input rows from one attended frame to the next, found from the matrix sizes."""
         extra = in_matrix.shape[0] - out_matrix.shape[0]
         shift, remainder = divmod(extra, self.context_dim - 1)
         if shift < 1 or remainder:
@@ -285,7 +285,7 @@ class RestrictedAttentionComponent(Component):
     ) -> tuple[BoolArray, BoolArray]:
         """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use.
 
-        `available` (M,) flags the inputs that exist; output i may use offsets[i]:offsets[i + 1].
+        `available` (M,) flags existing inputs; output i may use inputs[offsets[i]:offsets[i + 1]].
         """
         places = self._places()
         required = (places >= -self.num_left_inputs_required) & (

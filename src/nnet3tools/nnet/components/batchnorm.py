@@ -149,7 +149,7 @@ class BatchNormComponent(BatchStatisticsComponent):
         self.derive()
 
     def derive(self) -> None:
-        """In test mode, compute test_scale and test_offset from the statistics; else set None.
+        """In test mode, compute test_scale and test_offset from statistics; else make both None.
 
         The output in test mode is x * test_scale + test_offset.
         """

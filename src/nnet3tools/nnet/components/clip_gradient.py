@@ -55,7 +55,7 @@ _restore = tensor.element("_1 = where(_2 / _3 > _4 and _6 != 0, _5 / where(_6 !=
 
 
 class _SelfRepair(NotNegative):
-    """Field for a self-repair option; its value is `of_old` in old files, which lack it."""
+    """Field for a self-repair option; old files lack it, and `of_old` is its value for them."""
 
     def __init__(self, token: str, config: str, default: float, of_old: float) -> None:
         super().__init__(token, config, default, optional=True)

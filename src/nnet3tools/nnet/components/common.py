@@ -79,7 +79,7 @@ def array_of_config(line: ConfigLine, key: str, read: Callable[[Reader], Array])
 
 
 def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> None:
-    """Raise ConfigError if the line's input-dim or output-dim differs from the matrix file's."""
+    """Raise ConfigError if a dimension in the line is not the given dimension of its matrix."""
     for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
         if line.get_int(key, dim) != dim:
             rxfilename = line.get_string("matrix")
@@ -87,7 +87,7 @@ def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> N
 
 
 def summed(total: float | None) -> float:
-    """Return `total`, the sum over all elements from a `tensor.aggregate`; never None."""
+    """Return `total`, a result of `tensor.aggregate` over all elements, as a type without None."""
     assert total is not None
     return total
 

@@ -183,7 +183,7 @@ class ConvolutionComponent(UpdatableComponent):
             _add_with_bias(out_value.reshape(shape), filtered.reshape(shape), self.bias_params)
 
     def filter_patches(self, filtered: Array, patches: Array) -> None:
-        """Set `filtered` to the products of patches with all filters."""
+        """Set `filtered` (N, filters) to products of N patches (N, patch_dim) with all filters."""
         tensor.prod(filtered, patches, self.filter_params, trans_b=True)
 
     def backprop(self, args: BackpropArgs) -> None:

@@ -154,7 +154,7 @@ class Field(Generic[T]):
         return None
 
     def structure(self, owner: Any) -> object:
-        """The part of the component's value that compiled programs depend on; None for none."""
+        """The part of the component's value that compiled programs depend on; None without one."""
         return None
 
     # -- files, configs, info lines
@@ -254,7 +254,7 @@ class Field(Generic[T]):
     # -- natural gradient
 
     def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
-        """Natural-gradient estimates in the value, each with its number of columns of matrices."""
+        """Natural-gradient estimates in the value, each with the number of columns it handles."""
         return []
 
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:

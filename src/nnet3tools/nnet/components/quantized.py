@@ -126,7 +126,7 @@ class QuantizedConvolutionComponent(Quantized, ConvolutionComponent):
     filter_params = QuantizedParams()
 
     def filter_patches(self, filtered: Array, patches: Array) -> None:
-        """Set `filtered` to the products of patches with all filters."""
+        """Set `filtered` (N, filters) to products of N patches (N, patch_dim) with all filters."""
         self.weights.multiply(filtered, patches)
 
 
@@ -138,5 +138,5 @@ class QuantizedTimeHeightConvolutionComponent(Quantized, TimeHeightConvolutionCo
     linear_params = QuantizedParams()
 
     def add_product(self, out: Array, patches: Array, columns: slice) -> None:
-        """Add to `out` the products of patches with some columns of the parameters."""
+        """Add to `out` (N, filters) the products of N patches with parameter columns `columns`."""
         self.weights.multiply(out, patches, columns=columns, adds=True)

@@ -80,10 +80,10 @@ class QuantizedMatrix:
         columns: slice = _ALL,
         adds: bool = False,
     ) -> None:
-        """Quantize `rows`, and set `out` to their product with some columns of this matrix.
+        """Quantize `rows`; set `out` to their product with `columns` of this matrix, transposed.
 
-        `bias`, `starts`, `stride` and `adds` are those of `integer_affine`. The columns are cut
-        into one part for each of `starts`.
+        The columns are cut into a part for each of `starts`. Output row r is `bias` plus the sum of
+        part p times row starts[p] + stride * r. With `adds`, the result is added to `out`.
         """
         key = columns.start, columns.stop, len(starts)
         if (weights := self._packed.get(key)) is None:

@@ -14,7 +14,7 @@ from nnet3tools.nnet.components.registry import component_class, component_types
 
 
 class _KeyNames:
-    """Stands for a component in functions that compute a default: its attributes are key names."""
+    """Stands for a component in functions that compute a default: attribute a_b is text "a-b"."""
 
     def __getattr__(self, name: str) -> str:
         return name.replace("_", "-")
@@ -32,7 +32,7 @@ def _default_text(field: Field[Any], default: Any) -> str:
 
 
 def config_keys(cls: type[Declared]) -> dict[str, str]:
-    """The config keys of a class in order of declaration, with their text in the reference."""
+    """The config keys of a class, in order, each with its text: `key`, `[key]` or `key=default`."""
     found: dict[str, str] = {}
     for field in cls.FIELDS:
         if isinstance(field, Part):
@@ -65,7 +65,7 @@ def component_reference(cls: type[Component]) -> str:
 
 
 def _rank(word: str) -> int:
-    """The place of a key: required ones first, then keys that may be absent, then defaults."""
+    """Sort key of a text of `config_keys`: 0 for `key` (required), 1 `[key]`, 2 `key=default`."""
     return 2 if "=" in word else int(word.startswith("["))
 
 

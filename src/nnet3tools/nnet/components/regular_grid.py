@@ -95,7 +95,7 @@ def _on_times(
     """Indexes of the pairs (n, x) in `images` at `number` times from `start` on, `step` apart.
 
     The order is by group of `reorder` times, then pair, then time. Indexes that are not in
-    `wanted` have no time.
+    `wanted` get t = NO_TIME.
     """
     times = (start + step * np.arange(number)).reshape(-1, 1, reorder)
     grid = np.empty((number // reorder, len(images), reorder, 3), np.int32)

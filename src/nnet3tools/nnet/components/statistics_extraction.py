@@ -139,7 +139,7 @@ class StatisticsExtractionComponent(SumsOfRanges):
     ) -> tuple[BoolArray, BoolArray]:
         """Flags: outputs, (N,), with a frame in their period, and inputs, (M,), that they use.
 
-        `available` (M,) flags the inputs that exist; output i may use offsets[i]:offsets[i + 1].
+        `available` (M,) flags existing inputs; output i may use inputs[offsets[i]:offsets[i + 1]].
         """
         return used_if_any(available, self.output_period // self.input_period)
 

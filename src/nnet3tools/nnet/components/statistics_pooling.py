@@ -169,7 +169,7 @@ class StatisticsPoolingComponent(SumsOfRanges):
     ) -> tuple[BoolArray, BoolArray]:
         """Flags: outputs, (N,), with a frame in their window, and inputs, (M,), that they use.
 
-        `available` (M,) flags the inputs that exist; output i may use offsets[i]:offsets[i + 1].
+        `available` (M,) flags existing inputs; output i may use inputs[offsets[i]:offsets[i + 1]].
         """
         width = (self.left_context + self.right_context) // self.input_period + 1
         computable, used = used_if_any(available, width)

@@ -161,7 +161,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
         add_output(indexes.computation, in_value, out_value, self.add_product)
 
     def add_product(self, out: Array, patches: Array, columns: slice) -> None:
-        """Add to `out` the products of patches with some columns of the parameters."""
+        """Add to `out` (N, filters) the products of N patches with parameter columns `columns`."""
         tensor.prod(out, patches, self.linear_params[:, columns], trans_b=True, beta=1.0)
 
     def backprop_input(self, args: BackpropArgs) -> None:
@@ -218,7 +218,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     ) -> tuple[BoolArray, BoolArray]:
         """Flags: outputs, (N,), with all required inputs, and inputs, (M,), that they use.
 
-        `available` (M,) flags the inputs that exist; output i may use offsets[i]:offsets[i + 1].
+        `available` (M,) flags existing inputs; output i may use inputs[offsets[i]:offsets[i + 1]].
         """
         required = np.isin(self.model.time_offsets, self.model.required_time_offsets)
         return used_if_required(available, required)

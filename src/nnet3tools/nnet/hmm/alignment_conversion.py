@@ -45,7 +45,7 @@ class AlignmentConverter:
         return (ids + np.array(shifts, np.int32)[places.reshape(-1)]).astype(np.int32)
 
     def _shift(self, window: tuple[int, ...], state: int) -> int:
-        """The number to add to ids of a transition state of the old model in a phone window."""
+        """New minus old transition ids of the old transition state `state` in a phone window."""
         key = window, state
         if key not in self._shifts:
             phone, hmm_state, *_ = self._old.tuples[state].tolist()

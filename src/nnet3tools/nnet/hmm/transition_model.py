@@ -207,7 +207,7 @@ class TransitionModel:
         return self.transitions().pdfs
 
     def _targets(self, most: int) -> NDArray[np.int32]:
-        """Next HMM state of each transition: (topology entries, HMM states, transitions).
+        """Next HMM state by transition, shape (topology entries, HMM states, transitions).
 
         The last axis is padded with -1 to `most`, the largest number of transitions.
         """
