@@ -56,7 +56,7 @@ def _derivative_text(function: Function) -> str:
 
 
 def elementwise_operator(name: str) -> Callable[..., Node]:
-    """The public function called `name`, a key of KIND_OF, with signature and help text."""
+    """Make the public function called `name`, such as "maximum", with signature and help text."""
     kind = KIND_OF[name]
     function = KINDS[kind]
     shapes = "as the operand" if function.arity == 1 else "the operands broadcast"

@@ -108,7 +108,7 @@ class Fused:
         self._derivatives(leaves, formulas)
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Compile the derivatives of sum(adj * value) by the leaves; `formulas`: value's blocks."""
+        """Make and store kernels of the derivatives by `leaves`; `formulas`: the value's blocks."""
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):

@@ -39,7 +39,7 @@ def ones(shape: Sequence[int]) -> np.ndarray:
 
 
 def _deviation(shape: Sequence[int], fan_in: bool, fan_out: bool) -> float:
-    """The root of 1 / the mean of the chosen ones of (rows, columns); of both if none is chosen."""
+    """sqrt(1 / n) for n = rows if `fan_in`, columns if `fan_out`, their mean if both or neither."""
     if len(shape) < 2:
         raise ExpressionError(f"initial values need a matrix, found shape {tuple(shape)}")
     chosen = [n for n, is_chosen in zip(shape[-2:], (fan_in, fan_out), strict=True) if is_chosen]

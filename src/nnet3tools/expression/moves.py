@@ -111,7 +111,7 @@ class Shift(Node):
         super().__init__([x], x.shape, x.type)
 
     def _place(self, array: Array, direction: int) -> Array:
-        """View of the elements a shift keeps, in the operand (direction -1) or the value (1)."""
+        """View of the elements not shifted out, in an array of the operand (-1) or the node (1)."""
         at = []
         for n, by in zip(self.shape, self.by, strict=True):
             s = max(-n, min(n, by * direction))

@@ -131,7 +131,7 @@ class Node:
         raise ExpressionError(f"{self.describe()} has no gradient")
 
     def backward_reads(self) -> tuple[Set[int], bool]:
-        """(indexes of children whose values gradients need, whether they need the own `value`)."""
+        """(indexes of children whose values gradients need, whether they need the node's value)."""
         return self.values_read or (set(range(len(self.children))), True)
 
     def view(self, array: Array) -> Array:

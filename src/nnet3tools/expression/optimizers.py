@@ -40,8 +40,8 @@ class Optimizer:
     The learning rate of an update is `learning_rate` times the factor of `schedule`. Gradients are
     averaged over `accumulate` backward passes; then each element is clipped to [-clip_element,
     clip_element], and all gradients together to a norm of at most `clip_norm` (0: no clipping).
-    With `smoothing` > 0 (Marian's --exponential-smoothing), moving averages of the parameters take
-    this part, and a larger one in the first updates, of the parameters after each update.
+    With `smoothing` > 0 (Marian's --exponential-smoothing), each update also moves averages of the
+    parameters by this part, or in the first updates by a larger part, toward the parameters.
     """
 
     graph: Graph
@@ -113,7 +113,7 @@ class Optimizer:
         raise NotImplementedError
 
     def _begin_state(self) -> None:
-        """Make the arrays of parameters that have none yet."""
+        """Make the arrays in `state` for each trained parameter that has none yet."""
         for name, param in self.graph.params.items():
             if not param.trainable or name in self.state:
                 continue

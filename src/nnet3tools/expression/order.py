@@ -87,7 +87,7 @@ def argmin(x: Node, axis: int = -1) -> tuple[Node, Node]:
 
 @described("the cumulative sum of adj in the other direction")
 def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
-    """Cumulative sums along an axis, from the end if `reverse`; `exclusive` omits x itself."""
+    """Cumulative sums along an axis, from the end if `reverse`; `exclusive`: sum i omits x[i]."""
     axis = normal_axis(axis, x.shape, "cumsum")
     if not x.type.is_float:
         raise ExpressionError(f"cumsum of {x.describe()}: expected a float type")

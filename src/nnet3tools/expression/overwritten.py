@@ -37,7 +37,7 @@ class Overwritten:
 
 
 def nan_check(node: Node, kind: str, array: Array) -> NodeOp:
-    """Check `array`, the node's value or gradient (`kind`): NaN raises ExpressionError."""
+    """An operation: ExpressionError if `array`, the node's value or gradient (`kind`), has NaN."""
 
     def check() -> None:
         if np.isnan(tensor.to_host(array)).any():

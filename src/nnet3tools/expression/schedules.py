@@ -72,7 +72,7 @@ class InverseSquareRoot(_Over):
 class Cosine(_Over):
     """A factor that falls from 1 to `last` along half a cosine wave in `updates` updates.
 
-    The factor of the update after `begin` updates is 1, so that a WarmUp(begin) may precede.
+    The wave starts with 1 after `begin` updates, so that a WarmUp(begin) may precede.
     """
 
     last: float = 0.0

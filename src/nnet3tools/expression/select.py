@@ -90,7 +90,7 @@ class Scatter(Node):
         picked = tensor.empty(source.shape, like=self.grad)
 
         def add_kept() -> None:
-            """Add the gradient of kept elements; replaced elements of child 0 get no gradient."""
+            """Add this node's gradient to that of child 0, except at the replaced elements."""
             gather_op(picked, x.grad, indexes.value, self.axis)
             tensor.add(x.grad, self.grad)
             scatter_op(x.grad, picked, indexes.value, self.axis)
@@ -175,7 +175,7 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
 
 @described("adj added at the indexes", "x (.., n, ..), indexes and value (.., k, ..)")
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Elements of x at `indexes` along an axis; other axes are equal to those of x, or 1."""
+    """Elements of x at `indexes` along an axis; other axes of `indexes` are those of x, or 1."""
     axis = normal_axis(axis, x.shape, "gather")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) == len(x.shape):

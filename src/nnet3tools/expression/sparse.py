@@ -71,7 +71,7 @@ class CsrDot(Node):
         )
 
     def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
-        """An operation that adds the gradient by S's values, from `adj`; None if not trained."""
+        """An operation that adds the gradient by the values of S; None if they are not trained."""
         if not self.children[0].trainable:
             return None
         left, right = (b, adj) if self.trans else (adj, b)
