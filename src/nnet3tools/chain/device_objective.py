@@ -104,7 +104,7 @@ class Tallies:
     """Counts of numerical failures, and the range of outputs, kept on the device until `warn`."""
 
     def __init__(self, like: Array) -> None:
-        """`like` is an array of the device."""
+        """Begin with zero counts on the device of the array `like`."""
         self._numbers = tensor.zeros((4,), like=like, dtype=np.float64)
         self.failed, self.not_near, self._largest, self._smallest = (
             self._numbers[i : i + 1] for i in range(4)
@@ -179,7 +179,7 @@ class DeviceObjective:
     def _finish(
         self, buffers: Buffers, good: Number, l2: Number, weights: Array | None
     ) -> Number | None:
-        """Zero derivatives unless `good`, add the l2 term to the others, multiply by `weights`.
+        """Zero the derivatives if `good` is 0, else add the l2 term; then multiply by `weights`.
 
         Returns the cross-entropy; None without cross-entropy output. `l2` is the factor of
         the l2 term.

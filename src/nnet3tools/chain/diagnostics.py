@@ -37,7 +37,7 @@ class ChainComputeProb(NnetComputeProb):
         like: Array | None = None,
         compiler: CachingOptimizingCompiler | None = None,
     ) -> None:
-        """`like` is an array of the device (default: the host); `compiler` caches programs."""
+        """Prepare to run `nnet` on the device of `like` (None: host); `compiler` has programs."""
         super().__init__(
             replace(options, compute_accuracy=False),
             nnet,

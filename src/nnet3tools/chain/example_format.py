@@ -82,10 +82,10 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
 
 
 def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether an output of one sequence has `num_frames` indexes; True if `indexes` are None.
+    """Whether one sequence's output has `num_frames` indexes, with n = x = 0 and even steps of t.
 
-    False also unless n = x = 0 and t grows by a constant. `indexes.steps` then has one byte per
-    row: the difference of t from the row before.
+    True if `indexes` are None. `indexes.steps` has one byte per row, the difference of t from the
+    row before; it is None if n or x is not 0 or a step is too large for a byte.
     """
     if indexes is None:
         return True
@@ -113,7 +113,7 @@ class _Acceptors(Field):
     """The field of one acceptor or, in end-to-end supervision, of one acceptor per sequence."""
 
     def read(self, reader: Reader, values: Values, end: str) -> Any:
-        """The acceptor or, if `values` has is_e2e = True, a tuple of one acceptor per sequence."""
+        """The acceptor or, if values["is_e2e"], a tuple of one per sequence; `end` is not used."""
         read = _read_compact if reader.binary else _read_text
         if not values["is_e2e"]:
             return read(reader)
@@ -171,7 +171,7 @@ SUPERVISION_RECORD = Record(
 
 
 def _are_usual_weights(weights: tuple[float, ...], values: Values) -> bool:
-    """Whether `weights` is empty or has one finite, non-negative number per frame."""
+    """Whether `weights` is empty or has one finite number >= 0 per frame; `values`: other fields."""
     if not len(weights):
         return True
     is_one_per_frame = len(weights) == values["frames_per_sequence"]

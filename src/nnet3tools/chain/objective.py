@@ -116,7 +116,7 @@ def compute_sums(
     derivs: tuple[Array | None, Array | None],
     look: Callable[[Array], None],
 ) -> tuple[Array, Array]:
-    """Compute denominator and numerator; return the results of `leaky_hmm` and of `numerator`.
+    """(denominator's log-probability and two check sums, (3,); numerator's log-probability, (1,)).
 
     `derivs`, unless None, are set to the derivative and to the numerator's derivative. One time
     in a hundred, at random, `look(output)` is called. The order of random draws is Kaldi's.
@@ -180,9 +180,9 @@ def _finished(
 
 
 def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
-    """Whether the check sums in `results` of `leaky_hmm` are near the number of sequences.
+    """Whether the denominator's two check sums, in `results` (3,), are near `num_sequences`.
 
-    A warning is logged for each sum that is not; small deviations are allowed nevertheless.
+    A deviation up to 2 or a tolerance is near; one above the tolerance is logged as a warning.
     """
     product, posteriors = results[ALPHA_BETA], results[POSTERIOR_SUM]
     product_is = _is_near(f"alpha-beta product {product:g}", product, num_sequences)
@@ -191,7 +191,7 @@ def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
 
 
 def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:
-    """Whether `found` is near `expected`; if not, warn that the sum named `what` is wrong."""
+    """Whether `found` is within 2 of `expected`; warns of `what` if not within the tolerance."""
     difference = abs(found - expected)
     if difference <= tolerance * (abs(found) + expected):
         return True

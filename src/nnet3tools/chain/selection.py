@@ -36,7 +36,7 @@ def rename_output(example: NnetChainExample, key: str, name: str) -> NnetChainEx
 
 
 def scale_supervision(example: NnetChainExample, key: str, weight: float) -> NnetChainExample:
-    """A copy of the example; the weight of the supervision of 'output' is times `weight`."""
+    """A copy of the example with the weight of the supervision of 'output' times `weight`."""
     if weight == 1.0:
         return example
 
