@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def average_models(models: Sequence[str], weights: Sequence[float], num_threads: int = -1) -> Nnet:
     """The sum of weight * network over model files of one structure, in Kaldi's order of additions.
 
-    `num_threads` read the models; -1 chooses a number, which has an effect on the rounding.
+    `num_threads` threads read the models (-1: a chosen number). The number affects the rounding.
     """
     parts = _parts(list(zip(models, weights, strict=True)), num_threads)
     with ThreadPoolExecutor(len(parts)) as pool:
@@ -44,7 +44,7 @@ def average_models(models: Sequence[str], weights: Sequence[float], num_threads:
 
 
 def _parts(items: list[Any], num_threads: int = -1) -> list[list[Any]]:
-    """The lists of models that are summed first, before the sums are added."""
+    """Divide models into lists, one for each thread, which are summed before the sums are added."""
     count = len(items)
     if num_threads <= 0:
         num_threads = 3 if count > 10 else 2 if count > 5 else 1
@@ -120,7 +120,7 @@ class JointTraining:
             self._sum = SummedByNccl(ranks, count, like)
 
     def step(self) -> None:
-        """Count a minibatch that was trained on; average if it is time."""
+        """Count a minibatch that was trained on; average the models after every `interval`."""
         self._num_new += 1
         self._num_seen += 1
         if self._num_new == self._interval:
@@ -148,7 +148,7 @@ class JointTraining:
         return all(ended for _, ended in found)
 
     def _exchange(self, to_model: bool) -> None:
-        """Copy all parameters to this rank's vector, or back."""
+        """Copy all parameters to this rank's vector or, if `to_model`, from it to the model."""
         start = 0
         for _, component in self._trainer.nnet.updatable_components():
             for array in component.parameters().values():
@@ -186,7 +186,7 @@ class SharedRows:
         """The values of this rank, which `average` replaces by the average."""
 
     def average(self, weights: Sequence[float]) -> None:
-        """Set `mine` of all ranks to the weighted average; all ranks have written `mine`."""
+        """Set `mine`, the values of each rank, to the weighted average over the ranks."""
         ranks, count = self._ranks, len(self.mine)
         columns = self._rows[
             :, count * ranks.rank // ranks.size : count * (ranks.rank + 1) // ranks.size
@@ -208,6 +208,6 @@ class SummedByNccl:
         """The values of this rank, which `average` replaces by the average."""
 
     def average(self, weights: Sequence[float]) -> None:
-        """Set `mine` of all ranks to the weighted average; all ranks have written `mine`."""
+        """Set `mine`, the values of each rank, to the weighted average over the ranks."""
         tensor.scale(self.mine, weights[self._rank])
         self._nccl.sum(self.mine)

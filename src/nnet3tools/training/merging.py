@@ -101,9 +101,9 @@ class Mergeable(Generic[E]):
 
 
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
-    """Make a function that applies `of_prototype` to an example's prototype, decoded or encoded.
+    """Make a function that applies `of_prototype` to an example or, if encoded, to its prototype.
 
-    The function caches its results by layout.
+    The prototype is a decoded example of equal structure. Results are cached by layout.
     """
     of_layout = functools.lru_cache(maxsize=64)(lambda layout: of_prototype(layout.prototype()))
 

@@ -37,7 +37,7 @@ class Ranks:
     """
 
     def __init__(self, rank: int, others: Sequence[Connection], size: int) -> None:
-        """Rank 0 is connected to each of the `others`, in order; these are connected to rank 0."""
+        """Store the connections: of rank 0 to each other rank in order, of others to rank 0."""
         self.rank, self.size, self._others = rank, size, others
         self.waits_for_gpus = True
 
@@ -82,10 +82,10 @@ class Ranks:
         return np.frombuffer(memory, np.float32).reshape(self.size, -1)[:, :num_columns]
 
     def end_with_others(self) -> None:
-        """End this process, with an error line, if another ends; for a thread beside a GPU.
+        """End this process, with an error line, if another rank ends; runs in a separate thread.
 
-        The process may be waiting for a sum over GPUs, which then never ends. Does nothing any more
-        once `waits_for_gpus` is false.
+        The main thread may be waiting for a sum over GPUs, which then never ends. Returns when
+        `waits_for_gpus` has become false.
         """
         poll = select.poll()
         for other in self._others:

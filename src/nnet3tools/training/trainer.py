@@ -198,7 +198,7 @@ class NnetTrainer:
 
     @property
     def run_recorded(self) -> Callable[[Hashable, Callable[[], None]], None]:
-        """The function (key, work) that runs work on the model; it records it and replays it."""
+        """The function (key, work) that calls `work()`, or replays its recording known by `key`."""
         return self._run
 
     def print_total_stats(self) -> bool:
