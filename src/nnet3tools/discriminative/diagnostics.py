@@ -27,7 +27,7 @@ class DiscriminativeComputeObjf(NnetComputeProb):
         model: AmNnet,
         like: Array | None = None,
     ) -> None:
-        """The objective is computed on the device of the array `like` (default: the host)."""
+        """Prepare to run the network of `model` on the device of `like` (default: the host)."""
         self._criterion = discriminative.criterion
         self._judge = DiscriminativeOutputObjective(discriminative, model, for_training=False)
         super().__init__(

@@ -21,7 +21,7 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Arcs in order of the level of their end state, then of this state.
+    """Arcs grouped by their source states, or by their targets, in order of the states' levels.
 
     Level i has the arcs `order[ends[i]:ends[i + 1]]`. Within them, the arcs of state `states[i][k]`
     begin at offset `firsts[i][k]`.

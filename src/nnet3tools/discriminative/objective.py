@@ -42,7 +42,7 @@ class Judged:
 
     `objective` is weighted; with mmi it is `numerator` - `denominator`, which are 0 otherwise.
     `positive` and `negative` are the sums of the unweighted derivative's positive and negative
-    elements, without sign. `reference` has the weight at the alignment's pdf of each row.
+    elements, without sign. `reference` has, in each row, `weight` per frame at the right pdf.
     """
 
     weight: float
@@ -177,9 +177,9 @@ class DiscriminativeObjective:
         reference: Elements,
         output: NDArray[np.float32],
     ) -> Elements:
-        """Sum `values`, one for each arc, at equal `rows` and `cols` of the output.
+        """The derivative by `output`: `values`, one for each arc, summed at equal `rows`, `cols`.
 
-        For mmi, 1 is added at each pdf of `reference`. The sums are the derivative by `output`.
+        For mmi, 1 is added at each pdf of `reference`, which is that of the alignment.
         """
         places = rows.astype(np.int64) * output.shape[1] + cols
         if self._options.criterion == "mmi":
@@ -226,9 +226,9 @@ def _judged(
     deriv: Elements,
     reference: Elements,
 ) -> Judged:
-    """Multiply the objective `total` and the derivative by the weight of `supervision`.
+    """The Judged of a minibatch: objective and derivative times the weight of `supervision`.
 
-    If the objective is NaN, the derivative becomes zero.
+    If the objective is NaN, the derivative becomes zero and the objective a constant per frame.
     """
     scale = supervision.weight
     weight = supervision.num_frames * scale

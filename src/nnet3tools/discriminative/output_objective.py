@@ -71,7 +71,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         apply_deriv_weights: bool = True,
         for_training: bool = True,
     ) -> None:
-        """OptionError if an option has an invalid value.
+        """Prepare the criterion for `model`; OptionError if an option has an invalid value.
 
         Without `apply_deriv_weights`, frame weights are not used.
         """

@@ -73,7 +73,7 @@ class SupervisionSplitter:
         model: TransitionModel,
         supervision: DiscriminativeSupervision,
     ) -> None:
-        """DataError if the supervision is merged or has transition ids unknown to the model."""
+        """Prepare to cut `supervision`; DataError if merged or with ids unknown to the model."""
         if supervision.num_sequences != 1:
             raise DataError("a supervision of several sequences cannot be split")
         labels = supervision.den_lat.fst.ilabels
