@@ -37,7 +37,7 @@ class IoSpecification:
     has_deriv: bool = False
 
     def __post_init__(self) -> None:
-        """Make an array of a list of (n, t, x)."""
+        """Convert `indexes`, such as a list of (n, t, x), to an index array."""
         self.indexes = np.asarray(self.indexes, np.int32)
 
     @classmethod

@@ -73,7 +73,7 @@ class SearchFacts:
         return bool(rule.used(keys, row[None], row_keys[None], available[None])[0][0])
 
     def _table(self, node: int) -> KeyTable:
-        """The KeyTable of a node, at first with the content of the builder's KeyTable."""
+        """The KeyTable of a node; the first call makes it, with the content of the builder's."""
         if (table := self._tables.get(node)) is None:
             builders = self._builders_tables[node]
             table = self._tables[node] = KeyTable()

@@ -155,7 +155,7 @@ class _Explorer:
         )
 
     def _ids(self, first_of: dict[int, int]) -> IntArray:
-        """The cindex id of each place (a number among all requested rows); at the end, -1.
+        """The cindex id of each place (number among all requested rows), and a last element -1.
 
         `first_of` has the first id of each node.
         """
