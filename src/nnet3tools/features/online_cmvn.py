@@ -47,7 +47,7 @@ class OnlineCmvnStream:
         self._count = 1
 
     def accept(self, features: Features) -> Features:
-        """Normalize the next frames of the stream, shape (frames, D)."""
+        """Return the next frames of the stream, normalized, with shape (frames, D)."""
         if not self._options.norm_means or not len(features):
             return features
         check_overall(self._overall, features.shape[1])
@@ -59,7 +59,7 @@ class OnlineCmvnStream:
         return self._options.cmn_window
 
     def _next(self, features: Features) -> Features:
-        """Normalize the next frames of the stream, at most as many as a window has."""
+        """Return the next frames of the stream, normalized; at most as many as a window has."""
         if self._count + len(features) > len(self._sums):
             kept = self._sums[self._count - self._window - 1 : self._count].copy()
             self._sums[: len(kept)], self._count = kept, len(kept)
@@ -89,7 +89,7 @@ def _normalized(
     options: OnlineCmvnOptions,
     skipped: list[int],
 ) -> Features:
-    """Normalize features by `stats` of each frame's window, to which missing frames are added."""
+    """Normalize by window `stats` (frames, 2, D + 1), filled up with `speaker`, then `overall`."""
     if speaker is not None:
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
     _fill(stats, overall, options.cmn_window, options.global_frames)
@@ -128,7 +128,7 @@ def _window_stats(sums: Stats, window: int, first: int) -> Stats:
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
-    """Add `other` to `stats`, scaled to the number of frames (at most `most`) that windows lack."""
+    """Add `other` to `stats`, in place, scaled to the frames (at most `most`) each window lacks."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
         stats += (lacking / other[0, -1])[:, None, None] * other
