@@ -208,7 +208,7 @@ class Component(Declared):
             field.scale(self, scale)
 
     def add(self, alpha: float, other: Component) -> None:
-        """Add alpha times the parameters and statistics of a component of the same shape."""
+        """Add alpha times the parameters and statistics of `other`, of the same shape."""
         for field in self.FIELDS:
             field.add(self, alpha, other)
 

@@ -124,7 +124,7 @@ class GeneralDropoutComponent(DropoutBase):
     # -- running
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Apply a new mask; the memo is the mask (num_mask_rows, block_dim), or None."""
+        """Apply a new mask, if any; the memo is the mask (num_mask_rows, block_dim), or None."""
         assert isinstance(indexes, DropoutIndexes)
         if out_value is not in_value:
             tensor.copy(out_value, in_value)

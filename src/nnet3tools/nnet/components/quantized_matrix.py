@@ -47,7 +47,7 @@ class QuantizedMatrix:
 
     @classmethod
     def of(cls, matrix: NDArray[np.float32], bits: int, limits: NDArray[np.float32]) -> Self:
-        """Quantize a float matrix: the least scale for each row that satisfies all bounds."""
+        """Quantize a float matrix, with the least row scales that integer_affine's bounds allow."""
         dtype = DTYPES[bits]
         if not np.isfinite(matrix).all():
             raise DataError("a parameter is not finite")

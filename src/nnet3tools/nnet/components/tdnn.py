@@ -194,7 +194,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
         return self.linear_params[:, i * dim : (i + 1) * dim]
 
     def _parts(self, indexes: Indexes, in_matrix: Array, out_matrix: Array) -> list[Array]:
-        """Views of the input (or its derivative), one for each time offset."""
+        """Views of `in_matrix`, one for each time offset, with as many rows as `out_matrix`."""
         assert isinstance(indexes, TdnnIndexes)
         offsets = range(len(self.time_offsets))
         return [indexes.part(in_matrix, i, out_matrix.shape[0]) for i in offsets]
