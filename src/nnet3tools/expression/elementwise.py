@@ -193,7 +193,7 @@ def _typed(function: Function, operands: Sequence[Operand]) -> list[Node]:
 
 
 def _plain(name: str, graph: NodeGraph, like: Type | None, operand: Any) -> Operand:
-    """Convert a number to a Python number, and an array to a constant.
+    """Convert an operand of function `name`: a number to a Python number, an array to a constant.
 
     The constant has the type `like` if that is not None, unless the array has truth values.
     """

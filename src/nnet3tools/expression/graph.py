@@ -119,7 +119,7 @@ class Graph:
         return self.constant(np.ones(shape), type)
 
     def indices(self, values: Any) -> Node:
-        """Make a constant vector of indexes."""
+        """Make an int32 constant of indexes, such as [2, 0, 1]."""
         return self.constant(values, Type.INT32)
 
     def param(self, name: str, value: Array, trainable: bool = True) -> Node:
