@@ -263,7 +263,7 @@ class Assembler:
 
 
 def _are_sound(plans: Sequence[ExamplePlan]) -> NDArray[np.bool_]:
-    """(plans,) whether i-vector and weights are finite and weights >= 0; plans of one shape."""
+    """Flags (plans,): i-vector and weights are finite, weights >= 0. Plans have one shape."""
     weights = np.stack([plan.deriv_weights for plan in plans])
     sound = np.asarray((np.isfinite(weights) & (weights >= 0.0)).all(axis=1))
     if plans[0].ivector is not None:

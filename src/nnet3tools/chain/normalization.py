@@ -25,7 +25,7 @@ class Normalizer:
     """Composes supervisions with one normalization FST, whose weights are multiplied by `scale`."""
 
     def __init__(self, fst: Fst, scale: float = 1.0) -> None:
-        """`fst` is the normalization FST; DataError unless it is an epsilon-free acceptor."""
+        """Store `fst`, with weights times `scale`; DataError unless an epsilon-free acceptor."""
         fst.check_labels(_ANY_LABEL, "the normalization FST")
         if not fst.num_states:
             raise DataError("the normalization FST is empty")

@@ -31,12 +31,12 @@ def _change_output(
 
 
 def rename_output(example: NnetChainExample, key: str, name: str) -> NnetChainExample:
-    """A copy of the example whose 'output' is named `name`, for multilingual training."""
+    """A copy of example `key` whose 'output' is named `name`; DataError without 'output'."""
     return _change_output(example, key, lambda output: replace(output, name=name))
 
 
 def scale_supervision(example: NnetChainExample, key: str, weight: float) -> NnetChainExample:
-    """A copy of the example with the weight of the supervision of 'output' times `weight`."""
+    """A copy of example `key` with the supervision weight of 'output' multiplied by `weight`."""
     if weight == 1.0:
         return example
 
