@@ -113,7 +113,7 @@ class BatchedChanges(Generic[E]):
         return len(self._row_maps)
 
     def scale(self, example: Any, key: str, weight: float) -> E | PendingChange:
-        """The example with its supervision multiplied by `weight`, or the pending change."""
+        """The example with its supervision times `weight`; a PendingChange if it is encoded."""
         pending = self._pending(example)
         if not isinstance(pending, PendingChange):
             return self._kind.scale(pending, key, weight)
@@ -121,14 +121,14 @@ class BatchedChanges(Generic[E]):
         return pending._replace(weight=weight)
 
     def rename(self, example: Any, key: str, name: str) -> E | PendingChange:
-        """The example with its output renamed to `name`, or the pending change."""
+        """The example with its output renamed to `name`; a PendingChange if it is encoded."""
         pending = self._pending(example)
         if not isinstance(pending, PendingChange):
             return self._kind.rename(pending, key, name)
         return self._changed(pending, name, lambda one: self._kind.rename(one, key, name))
 
     def select(self, example: Any, key: str) -> E | PendingChange | None:
-        """The selected part of the example, or the pending change; None to drop the example."""
+        """The selected part of the example (PendingChange if encoded); None to drop the example."""
         pending = self._pending(example)
         if not isinstance(pending, PendingChange):
             return self._selection.apply(pending, key)

@@ -139,7 +139,7 @@ def for_each_of_kind(
     adapt: Callable[[str, E], E] | None = None,
     share: tuple[int, int] = (0, 1),
 ) -> int:
-    """Call `work` with each key and example of a table; returns the number of examples.
+    """Call `work` with each key and example that `holder` reads in a table; returns their number.
 
     With `share` (rank, number of ranks) only the examples of this rank are taken: rank, rank +
     number and so on.

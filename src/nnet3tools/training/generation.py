@@ -74,7 +74,7 @@ class PosteriorTargets:
     """Training targets that are posteriors over pdfs, with less weight where chunks overlap."""
 
     def __init__(self, utterance: str, posterior: Posterior, num_pdfs: int) -> None:
-        """Raise DataError if a pdf of the posterior is not below `num_pdfs`."""
+        """Store a posterior; DataError if a pdf in it is not below `num_pdfs`."""
         wrong = posterior.pdfs[(posterior.pdfs < 0) | (posterior.pdfs >= num_pdfs)]
         if len(wrong):
             raise DataError(
@@ -104,7 +104,7 @@ class MatrixTargets:
     """Training targets that are real numbers: a dense matrix with a row per subsampled frame."""
 
     def __init__(self, utterance: str, targets: np.ndarray, num_targets: int) -> None:
-        """Raise DataError for no rows, or if `num_targets` >= 0 differs from the column count."""
+        """Store targets; DataError for no rows, or columns unlike `num_targets` if that is >= 0."""
         if len(targets) == 0:
             raise DataError(f"target matrix of utterance '{utterance}' is empty")
         if num_targets >= 0 and targets.shape[1] != num_targets:

@@ -39,12 +39,12 @@ def _change_output(example: NnetExample, key: str, **changes: object) -> NnetExa
 
 
 def rename_output(example: NnetExample, key: str, name: str) -> NnetExample:
-    """A copy of the example whose 'output' is named `name`, for multilingual training."""
+    """A copy of example `key` whose 'output' is named `name`; DataError without 'output'."""
     return _change_output(example, key, name=name)
 
 
 def scale_supervision(example: NnetExample, key: str, weight: float) -> NnetExample:
-    """A copy of the example whose features of 'output' are multiplied by `weight`."""
+    """A copy of example `key` whose features of 'output' are multiplied by `weight`."""
     if weight == 1.0:
         return example
     outputs = [io for io in example.io if io.name == "output"]

@@ -277,7 +277,7 @@ class UtteranceSplitter:
     def lengths_match(
         self, utterance: str, length: int, supervision_length: int, tolerance: int = 0
     ) -> bool:
-        """Whether the supervision's length is as expected, within `tolerance`; warns if not."""
+        """Whether `supervision_length` fits `length` input frames, +- `tolerance`; warns if not."""
         factor = self.options.frame_subsampling_factor
         expected = -(-length // factor)
         if abs(supervision_length - expected) <= tolerance:

@@ -123,7 +123,7 @@ class NnetTrainer:
         loss_scaling: bool = False,
         objective: Objective | None = None,
     ) -> None:
-        """`nnet` is trained on the device of the array `like` (default: the host).
+        """Prepare to train `nnet` on the device of the array `like` (default: the host).
 
         --zero-component-stats zeroes the network's statistics. With `loss_scaling` (GPU only)
         derivatives are scaled for half precision. The default of `objective` is FrameObjective.
