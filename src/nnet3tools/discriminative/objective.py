@@ -152,7 +152,7 @@ class DiscriminativeObjective:
     def _is_right(
         self, supervision: DiscriminativeSupervision, levels: LevelledLattice
     ) -> NDArray[np.float64]:
-        """For each arc, 1 if its phone (mpfe) or pdf equals the alignment's, else 0; float64 (A,).
+        """For each arc, 1 if its phone (mpfe) or pdf (smbr) is the alignment's, else 0; (A,).
 
         With --one-silence-class all silence phones are one, otherwise silence is never right.
         """

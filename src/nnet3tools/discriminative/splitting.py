@@ -146,8 +146,8 @@ class SupervisionSplitter:
     def _collapsed(self, acceptor: CompactLattice) -> CompactLattice:
         """The acceptor with all transition ids of one pdf in one frame replaced by the first.
 
-        As in Kaldi, the frame of state i is that of state i of the whole lattice, another state. So
-        ids of one pdf may stay different, or be replaced over a few frames.
+        As in Kaldi, a state is given the frame of the state with its number in the whole lattice.
+        So ids of one pdf may stay different, or be replaced across frames.
         """
         fst = acceptor.fst
         places = self._times[fst.sources].astype(np.int64) * len(self._pdfs)
