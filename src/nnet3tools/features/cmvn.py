@@ -36,7 +36,7 @@ def accumulate_cmvn(
 
 
 def skip_cmvn(stats: NDArray[np.float64], columns: list[int]) -> NDArray[np.float64]:
-    """A copy of the statistics with mean 0 and variance 1 in `columns`, which turns them off."""
+    """A copy of the statistics with mean 0 and variance 1 in `columns`, which CMVN leaves as is."""
     dim = stats.shape[1] - 1
     if len(stats) != 2 or any(not 0 <= column < dim for column in columns):
         raise DataError(
