@@ -171,7 +171,7 @@ SUPERVISION_RECORD = Record(
 
 
 def _are_usual_weights(weights: tuple[float, ...], values: Values) -> bool:
-    """Whether `weights` is empty or has one finite number >= 0 per frame; `values`: other fields."""
+    """Whether `weights` is empty or has a finite number >= 0 per frame; `values`: other fields."""
     if not len(weights):
         return True
     is_one_per_frame = len(weights) == values["frames_per_sequence"]
