@@ -155,7 +155,7 @@ class IfDefined(SumDescriptor):
 
     @property
     def constant(self) -> float | None:
-        """The argument's constant; None if rows whose argument is missing lack it."""
+        """The argument's constant; None if it is not 0 and a row's argument may be missing."""
         constant = self.source.constant
         return constant if constant == 0.0 or not self.source.leaves else None
 

@@ -43,7 +43,7 @@ _number_above = tensor.aggregate("where(_1 < _2, 0, 1)", "sum", axis=None)
 
 @register_precomputed
 class TruncationIndexes(PrecomputedIndexes):
-    """Precomputed indexes: -1 for rows whose gradient may be zeroed, else 0; how many are -1."""
+    """Precomputed indexes: by row, -1 if its gradient may be zeroed, else 0; the count of -1."""
 
     type_name: ClassVar[str] = "BackpropTruncationComponentPrecomputedIndexes"
 

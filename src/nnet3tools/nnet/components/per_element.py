@@ -53,7 +53,7 @@ def update_by_rows(
 
 
 def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
-    """A random vector with mean param-mean and standard deviation param-stddev (default 0)."""
+    """A random vector with the line's param-mean (or `default_mean`) and param-stddev (or 0)."""
     mean = line.get_float("param-mean", default_mean)
     stddev = line.get_float("param-stddev", 0.0)
     if stddev < 0.0:

@@ -29,8 +29,8 @@ ORTHONORMAL_CONSTRAINT = Float("<OrthonormalConstraint>", "orthonormal-constrain
 class LearningRate(NotNegative):
     """Field for a learning rate, with a copy in the memory of a GPU for operators.
 
-    Recordings read the copy, so that a changed rate does not invalidate them. A rate that becomes 0
-    or ceases to be 0 does, because components omit work at rate 0.
+    Recordings read the copy, so that a changed rate does not invalidate them. A change to 0 or from
+    0 does invalidate them, because components omit work at rate 0.
     """
 
     def number(self, owner: Any) -> Number | None:
