@@ -85,7 +85,7 @@ def weighted_average(rows: np.ndarray, weights: Sequence[float]) -> np.ndarray:
 
 
 def equal_weights(chosen: Sequence[bool]) -> list[float]:
-    """The weights of nnet3-average for the chosen models, and 0 for the others."""
+    """Weights of equal size and sum 1 for the chosen models, 0 for others, as in nnet3-average."""
     count = max(sum(chosen), 1)
     known = np.full(count, 1.0 / count, np.float32)
     weight = float(known[0] / known.sum(dtype=np.float32))

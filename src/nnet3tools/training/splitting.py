@@ -143,7 +143,7 @@ class UtteranceSplitter:
         return self._sizes[0] - self.options.num_frames_overlap
 
     def _duration(self, split: Split) -> np.float32:
-        """The frames that chunks of the sizes `split` cover with the configured overlap."""
+        """How many frames chunks of the sizes `split` cover with the configured overlap."""
         duration = np.float32(sum(split))
         if self.options.num_frames_overlap == 0:
             return duration
