@@ -42,7 +42,7 @@ class Judged:
 
     `objective` is weighted; with mmi it is `numerator` - `denominator`, which are 0 otherwise.
     `positive` and `negative` are the sums of the unweighted derivative's positive and negative
-    elements, without sign. `reference` has, in each row, `weight` per frame at the right pdf.
+    elements, without sign. `reference` has each row's weight at the pdf of the alignment.
     """
 
     weight: float
