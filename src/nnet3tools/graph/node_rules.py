@@ -94,7 +94,7 @@ class SameIndexRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """The rule of a component that is not simple: its class lists the inputs of each row."""
+    """The rule of a component that is not simple: the component lists the inputs of each row."""
 
     needs_all = False
 

@@ -136,7 +136,7 @@ class QueueSearch:
         return NOT_COMPUTABLE
 
     def _is_computable(self, cindex: int, available: tuple[bool, ...]) -> bool:
-        """Whether a cindex is computable, given a flag for each dependency: is it computable."""
+        """Whether a cindex is computable if the dependencies that `available` flags are."""
         node = self.nodes[cindex]
         rule, case = self.plan.rules[node], (node, available)
         if isinstance(rule, DescriptorRule) and (remembered := self.answers.get(case)) is not None:
