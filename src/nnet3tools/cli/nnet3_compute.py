@@ -76,7 +76,7 @@ def compute_all(
 def compute_utterances(
     options: UtteranceOptions, device_options: DeviceOptions, args: list[str]
 ) -> int:
-    """Write outputs for `args`: model, features, outputs (tables). Returns the exit status."""
+    """Write network outputs; `args`: model, features, outputs. Returns the exit status."""
     from nnet3tools.executor.looped_computer import LoopedComputer
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter

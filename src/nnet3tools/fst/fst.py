@@ -30,7 +30,7 @@ _INT, _FLOAT = np.int32, np.float32
 
 @dataclass(frozen=True)
 class Fst:
-    """An FST with states 0 to N - 1; the arcs of state s are `offsets[s]` to `offsets[s + 1]`.
+    """An FST with states 0 to N - 1; the arcs of state s are offsets[s] to offsets[s + 1] - 1.
 
     `finals` (N,) are final weights, infinite for states that are not final. `ilabels`, `olabels`,
     `weights` and `nextstates` (A,) describe the arcs, grouped by state. Weights are costs. In an

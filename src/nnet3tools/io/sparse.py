@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A matrix in CSR form: row r has elements row_offsets[r] to row_offsets[r + 1].
+    """A matrix in CSR form: row r has elements row_offsets[r] to row_offsets[r + 1] - 1.
 
     Element i is `values[i]` in column `indices[i]`.
     """

@@ -43,7 +43,7 @@ _OPTIONAL = (
 
 @dataclass(frozen=True)
 class GraphScales:
-    """Factors of log-probabilities in a graph: of self-loops, and of all other transitions."""
+    """Factors of log-probabilities: of transitions; of self-loops and of leaving their states."""
 
     transition_scale: float = 1.0
     self_loop_scale: float = 1.0

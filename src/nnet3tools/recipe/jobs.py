@@ -96,7 +96,7 @@ def unzipped(folder: object, kind: str, last: int, first: int = 1) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: its exit status or, if it has none, the reason."""
+    """How a job ended: its exit status or, if it has none, status 1 and the reason `why`."""
 
     job: Job
     status: int

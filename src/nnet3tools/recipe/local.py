@@ -192,7 +192,7 @@ def _trace(pid: int, log: str) -> tuple[int, float]:
 
 
 class LocalRunner:
-    """A JobRunner with up to `num_workers` worker processes, which start when needed."""
+    """A JobRunner with at most `machine.num_workers` worker processes, started when needed."""
 
     def __init__(self, machine: Machine, hang_timeout: float) -> None:
         self._machine, self._hang_timeout = machine, hang_timeout

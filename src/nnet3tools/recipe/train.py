@@ -39,7 +39,7 @@ _SHARE_WITHOUT_REPORTS = 20.0
 
 
 def train(program: str, options: DnnOptions | RnnOptions | ChainOptions) -> None:
-    """Run a training of `program` (for its record) from --stage or the last finished stage on."""
+    """Run the training of the program named `program`, from --stage or the last ended stage on."""
     if isinstance(options, ChainOptions):
         experiment: Experiment = ChainExperiment(program, options)
     else:

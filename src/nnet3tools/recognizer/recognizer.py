@@ -98,7 +98,7 @@ class Recognizer:
     # -- results
 
     def result_of(self, decoded: Decoded, start: float = 0.0, nbest: int = 0) -> Result:
-        """The result for a decoded utterance that begins `start` seconds into the sound."""
+        """The result, with `nbest` alternatives, for an utterance that begins at `start` s."""
         lattice = decoded.lattice
         assert isinstance(lattice, CompactLattice)
         lattice = lattice.scaled(acoustic_scale=self.decoding.acoustic_scale)

@@ -105,7 +105,7 @@ class Server:
         self._pool.shutdown()
 
     async def _handle(self, socket: ServerConnection) -> None:
-        """Serve one client; whatever goes wrong is one WARNING line."""
+        """Serve one client until the connection ends; log an error as one WARNING line."""
         counters = self.counters
         counters.connections_total += 1
         try:

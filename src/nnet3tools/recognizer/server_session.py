@@ -134,9 +134,9 @@ class Session:
         return client_name(self._socket)
 
     async def _answer(self, work: Callable[[], tuple[str, int]]) -> None:
-        """Run `work`, which returns an answer and the number of its words (-1: a partial result).
+        """Send the answer of `work`, which runs in a thread of the pool.
 
-        A thread of the pool runs it.
+        `work` returns (answer, the number of its words or -1 for a partial result).
         """
         began = time.perf_counter()
         loop = asyncio.get_running_loop()

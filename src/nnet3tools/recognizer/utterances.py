@@ -62,7 +62,7 @@ class NothingDoneError(Exception):
 
 @dataclass
 class UtteranceCounts:
-    """Counts utterances that succeeded and failed, and holds the time of the start."""
+    """Counts of utterances (done, failed) and of their frames, and the time of the start."""
 
     done: int = 0
     failed: int = 0

@@ -123,7 +123,7 @@ def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list
 def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
     """The text of the file `vars`; "", after a warning, if the context cannot be computed.
 
-    Configs do not depend on the context, and Kaldi writes them before it fails.
+    `trials` has the networks by config. As in Kaldi, the configs are written even if this fails.
     """
     asked = {**trials, "ref": _edited(trials["ref"], conversion.edits)}
     try:

@@ -121,7 +121,7 @@ def _decode_files(
 def _utterances(
     queue: UtteranceQueue, sources: list[str], counts: UtteranceCounts
 ) -> Iterator[Utterance]:
-    """Pass the sound of `sources` through `queue`; yield its results, log and count faulty ones."""
+    """Add the sound of `sources` to `queue`; yield computed utterances, count faulty ones."""
     for key, samples, rate in waves(sources, counts):
         with skipping(key, counts):
             queue.accept(key, samples, rate)

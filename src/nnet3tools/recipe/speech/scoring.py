@@ -58,7 +58,7 @@ class Scores:
 
     @classmethod
     def of(cls, said: Mapping[str, Sequence[str]], text: Mapping[str, Sequence[str]]) -> Scores:
-        """Align the words `said` and recognized, `text`, of each utterance; no entry: no words."""
+        """Align each utterance's words `said` with its words in `text` (none if it is absent)."""
         return cls({key: aligned(words, text.get(key, ())) for key, words in said.items()})
 
     @cached_property
