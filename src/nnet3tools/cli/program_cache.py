@@ -33,7 +33,7 @@ class ProgramCacheOptions(OptionGroup):
             prove_output(self.write_cache)
 
     def read(self, compiler: CachingOptimizingCompiler) -> None:
-        """Put the programs of --read-cache into the compiler's cache; a warning if unusable."""
+        """Put the programs of --read-cache into the compiler's cache; warn if they are unusable."""
         from nnet3tools.io.files import FileKind, classify_input
         from nnet3tools.optimizer.cache_files import load_cache
 

@@ -55,7 +55,7 @@ class Job:
 def _safe_for_run_pl(word: str) -> str:
     """Quote a word for run.pl, which passes on words without white space as they are.
 
-    It puts other words in double quotes, or in single quotes if they contain a double quote.
+    run.pl puts other words in double quotes, or in single quotes if they contain a double quote.
     """
     if len(word.split()) == 1 and word == word.strip():
         return shlex.quote(word)

@@ -42,7 +42,7 @@ class InOrder:
             self._take()
 
     def finish(self) -> None:
-        """Take all results that have not been taken."""
+        """Wait for all work, and make the calls of `take` that are left."""
         while self._waiting:
             self._take()
 

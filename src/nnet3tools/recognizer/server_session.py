@@ -69,7 +69,7 @@ class Session:
         self._timer: asyncio.Timeout | None = None
 
     async def run(self) -> None:
-        """Answer messages until the client ends. Disconnection for errors of the client."""
+        """Answer messages until the client or the server ends; Disconnection for client errors."""
         while (message := await self._receive()) is not None:
             if isinstance(message, bytes):
                 self._counters.sound_seconds_total += self._seconds(message)
@@ -94,7 +94,7 @@ class Session:
         self._socket.transport.abort()
 
     async def _receive(self) -> str | bytes | None:
-        """The next message; None if the server stops and no message waits."""
+        """The next message; None if the server stops; Disconnection if none comes in time."""
         options = self._options
         seconds = options.idle_timeout if self._has_received else options.handshake_timeout
         try:

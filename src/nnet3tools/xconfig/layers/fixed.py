@@ -27,7 +27,7 @@ class FixedAffineLayer(Layer):
     )
 
     def configs(self) -> dict[str, list[str]]:
-        """Lines by config: final has the file's transform, ref a random one, init ends before."""
+        """Lines by config: final has the file's transform, ref a random one, init the input."""
         source = self.input.node
         init, ref, final = (ConfigLines(self.name) for _ in range(3))
         if self["write-init-config"]:
