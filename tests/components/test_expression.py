@@ -1,5 +1,7 @@
 """ExpressionComponent: flags, files, derivatives, and equality with built-in components."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -147,6 +149,19 @@ BAD = {
     ),
     "random": ('dim=4 expression="dropout(x, 0.5)"', "unknown function 'dropout'"),
 }
+
+
+def test_the_time_of_a_formula_is_linear_in_its_terms():
+    """40,000 terms once took minutes: placing the blocks of a graph was quadratic."""
+
+    def seconds(count):
+        terms = " + ".join(f"x * {i}" for i in range(count))
+        began = time.process_time()
+        make(f'type=ExpressionComponent dim=4 expression="{terms}"')
+        return time.process_time() - began
+
+    few = min(seconds(1000) for _ in range(3))
+    assert any(seconds(8000) < 8 * 3 * few for _ in range(3)), "64 times is quadratic"
 
 
 @pytest.mark.parametrize("name", BAD)

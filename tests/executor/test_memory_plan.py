@@ -1,5 +1,7 @@
 """The memory plan: no two live matrices share a byte, and the arena is small."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from nnet3tools.executor.memory_plan import io_blocks, plan_memory
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import CompressMatrix, DecompressMatrix
 from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.tensor import offsets as offsets_module
 from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, live_bytes
 from support.handmade import small_nnet, small_program
 from support.random_programs import random_program
@@ -33,6 +36,36 @@ def test_blocks_alive_together_never_overlap(blocks):
                 apart = offsets[i] + sizes[i] <= offsets[j] or offsets[j] + sizes[j] <= offsets[i]
                 assert apart
     assert total <= sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+
+
+@pytest.mark.parametrize("many", [3, 10**6])
+def test_many_blocks_placed_in_order_of_time_never_overlap(many, monkeypatch):
+    monkeypatch.setattr(offsets_module, "_MOST_RANKED", many)
+    draws = np.random.default_rng(1)
+    for _ in range(50):
+        first = draws.integers(0, 60, 80)
+        last, sizes = first + draws.integers(0, 12, 80), 64 * draws.integers(0, 9, 80)
+        offsets, total = assign_offsets(sizes, first, last)
+        for now in range(72):
+            alive = (first <= now) & (last >= now) & (sizes > 0)
+            begins = np.sort(np.array(offsets)[alive])
+            ends = np.sort((np.array(offsets) + sizes)[alive])
+            assert (begins[1:] >= ends[:-1]).all()
+            assert total >= ends.max(initial=0)
+        assert total <= 1.5 * live_bytes(sizes, first, last)
+
+
+def test_the_time_of_many_blocks_is_nearly_linear():
+    def seconds(count):
+        draws = np.random.default_rng(count)
+        first = draws.integers(0, count, count)
+        last, sizes = first + draws.integers(0, 30, count), draws.integers(1, 9999, count)
+        began = time.process_time()
+        assign_offsets(sizes, first, last)
+        return time.process_time() - began
+
+    few = min(seconds(4000) for _ in range(3))
+    assert any(seconds(32000) < 8 * 3 * few for _ in range(3)), "64 times is quadratic"
 
 
 def test_blocks_that_never_meet_share_memory():

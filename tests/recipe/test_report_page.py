@@ -12,7 +12,7 @@ import pytest
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.programs import nnet3_report
 from nnet3tools.recipe.record import check_recorded
-from nnet3tools.recipe.report import report_page, write_report
+from nnet3tools.recipe.report import log_file, report_page, write_report
 from nnet3tools.recipe.report.charts import Line, line_chart
 from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.report.network import PERCENTS, read_network, share_below
@@ -387,6 +387,21 @@ def test_the_time_is_linear_in_the_length_of_a_line(kind: str, tmp_path: Path) -
     began = time.process_time()
     report_page(tmp_path)
     assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lines_without_facts_are_the_only_ones_left_out(seed: int, tmp_path: Path) -> None:
+    generator = random.Random(seed)
+    pieces = [*PROB.split("\n"), *TRAIN.split("\n"), *INFO.split("\n"), "# x", "", " # y", "LOG z"]
+    text = "\n".join(generator.choices(pieces, k=200))
+    whole = log_file.LogFile("train", ("1",))
+    for line in text.split("\n"):
+        if not line.startswith(log_file._INFO):
+            log_file._take_line(whole, line)
+    info = [line for line in text.split("\n") if line.startswith(log_file._INFO)]
+    whole.network = read_network(info)
+    (tmp_path / "train.1.log").write_text(text)
+    assert log_file.read_log(str(tmp_path / "train.1.log")) == whole
 
 
 def test_two_thousand_outputs_have_their_curves_in_seconds(tmp_path: Path) -> None:

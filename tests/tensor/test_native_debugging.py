@@ -49,7 +49,8 @@ assert out.sum() == 6
 
 ALONE = """
 import os, sys, pytest
-os.environ.pop("LD_PRELOAD", None)  # the shell and the compiler crash under libtsan
+# The shell and the compiler crash under libtsan; processes that load kernels preload it again.
+os.environ["SANITIZER"] = os.environ.pop("LD_PRELOAD", "")
 os.environ["NNET3TOOLS_CPU_KERNELS"] = "numpy"  # as tests/conftest.py
 from nnet3tools.tensor.cpu import compiler
 compiler.TIMEOUT = 300.0  # sanitizers make compiling slow

@@ -394,6 +394,7 @@ def test_a_symmetric_product_is_left_to_numpy_and_half_the_work():
 
 THREADED = """
 import os, sys
+os.environ.pop("LD_PRELOAD", None)
 import numpy as np
 from nnet3tools import tensor
 from nnet3tools.tensor.plain import threads
@@ -446,6 +447,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_two_threads_and_forked_processes_get_the_same_numbers():
     """In a process of its own, lest the second thread stay in this one."""
     root = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    preload = {"LD_PRELOAD": os.environ.get("SANITIZER", "")}
+    environment = {**os.environ, "PYTHONPATH": str(root), **preload}
     command = [sys.executable, "-c", THREADED]
     assert subprocess.run(command, env=environment, timeout=120, check=False).returncode == 0
