@@ -1,12 +1,13 @@
 """Language models as acceptors: costs of sentences by the ARPA rules, and broken files."""
 
+import itertools
 import math
 
 import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import Fst
-from nnet3tools.lang.arpa import ArpaOptions, arpa_fst, arpa_words
+from nnet3tools.lang.arpa import ArpaOptions, arpa_fst
 from support.sentence_costs import best_cost
 
 WORDS = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, "<s>": 4, "</s>": 5}
@@ -85,5 +86,27 @@ def test_broken_models_are_told_by_line(old: str, new: str, message: str) -> Non
     assert str(error.value).startswith("g.arpa: ")
 
 
-def test_words_of_a_model_are_found() -> None:
-    assert set(arpa_words(BIGRAM.split("\n"))) == {"<s>", "a", "b", "</s>"}
+def test_words_of_a_model_are_added_in_the_order_of_the_text() -> None:
+    words = {"<eps>": 0, "</s>": 1}
+    arpa_fst(BIGRAM.split("\n"), ArpaOptions(words, 2, 1, 0, adds_words=True), "g.arpa")
+    assert list(words) == ["<eps>", "</s>", "<s>", "a", "b"]
+    assert list(words.values()) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("text", ["", "ngram 1=1\n\\1-grams:\n", "\\data\\"])
+def test_lines_without_end_are_refused(text: str) -> None:
+    lines = itertools.chain(text.split("\n"), itertools.repeat(""))
+    with pytest.raises(DataError, match="found 1000000 other lines"):
+        arpa_fst(lines, ArpaOptions(WORDS, 4, 5, 3), "g.arpa")
+
+
+def test_ngrams_without_end_are_refused_at_once() -> None:
+    lines = itertools.chain(BIGRAM.split("\n")[:8], itertools.repeat("-1 a"))
+    with pytest.raises(DataError, match="there would be 4 n-grams of order 1"):
+        arpa_fst(lines, ArpaOptions(WORDS, 4, 5, 3), "g.arpa")
+
+
+def test_a_model_larger_than_the_memory_is_refused_by_its_header() -> None:
+    text = BIGRAM.replace("ngram 2=3", "ngram 2=2147483647")
+    with pytest.raises(DataError, match="2147483651 n-grams need 214748365100 bytes of memory"):
+        grammar(text)

@@ -37,7 +37,7 @@ from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader, SequentialTableReader
 from nnet3tools.io.wave import WAVE, WAVE_INFO
 from nnet3tools.io.writer import Writer
-from nnet3tools.lang.arpa import ArpaOptions, arpa_fst, arpa_words
+from nnet3tools.lang.arpa import ArpaOptions, arpa_fst
 from nnet3tools.lang.lexicon import read_lexicon
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.am_nnet import AmNnet
@@ -267,9 +267,8 @@ def _lattices(name: str) -> None:
 
 def _arpa(name: str) -> None:
     options = ArpaOptions({"<eps>": 0, "a": 1, "b": 2, "<s>": 3, "</s>": 4}, 3, 4, 5)
-    lines = read_text_lines(name)
-    list(arpa_words(lines))
-    arpa_fst(lines, options, name)
+    with open_input(name, header=False) as reader:
+        arpa_fst(reader.lines(), options, name)
 
 
 def _dropout(name: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
+from nnet3tools.io.input_buffer import MAX_TEXT
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.number_text import parse_double, parse_int
 
@@ -59,9 +60,10 @@ def read_att_lines(
     returns how many states the lines so far contain. The DataErrors say "bad line in `lines_of`"
     and "`whole` has a state N, and few others".
     """
-    num_states, start = 0, NO_STATE
-    while reader.peek_byte() >= 0:
-        line = reader.read_line()
+    num_states, start, begin = 0, NO_STATE, reader.offset
+    for line in reader.lines():
+        if reader.offset > begin + MAX_TEXT:
+            raise reader.error(f"expected at most {MAX_TEXT} bytes of {whole}, found more")
         fields = line.split()
         if not fields:
             break

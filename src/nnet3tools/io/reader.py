@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError, quoted
@@ -64,6 +65,11 @@ class Reader(InputBuffer):
         line = bytes(self._buffer[self._at : stop])
         self._at = stop if end < 0 else stop + 1
         return line.decode("utf-8", "surrogateescape")
+
+    def lines(self) -> Iterator[str]:
+        """Read and yield lines, without their newlines, up to the end of the stream."""
+        while self.peek_byte() >= 0:
+            yield self.read_line()
 
     def read_rest(self, most: int = MAX_TEXT) -> str:
         """Read the rest of the stream as text; DataError for a zero byte or over `most` bytes."""

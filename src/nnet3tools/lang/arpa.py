@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,19 +17,23 @@ from nnet3tools.errors import DataError, naming
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.io import log
+from nnet3tools.io.memory import lack_of_memory
 from nnet3tools.number_text import parse_double, parse_int
 
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*")
 _MOST_ORDERS = 100
+_MOST_OTHER_LINES = 1_000_000  # without an n-gram: a pipe may have no end
+_LEAST_BYTES = 100  # of memory for an n-gram
 
 
 @dataclass(frozen=True)
 class ArpaOptions:
     """Numbers of words and special symbols for converting an ARPA language model to an FST.
 
-    An n-gram with a word outside `words` is skipped. If `disambig`, the number of the
-    disambiguation symbol, is not 0, the symbols for the begin and end of a sentence are not words
-    of the FST. If it is 0, they are words, and back-off arcs read nothing.
+    An n-gram with a word outside `words` is skipped. If `adds_words`, its words are added to
+    `words` instead, whose numbers must begin with 0 and have no gaps. If `disambig`, the number of
+    the disambiguation symbol, is not 0, the symbols for the begin and end of a sentence are not
+    words of the FST. If it is 0, they are words, and back-off arcs read nothing.
     """
 
     words: dict[str, int]
@@ -37,6 +41,7 @@ class ArpaOptions:
     end: int
     disambig: int
     max_warnings: int = 30
+    adds_words: bool = False
 
 
 @dataclass
@@ -58,28 +63,36 @@ def _natural_cost(text: str) -> float:
 class _Parser:
     """Reads the lines of an ARPA file; `place` is the number of the current line, from 1."""
 
-    lines: Sequence[str]
+    lines: Iterator[str]
     options: ArpaOptions
+    line: str = ""
     place: int = 0
     num_warnings: int = 0
+    _last_ngram: int = 0
+    _again: bool = False
+    """Whether the next line is the current one again."""
 
     def error(self, message: str) -> DataError:
         """Make a DataError that quotes the current line."""
-        line = self.lines[self.place - 1] if 0 < self.place <= len(self.lines) else ""
-        return DataError(f"line {self.place} [{line[:80]}]: {message}")
+        return DataError(f"line {self.place} [{self.line[:80]}]: {message}")
 
     def warn(self, message: str) -> None:
         """Log a warning about the current line, up to `max_warnings` times."""
         self.num_warnings += 1
         if self.num_warnings <= self.options.max_warnings:
-            log.warning(f"line {self.place} [{self.lines[self.place - 1]}] {message}")
+            log.warning(f"line {self.place} [{self.line}] {message}")
 
     def _next_line(self) -> str | None:
         """The next line that is not blank, stripped; None at the end of the file."""
-        while self.place < len(self.lines):
-            self.place += 1
-            if line := self.lines[self.place - 1].strip():
-                return line
+        if self._again:
+            self._again = False
+            return self.line.strip()
+        for line in self.lines:
+            self.line, self.place = line, self.place + 1
+            if self.place > self._last_ngram + _MOST_OTHER_LINES:
+                raise self.error(f"expected n-grams, found {_MOST_OTHER_LINES} other lines")
+            if stripped := line.strip():
+                return stripped
         return None
 
     def counts(self) -> list[int]:
@@ -100,7 +113,9 @@ class _Parser:
             counts[order - 1] = count
         if not counts:
             raise self.error("\\data\\ section missing or empty.")
-        self.place -= 1  # ngrams() reads this line again
+        self._again = line is not None  # ngrams() reads this line
+        if lack := lack_of_memory(_LEAST_BYTES * sum(counts)):
+            raise self.error(f"{sum(counts)} n-grams need {lack}")
         return counts
 
     def ngrams(self, counts: Sequence[int]) -> Iterator[tuple[_NGram, bool]]:
@@ -113,14 +128,15 @@ class _Parser:
             found = 0
             while (line := self._next_line()) is not None and not line.startswith("\\"):
                 found += 1
+                if found > promised:
+                    raise self.error(
+                        f"header said there would be {promised} n-grams of order {order}, but we "
+                        "saw more already."
+                    )
+                self._last_ngram = self.place
                 if (ngram := self._ngram(line, order, order == len(counts))) is not None:
                     yield ngram, order == len(counts)
-            if found > promised:
-                raise self.error(
-                    f"header said there would be {promised} n-grams of order {order}, but we saw "
-                    "more already."
-                )
-            self.place -= 1 if line is not None else 0
+            self._again = line is not None
         if self._next_line() != "\\end\\":
             raise self.error("invalid or unexpected directive line, expecting \\end\\")
 
@@ -137,9 +153,11 @@ class _Parser:
             backoff = _natural_cost(fields[order + 1]) if len(fields) > order + 1 else 0.0
         except ValueError:
             raise self.error("invalid n-gram logprob or backoff weight") from None
-        numbers = []
+        numbers, words = [], self.options.words
         for word in fields[1 : order + 1]:
-            if (number := self.options.words.get(word)) is None:
+            if self.options.adds_words:
+                words.setdefault(word, len(words))
+            if (number := words.get(word)) is None:
                 self.warn(f"skipped: word '{word}' not in symbol table")
                 return None
             if number in (EPSILON, self.options.disambig):
@@ -222,21 +240,10 @@ class _Compiler:
         return fst
 
 
-def arpa_words(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the words of all n-grams in the lines of an ARPA file; words may repeat."""
-    order: int | None = None
-    for line in lines:
-        if line.startswith("\\"):
-            match = re.fullmatch(r"\\(\d+)-grams:", line.strip())
-            order = parse_int(match[1], 1, _MOST_ORDERS) if match else None
-        elif order:
-            yield from line.split()[1 : order + 1]
-
-
-def arpa_fst(lines: Sequence[str], options: ArpaOptions, name: str) -> Fst:
+def arpa_fst(lines: Iterable[str], options: ArpaOptions, name: str) -> Fst:
     """Make the word acceptor of an ARPA file's lines; `name` begins the error messages."""
     compiler = _Compiler(options)
-    parser = _Parser(lines, options)
+    parser = _Parser(iter(lines), options)
     with naming(name):
         for ngram, highest in parser.ngrams(parser.counts()):
             if not compiler.add(ngram, highest):

@@ -1,5 +1,8 @@
 """arpa2fst: convert language models in ARPA format to FSTs."""
 
+import sys
+from dataclasses import replace
+
 from nnet3tools.cli.options import OptionGroup, option, program, quote
 
 USAGE = """Convert an ARPA format language model into an FST
@@ -36,12 +39,11 @@ class Options(OptionGroup):
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools.fst.binary_writer import symbol_table
     from nnet3tools.fst.files import save_fst
-    from nnet3tools.io.files import read_text_lines
-    from nnet3tools.lang.arpa import ArpaOptions, arpa_fst, arpa_words
+    from nnet3tools.io.files import open_input
+    from nnet3tools.lang.arpa import ArpaOptions, arpa_fst
     from nnet3tools.lang.symbols import SymbolTable
 
     arpa_in, fst_out = args[0], args[1] if len(args) > 1 else "-"
-    lines = read_text_lines(arpa_in)
     ends = [options.bos_symbol, options.eos_symbol]
     if options.read_symbol_table:
         table = SymbolTable.load(options.read_symbol_table)
@@ -49,12 +51,14 @@ def main(options: Options, args: list[str]) -> None:
         table = table.with_symbols(ends)
     else:
         first = [options.disambig_symbol] if options.disambig_symbol else []
-        table = SymbolTable.of(["<eps>"]).with_symbols([*first, *ends, *arpa_words(lines)])
+        table = SymbolTable.of(["<eps>"]).with_symbols([*first, *ends])
         disambig = table.number(options.disambig_symbol) if first else 0
     most = options.max_arpa_warnings
     begin, end = map(table.number, ends)
-    words = ArpaOptions(table.numbers, begin, end, disambig, most if most >= 0 else len(lines))
-    fst = arpa_fst(lines, words, arpa_in)
+    words = ArpaOptions(table.numbers, begin, end, disambig, most if most >= 0 else sys.maxsize)
+    words = replace(words, adds_words=not options.read_symbol_table)
+    with open_input(arpa_in, header=False) as reader:
+        fst = arpa_fst(reader.lines(), words, arpa_in)
     if options.write_symbol_table:
         table.save(options.write_symbol_table)
     kept = b""
