@@ -47,7 +47,7 @@ class Explanation:
         return self._compile_program()
 
     def explored(self) -> GraphBuilder:
-        """The graph before pruning, explored hop by hop as in Kaldi."""
+        """A GraphBuilder with the graph before pruning, explored hop by hop as in Kaldi."""
         builder = GraphBuilder(self.compiler.plan, foresee=False)
         builder.compute(self.request)
         return builder

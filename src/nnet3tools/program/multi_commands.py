@@ -85,7 +85,7 @@ class CopyRowsMulti(MultiCommand):
 
 @command(12)
 class CopyToRowsMulti(MultiCommand):
-    """The command that copies src[i] to the row that pair i, (submatrix, row), of a list names.
+    """The command that copies src[i] to the row of pair i (submatrix, row) of a list.
 
     alpha must be 1, and no row may be listed twice.
     """
@@ -107,7 +107,7 @@ class CopyToRowsMulti(MultiCommand):
 
 @command(13)
 class AddRowsMulti(MultiCommand):
-    """The command dest[i] += alpha * the row that pair i, (submatrix, row), of a list names."""
+    """The command dest[i] += alpha * the row of pair i (submatrix, row) of a list; -1: no row."""
 
     dest: Submatrix
     indexes_multi: IndexesMulti
@@ -121,7 +121,7 @@ class AddRowsMulti(MultiCommand):
 
 @command(14)
 class AddToRowsMulti(MultiCommand):
-    """The command that adds alpha * src[i] to the row that pair i, (submatrix, row), of a list has.
+    """The command that adds alpha * src[i] to the row of pair i (submatrix, row) of a list.
 
     No row may be listed twice.
     """

@@ -192,7 +192,7 @@ class Tally(Number):
         recording.act(update)
 
     def _sign(self) -> float:
-        """A number with the sign of the value: the host's copy; without it 1.0 on a GPU."""
+        """A number with the sign of the value, or 1.0 for an unknown value on a GPU."""
         if self._host_value is None:
             return self.value() if self.is_host_number else 1.0
         return self._host_value

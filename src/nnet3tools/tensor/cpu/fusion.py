@@ -42,7 +42,7 @@ _LOOK_BACK = 6
 
 
 def fused(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs, some elementwise ones joined to one job where possible; results are the same."""
+    """Jobs with the same results as `jobs`, in which elementwise jobs are joined where possible."""
     done: list[Job] = []
     for job in jobs:
         if not _join_with_earlier(done, job):

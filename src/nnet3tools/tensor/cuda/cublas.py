@@ -149,7 +149,7 @@ class Cublas:
         return run_with_device_factors if on_device else run
 
     def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
-        """Pointers to alpha and beta: on the host if alpha is a float, else on the device."""
+        """Pointers to alpha and beta as `dtype`: on the host if alpha is a float, else on a GPU."""
         if isinstance(alpha, float):
             scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
             return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))

@@ -57,7 +57,7 @@ def _add(
 
 
 def _flat(*arguments: Expr) -> Partials:
-    """Derivatives of a piecewise constant function: 0 for each of `arguments` after its value."""
+    """Derivatives of a piecewise constant function, all 0; `arguments` begin with its value."""
     return [_ZERO] * (len(arguments) - 1)
 
 
