@@ -121,10 +121,7 @@ class AddRowsMulti(MultiCommand):
 
 @command(14)
 class AddToRowsMulti(MultiCommand):
-    """The command that adds alpha * src[i] to the row of pair i (submatrix, row) of a list.
-
-    No row may be listed twice.
-    """
+    """The command that adds alpha * src[i] to the row of pair i (submatrix, row), no row twice."""
 
     src: Submatrix
     indexes_multi: IndexesMulti
