@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import Field, dataclass, field, fields
 from typing import Any, Self, TypeVar, dataclass_transform
 
 from nnet3tools.errors import OptionError, quoted
+from nnet3tools.fast_dataclasses import Field, dataclass, field, fields
 from nnet3tools.number_text import parse_counts
 
 T = TypeVar("T")

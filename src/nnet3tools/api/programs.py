@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +13,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import NnetComputer as _NnetComputer
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.run_computation import ProgramResult, run_computation
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from nnet3tools.api.arrays import Path
 from nnet3tools.cli.recognizing import options_of_directory, read_options
 from nnet3tools.errors import DataError, OptionError, naming
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.features.sound_files import read_instead
 from nnet3tools.io import log
 from nnet3tools.io.table_reader import read_object

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +13,7 @@ from nnet3tools.chain.objective import denominator_posteriors
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.output_objective import ChainOutputObjective
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.example import frames_io

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from nnet3tools.chain.native.supervisor import Job, JobKind, NativeSupervisor
 from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import naming
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.compressed import compressed_bytes

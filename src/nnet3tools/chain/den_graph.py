@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, naming
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.files import load_fst
 from nnet3tools.fst.fst import Fst
 from nnet3tools.tensor.operators.leaky_hmm import Hmm

@@ -8,7 +8,6 @@ because they differ between minibatches.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -20,6 +19,7 @@ from nnet3tools.chain.objective import FAILED_PER_FRAME, Facts, compute_sums
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.paths import supervision_paths
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.number import Number

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.languages import LanguageGraphs
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.output_objective import ChainOutputObjective
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io import log
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler

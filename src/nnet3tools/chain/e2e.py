@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError, naming
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.connect import steps_from_start
 from nnet3tools.fst.epsilon import remove_epsilons
 from nnet3tools.fst.file_walks import walk_vector

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3tools.chain.example_format import CHAIN_EXAMPLE_RECORD, CHAIN_OUTPUT_RECORD
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.holders import Holder
 

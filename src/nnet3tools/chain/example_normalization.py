@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 
 from nnet3tools.chain.example import EncodedChainExample, NnetChainExample
 from nnet3tools.chain.example_format import ACCEPTOR, DERIV_WEIGHTS
 from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 
 _BLOCK = 256

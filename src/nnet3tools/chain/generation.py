@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -17,6 +16,7 @@ from nnet3tools.chain.native.supervisor import Job, JobKind, native_supervisor
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import EncodedSupervision, Supervision, SupervisionCutter
 from nnet3tools.errors import NotFiniteError, naming
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import PurePath
 
 from nnet3tools.chain.den_graph import DenominatorGraph, load_denominator_graph
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample
 

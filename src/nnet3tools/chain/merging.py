@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from nnet3tools.chain.example_format import ACCEPTOR, DERIV_WEIGHTS, supervision
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.fst.connect import breadth_first_sorted
 from nnet3tools.fst.epsilon import concatenate, remove_epsilons

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.general_matrix import check_finite, to_dense
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader

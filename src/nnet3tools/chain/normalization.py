@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError, naming
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.compose import ArcsByLabel, compose
 from nnet3tools.fst.connect import breadth_first_sorted
 from nnet3tools.fst.determinize import determinize

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.paths import supervision_paths
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import Array

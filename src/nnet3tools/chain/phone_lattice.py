@@ -6,12 +6,11 @@ frames each arc has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 from nnet3tools.io.holder import Holder

@@ -10,13 +10,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.options import LanguageModelOptions
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.properties import Property

@@ -6,14 +6,13 @@ by the tolerances and then subsampled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.options import SupervisionOptions
 from nnet3tools.chain.phone_lattice import PhoneLattice
 from nnet3tools.errors import MAX_FRAMES, DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.minimize import distances_to_end, push_to_initial, top_order
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_format import CHAIN_LAYOUTS
 from nnet3tools.chain.sequences import SequenceExample
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.batched_changes import ChangesOfKind
 from nnet3tools.training.example import NnetExample

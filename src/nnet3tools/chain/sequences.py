@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.record import RecordObject
 from nnet3tools.nnet.indexes import IndexArray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from nnet3tools.chain.example_format import SUPERVISION_RECORD
 from nnet3tools.chain.sequences import SequenceSupervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.holders import Holder

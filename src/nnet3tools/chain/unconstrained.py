@@ -5,14 +5,13 @@ The labels of the given supervisions are transition ids (Kaldi's ConvertSupervis
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import draws
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.determinize import determinize
 from nnet3tools.fst.encode import decoded, encoded
 from nnet3tools.fst.epsilon import remove_epsilons

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from nnet3tools.cli.egs_tables import (
 from nnet3tools.cli.egs_usage import usage
 from nnet3tools.cli.options import Main, program
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 
 if TYPE_CHECKING:
     from nnet3tools.chain.example import NnetChainExample

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nnet3tools.cli.options import OptionGroup, option
 from nnet3tools.errors import EmptyError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 
 _EXCLUSIVE = (1, 3)

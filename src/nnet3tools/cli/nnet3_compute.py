@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.device_options import CudaDeviceOptions, DeviceOptions
@@ -13,6 +12,7 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import DataError, OptionError, ProgramError, naming
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.outputs import computer_for_tables, outputs_in_order

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, OptionError, check_num_frames
 from nnet3tools.executor.simple_options import ChunkOptions
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 
 if TYPE_CHECKING:

@@ -1,13 +1,13 @@
 """nnet3-xvector-compute: computes an x-vector for each utterance."""
 
 import contextlib
-from dataclasses import replace
 
 from nnet3tools.cli.device_options import XvectorDeviceOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.recognizer.utterances import (
     InputOptions,

@@ -5,9 +5,9 @@ the field's name or the metadata "prefix", or just `option` if that is empty.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.options import option_fields
 
 T = TypeVar("T")

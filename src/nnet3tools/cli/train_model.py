@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.device_options import CudaAllocatorOptions, CudaDeviceOptions, DeviceOptions
@@ -11,6 +10,7 @@ from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.cli.progress import Progress
 from nnet3tools.cli.ranks import RankOptions, check_gpus, joined, run_ranks
 from nnet3tools.errors import DataError, UserError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 
 if TYPE_CHECKING:

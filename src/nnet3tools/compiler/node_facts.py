@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding

@@ -1,7 +1,6 @@
 """Options of compilation, with Kaldi's names (CachingOptimizingCompilerOptions)."""
 
-from dataclasses import field
-
+from nnet3tools.fast_dataclasses import field
 from nnet3tools.options import OptionGroup, option
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.compiler.node_facts import FactsOfNodes, NodeFacts, PartFacts
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import Step, Steps

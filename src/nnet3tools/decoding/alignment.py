@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +10,7 @@ from nnet3tools.decoding.options import AlignOptions, SearchOptions
 from nnet3tools.decoding.raw_lattice import raw_lattice
 from nnet3tools.decoding.search import Search, new_search
 from nnet3tools.decoding.traceback import BestPath, best_path
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.epsilon import concatenate
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io import log

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3tools.decoding.native.lattices import determinized_by
 from nnet3tools.decoding.native.library import decoding_library
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight
 
 _Ids = tuple[int, ...]

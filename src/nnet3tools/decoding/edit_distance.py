@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from nnet3tools.fast_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

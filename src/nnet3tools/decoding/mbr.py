@@ -9,12 +9,12 @@ the words of the lattice are aligned. Arcs are computed level by level, for all 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.fst import NO_STATE
 from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.fst.lattice_conversion import top_sorted

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.depth_first import top_order
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight
 from nnet3tools.fst.lattice_conversion import top_sorted

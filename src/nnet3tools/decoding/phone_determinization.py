@@ -6,7 +6,6 @@ As Kaldi's DeterminizeLatticePhonePrunedWrapper. The first pass makes the second
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from nnet3tools.decoding.minimization import minimized
 from nnet3tools.decoding.native.lattices import top_order_by
 from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.decoding.options import DeterminizeOptions
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.depth_first import top_order
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice import CompactLattice, Lattice, Strings

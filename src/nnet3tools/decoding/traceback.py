@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from nnet3tools.decoding.native.lattices import best_arcs_by
 from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.decoding.search import Search
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.weights import single_sum
 

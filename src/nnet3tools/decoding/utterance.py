@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +11,7 @@ from nnet3tools.decoding.phone_determinization import PhoneDeterminizer
 from nnet3tools.decoding.raw_lattice import raw_lattice
 from nnet3tools.decoding.search import Search, new_search
 from nnet3tools.decoding.traceback import BestPath, best_path
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.lattice import CompactLattice, Lattice
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel

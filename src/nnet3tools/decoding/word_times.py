@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.decoding.mbr import minimum_bayes_risk
 from nnet3tools.decoding.traceback import BestPath
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.nnet.hmm.alignment import phone_ends
 from nnet3tools.nnet.hmm.transition_model import Transitions

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.discriminative.output_objective import DiscriminativeOutputObjective, Tally
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.tensor.arrays import Array

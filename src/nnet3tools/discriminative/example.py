@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nnet3tools.chain.example_format import sequence_example_fields
@@ -13,6 +11,7 @@ from nnet3tools.discriminative.supervision import (
     DiscriminativeSupervision,
 )
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.record import CHAR_VECTOR, INDEXES, WORD, Field, Record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from nnet3tools.discriminative.example import (
 from nnet3tools.discriminative.splitting import SplitOptions, SupervisionSplitter
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import DataError, NotFiniteError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, row_range
 from nnet3tools.nnet.hmm.transition_model import TransitionModel

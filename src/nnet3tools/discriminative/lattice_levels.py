@@ -6,12 +6,12 @@ The formulas are those of Kaldi's LatticeForwardBackward and LatticeForwardBackw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.lattice_order import lattice_state_times
 

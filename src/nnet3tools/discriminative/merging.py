@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from nnet3tools.chain.merging import (
 from nnet3tools.discriminative.example import NnetDiscriminativeExample
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.lattice_order import concatenated
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.merging import Mergeable, merge_examples

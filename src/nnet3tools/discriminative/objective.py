@@ -7,7 +7,6 @@ the expected number of frames whose phone (mpfe) or pdf (smbr) is that of the al
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from nnet3tools.discriminative.lattice_levels import LevelledLattice
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel

@@ -6,7 +6,6 @@ The order of steps is that of Kaldi's nnet-discriminative-training.cc.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from nnet3tools.discriminative.objective import DiscriminativeObjective, Element
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.operators.sparse_targets import set_elements

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from nnet3tools.discriminative.lattice_levels import LevelledLattice
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice import CompactLattice, Lattice
 from nnet3tools.fst.lattice_determinize import (

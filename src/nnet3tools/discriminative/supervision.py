@@ -5,7 +5,6 @@ Files are those of Kaldi's discriminative-supervision.cc.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from nnet3tools.chain.example_format import sequence_supervision_fields
 from nnet3tools.chain.sequences import SequenceSupervision
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.lattice_files import read_lattice, write_lattice
 from nnet3tools.fst.lattice_order import in_top_order, lattice_state_times

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.discriminative.output_objective import DiscriminativeOutputObjective
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.nnet.nnet import Nnet

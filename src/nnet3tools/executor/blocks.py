@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nnet3tools.executor.chunks import ChunkShape, clipped_rows
 from nnet3tools.executor.minibatches import ChunkPlan, Minibatch, Part, Utterance
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.context import NnetContext
 
 ON_GPU = 8192

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.components.base import Array, PrecomputedIndexes
 from nnet3tools.program.computation import Computation
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from nnet3tools.executor.binding import Arena
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet

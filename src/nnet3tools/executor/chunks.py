@@ -6,13 +6,13 @@ and the context that the network and the options ask for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3tools.errors import DataError
 from nnet3tools.executor.simple_options import BatchComputationOptions, ChunkOptions
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes

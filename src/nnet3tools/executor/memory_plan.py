@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.program.analysis import AccessTable
 from nnet3tools.program.command import Command
 from nnet3tools.program.commands import (

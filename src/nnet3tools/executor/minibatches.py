@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from nnet3tools.executor.chunks import (
     lengthened,
 )
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.nnet.components.base import Array
 

@@ -15,10 +15,10 @@ number of recordings. Optional work (recording.optional) has flags instead and d
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from nnet3tools.executor.recorded_step import Capture, RecordedStep, Step, Steps
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.kernel_policy import Occasion, Rule, RunState
 from nnet3tools.tensor.recorder import PersistentObjects, Recorder

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.log import log
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
 from nnet3tools.nnet.components.base import Array

@@ -6,11 +6,11 @@ Only declarations: programs parse options before they load NumPy.
 from __future__ import annotations
 
 import math
-from dataclasses import field
 
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, check_num_frames
 from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.fast_dataclasses import field
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.options import OptionGroup, option

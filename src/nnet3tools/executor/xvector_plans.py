@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, OptionError, check_num_frames
 from nnet3tools.executor.chunks import Chunk, ChunkShape
 from nnet3tools.executor.minibatches import QueuedChunks, Utterance
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.io import log
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from nnet3tools.expression.products import affine, bdot, dot
 from nnet3tools.expression.select import rows
 from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.expression.softmax import softmax
+from nnet3tools.fast_dataclasses import dataclass
 
 
 class Cell(enum.Enum):

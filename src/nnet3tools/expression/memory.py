@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nnet3tools import tensor
 from nnet3tools.expression.shapes import Shape
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.formulas import Type, dtype_of
 from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.fast_dataclasses import dataclass
 
 
 def topological(roots: Sequence[Node]) -> list[Node]:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
 
 from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.fast_dataclasses import dataclass, fields
 
 
 class Schedule:

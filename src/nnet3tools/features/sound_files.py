@@ -6,13 +6,13 @@ import contextlib
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, install_command
+from nnet3tools.fast_dataclasses import dataclass
 
 MIN_RATE, MAX_RATE = 4_000, 768_000
 _BLOCK = 1 << 18

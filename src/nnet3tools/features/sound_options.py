@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
 
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import field
 from nnet3tools.options import OptionGroup, option
 
 _WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")

@@ -8,10 +8,10 @@ in the log semiring, which keeps the total weight over all paths.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.std_sort import std_sort_order
 from nnet3tools.fst.weights import log_sum, single

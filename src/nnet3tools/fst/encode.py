@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, Fst
 

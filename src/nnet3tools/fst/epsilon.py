@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.connect import component_numbers, connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import single

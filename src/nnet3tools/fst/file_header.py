@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.file_numbers import (
     ALIGNED_VERSION,
     ALIGNMENT,

@@ -7,13 +7,13 @@ weight holds the corresponding transition ids.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.connect import accessible, coaccessible, keep_states, reordered
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.properties import OF_ANY_ORDER

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import numpy as np
 
 from nnet3tools.errors import naming
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.binary_writer import write_vector_header
 from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.file_header import read_header

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.depth_first import top_order
 from nnet3tools.fst.epsilon import concatenate
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst

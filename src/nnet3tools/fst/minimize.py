@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.connect import connect, keep_states
 from nnet3tools.fst.depth_first import depth_first
 from nnet3tools.fst.fst import ArcTuple, Fst

@@ -5,10 +5,9 @@ Unlike pushing in the log semiring, it works if the total over all paths is infi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io import log
 

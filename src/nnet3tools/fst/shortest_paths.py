@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
 from random import Random
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.depth_first import top_order
 from nnet3tools.fst.fst import NO_STATE
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, Lattice

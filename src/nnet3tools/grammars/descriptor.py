@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyparsing as pp
 
 from nnet3tools.errors import TextError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.grammars.descriptor_syntax import (
     OPERATORS,
     Argument,

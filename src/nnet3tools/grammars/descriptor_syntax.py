@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nnet3tools.errors import TextError
+from nnet3tools.fast_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import pyparsing as pp
 
 from nnet3tools.errors import TextError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.grammars.reading import check_levels, fail, read_text, word
 from nnet3tools.number_text import parse_double, parse_int
 

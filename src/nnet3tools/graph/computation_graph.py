@@ -7,11 +7,10 @@ in one segment are a range of ids, sorted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.graph.tables import KeyTable, as_slice
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, pack, unpack
 

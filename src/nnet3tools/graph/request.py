@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools.errors import DataError, RequestError, naming
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.files import open_input
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.reader import Reader

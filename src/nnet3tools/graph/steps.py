@@ -7,12 +7,12 @@ the step of the component's input directly. A dim-range step has the rows of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.node_rules import SameIndexRule

@@ -7,12 +7,11 @@ over the nodes finds the graph, with far fewer calls than the general path (buil
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import RequestError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest, IoSpecification

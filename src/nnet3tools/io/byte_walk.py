@@ -3,9 +3,9 @@
 import functools
 import re
 import struct
-from dataclasses import replace
 from typing import NamedTuple
 
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io.matrix_forms import (
     LONGEST_HEAD,
     SPARSE_HEAD,

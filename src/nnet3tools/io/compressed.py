@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io.compressed_codes import (
     column_percentiles,
     decode_columns,

@@ -1,11 +1,11 @@
 """Feature files of HTK and of CMU Sphinx: big-endian matrices with a small header each."""
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer

@@ -7,9 +7,9 @@ writes to "-" for b(). Objects of tables pass without conversion if both holders
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer

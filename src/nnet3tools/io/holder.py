@@ -1,10 +1,10 @@
 """Holder: how objects of one kind are read from and written to a table."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
+
+from nnet3tools.fast_dataclasses import dataclass
 
 FULL_HEAD, SPARSE_HEAD = 13, 8
 """Number of bytes before the elements of FM, and before the rows of SM."""

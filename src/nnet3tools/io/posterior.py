@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.sparse import SparseMatrix, offsets_of
 from nnet3tools.io.text import cast, format_float, parse_lines

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.byte_walk import ByteWalk
 from nnet3tools.io.stream import Reader, Writer
 

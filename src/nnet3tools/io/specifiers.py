@@ -2,10 +2,10 @@
 
 import enum
 import re
-from dataclasses import dataclass, replace
 from typing import Any
 
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import dataclass, replace
 
 
 class TableKind(enum.Enum):

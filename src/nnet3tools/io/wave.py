@@ -5,12 +5,12 @@ Chunks are accepted or skipped as in Kaldi's feat/wave-reader.cc.
 """
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import quoted
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.reader import Reader

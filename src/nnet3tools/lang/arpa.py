@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from nnet3tools.errors import DataError, naming
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.io import log

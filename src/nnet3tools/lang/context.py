@@ -6,9 +6,9 @@ Disambiguation symbols, which keep graphs determinizable, are copied.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency

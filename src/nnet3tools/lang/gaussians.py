@@ -7,13 +7,13 @@ Gaussians after a transition model in a file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, EmptyError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.stream import Writer
 
 

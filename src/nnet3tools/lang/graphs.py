@@ -7,12 +7,12 @@ mkgraph.sh: H o C o L o G, determinized and minimized after each composition, th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.compose import compose_with_loops
 from nnet3tools.fst.determinize_star import DELTA, determinize_star
 from nnet3tools.fst.encode import decoded, encoded

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.fst.compose import compose_with_loops
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.number_text import parse_double

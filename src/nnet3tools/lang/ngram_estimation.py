@@ -24,13 +24,13 @@ lmplz stop; here its discounts are 0.5, 1 and 1.5, as with lmplz --discount_fall
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.lang.ngram_model import (
     ABSENT,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.number_text import parse_int
 

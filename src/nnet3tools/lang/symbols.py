@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.files import open_output, read_text_lines
 from nnet3tools.number_text import parse_counts, parse_int
 

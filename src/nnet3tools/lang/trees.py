@@ -7,10 +7,10 @@ pdfs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
 from nnet3tools.errors import DataError, naming
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.lang.symbols import read_sets

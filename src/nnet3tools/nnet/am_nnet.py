@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 from nnet3tools.io.files import open_input, open_output
 from nnet3tools.io.stream import Reader, Writer

@@ -8,10 +8,9 @@ reduces the dimension), affine before a fixed scale.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io import log
 from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3tools.nnet.components.affine import AffineComponent

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ConfigError, TextError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import nearest_hint
 from nnet3tools.nnet.descriptor_form import normalize

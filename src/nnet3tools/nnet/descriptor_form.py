@@ -9,11 +9,11 @@ Failover, IfDefined and Const over expressions of Offset, Switch, Round, Replace
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 
 from nnet3tools.errors import TextError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.descriptor_parser import MAX_DEPTH
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from nnet3tools.errors import TextError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.grammars.descriptor_syntax import (
     OPERATORS,
     Argument,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ConfigError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IntArray
 
 

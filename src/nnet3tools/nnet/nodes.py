@@ -6,8 +6,7 @@ As in Kaldi, a component-node of a config is two nodes: the descriptor of its in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.descriptor import Descriptor
 
 

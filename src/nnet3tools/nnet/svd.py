@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.nnet.components.affine import AffineComponent, NaturalGradientAffineComponent
 from nnet3tools.nnet.components.base import Component

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.network import Network

@@ -10,9 +10,9 @@ import io
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nnet3tools.errors import DataError, ProgramError, UserError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
 from nnet3tools.io.checked import exists

@@ -7,7 +7,6 @@ state repeats; how many chunks that takes depends on the network.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import time
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import RequestError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io import log
@@ -125,9 +125,9 @@ def _shifted(request: ComputationRequest, t: int) -> ComputationRequest:
     """A copy of the request with all times greater by `t` frames."""
 
     def later(io: IoSpecification) -> IoSpecification:
-        return dataclasses.replace(io, indexes=io.indexes + np.array([0, t, 0], np.int32))
+        return replace(io, indexes=io.indexes + np.array([0, t, 0], np.int32))
 
-    return dataclasses.replace(
+    return replace(
         request,
         inputs=[later(io) for io in request.inputs],
         outputs=[later(io) for io in request.outputs],

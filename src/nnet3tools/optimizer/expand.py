@@ -4,7 +4,6 @@ Every matrix of the small program has debug information that is regular in n. It
 determine the rows of all sequences.
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.shortcut import find_n_stride, find_n_strides, with_num_sequences

@@ -4,11 +4,10 @@ It is for recurrent networks, whose derivatives fade a few steps outside the sup
 pass comes before all others, because it relies on matrices that are zeroed and written once.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nnet3tools.errors import RequestError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 from nnet3tools.nnet.nnet import Nnet

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Self
 
+from nnet3tools.fast_dataclasses import fields
 from nnet3tools.options import OptionGroup, option
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class OptimizeOptions(OptionGroup):
         """The options read in Kaldi's form; options that an older file lacks have defaults."""
         reader.expect_token("<NnetOptimizeOptions>")
         values: dict[str, bool | int] = {}
-        for item in dataclasses.fields(cls):
+        for item in fields(cls):
             if reader.peek_token() == _token(item.name):
                 reader.read_token()
                 is_flag = isinstance(item.default, bool)
@@ -132,7 +132,7 @@ class OptimizeOptions(OptionGroup):
     def write(self, writer: Writer) -> None:
         """Write the options in Kaldi's form."""
         writer.write_token("<NnetOptimizeOptions>")
-        for item in dataclasses.fields(self):
+        for item in fields(self):
             value = getattr(self, item.name)
             writer.write_token(_token(item.name))
             writer.write_bool(value) if isinstance(value, bool) else writer.write_int32(value)

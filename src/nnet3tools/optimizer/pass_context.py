@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.origins import Origins
@@ -36,7 +35,7 @@ class PassContext:
 
     def with_origins(self, origins: Origins) -> PassContext:
         """A copy of the context, with the same Analyst, that records changes in `origins`."""
-        context = dataclasses.replace(self, origins=origins)
+        context = replace(self, origins=origins)
         vars(context)["analyst"] = self.analyst  # where cached_property looks
         return context
 

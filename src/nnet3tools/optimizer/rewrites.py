@@ -7,7 +7,6 @@ the same order, in the matrices that contain them after the passes. Comparing th
 fifth of the time of the passes.
 """
 
-import dataclasses
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.nnet.indexes import IntArray, sorted_unique
 from nnet3tools.optimizer.origins import Origins
 from nnet3tools.optimizer.pass_context import PassContext, Transform
@@ -66,7 +66,7 @@ class Rewrites:
         """
         if self._first is None and not self._kept:
             after, rewrite = _passed(computation, context, passes)
-            self._first = computation, dataclasses.replace(context), rewrite
+            self._first = computation, replace(context), rewrite
             return after
         if self._first is not None:
             before, of_first, rewrite = self._first

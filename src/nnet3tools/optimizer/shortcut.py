@@ -4,12 +4,12 @@ Rows are "regular in n" with stride s if they come in blocks of N * s rows, N th
 sequences, within which row i of sequence n stands s rows before that of sequence n + 1.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import IndexArray, IntArray, all_true
 
@@ -108,7 +108,7 @@ def mini_request(request: ComputationRequest) -> tuple[ComputationRequest, int] 
                 return None
             numbers.add(int(io.indexes[-1, 0]) + 1)
             indexes = with_num_sequences(io.indexes, stride, 2)
-            minis[-1].append(dataclasses.replace(io, indexes=indexes))
+            minis[-1].append(replace(io, indexes=indexes))
     if len(numbers) != 1 or (number := numbers.pop()) <= 2:
         return None
-    return dataclasses.replace(request, inputs=minis[0], outputs=minis[1]), number
+    return replace(request, inputs=minis[0], outputs=minis[1]), number

@@ -8,14 +8,13 @@ analysis, checking, renumbering and lowering all derive from that.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass, field, fields
 from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.operands import Access, Accesses, AccessMap, AccessType, Names, Tables
 
@@ -35,7 +34,7 @@ class Command:
     replace a command. They have no meaning, and are kept so that files are written unchanged.
     """
 
-    stale: tuple[int, ...] = dataclasses.field(default=(), kw_only=True, compare=False, repr=False)
+    stale: tuple[int, ...] = field(default=(), kw_only=True, compare=False, repr=False)
 
     KIND: ClassVar[int]
     """Kaldi's CommandType."""
@@ -200,11 +199,11 @@ def command(kind: int) -> Callable[[type[C]], type[C]]:
     def decorate(cls: type[C]) -> type[C]:
         # comparing and printing are Command's: made for each class, they are most of the import
         made = cast("type[C]", dataclass(frozen=True, slots=True, eq=False, repr=False)(cls))
-        fields = [f for f in dataclasses.fields(made) if f.name != "stale"]
+        declared = [f for f in fields(made) if f.name != "stale"]
         made.KIND, made.NAME = kind, f"k{cls.__name__}"
-        made.OPERANDS = {f.name: str(f.type) for f in fields}
-        made.ARGS = tuple(f.name for f in fields if f.type != "Alpha")
-        made.ALPHA = next((f.name for f in fields if f.type == "Alpha"), None)
+        made.OPERANDS = {f.name: str(f.type) for f in declared}
+        made.ARGS = tuple(f.name for f in declared if f.type != "Alpha")
+        made.ALPHA = next((f.name for f in declared if f.type == "Alpha"), None)
         if kind in COMMANDS:
             raise ProgramError(f"command number {kind} is declared twice")
         COMMANDS[kind] = made

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import itertools
-from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.nnet.components.base import PrecomputedIndexes
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import NoOperationMarker
 from nnet3tools.program.computation import Computation

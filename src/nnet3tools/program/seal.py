@@ -6,10 +6,10 @@ Kaldi's readers stop before the seal, so they read sealed files. Kaldi's own fil
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nnet3tools import __version__
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.structure import structure_digest

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.hmm.tree import ContextDependency
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.chain_options import LatticeChainOptions

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.recipe.chain_options import ChainOptions, E2eOptions
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment

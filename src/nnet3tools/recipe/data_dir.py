@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from nnet3tools.errors import DataError, OptionError, quoted
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.files import number_in, read_file
 from nnet3tools.number_text import parse_double, parse_int
 

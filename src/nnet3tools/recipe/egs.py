@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import resource
 import shlex
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.recipe.data_dir import (
     DataDir,
     filter_lines,

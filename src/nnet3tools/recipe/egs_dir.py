@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.data_dir import first_matrix_dim, read_lines
 from nnet3tools.recipe.experiment import Experiment

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.recipe.data_dir import DataDir, number_of_jobs
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.network_source import Contexts, NetworkSource

@@ -14,11 +14,11 @@ import subprocess
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from nnet3tools import draws
 from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import handover
 from nnet3tools.io.files import split_offset
 from nnet3tools.io.handover import Handed

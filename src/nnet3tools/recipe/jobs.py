@@ -6,10 +6,10 @@ import os
 import shlex
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from nnet3tools.errors import OptionError, UserError
+from nnet3tools.fast_dataclasses import dataclass
 
 Pipeline = tuple[tuple[str, ...], ...]
 """Programs with their arguments; each reads the output of the program before it."""

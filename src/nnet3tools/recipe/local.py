@@ -10,9 +10,9 @@ import subprocess
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass, field
 
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.memory import free_memory
 from nnet3tools.recipe.jobs import Job, Outcome
 from nnet3tools.recipe.submitted import environment_with_programs

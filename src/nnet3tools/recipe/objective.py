@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.checked import exists
 from nnet3tools.recipe.jobs import pipe_text
 

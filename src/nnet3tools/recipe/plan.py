@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.checked import NamedFile, matches
 from nnet3tools.io.files import write_text
 from nnet3tools.io.whole_file import whole_file

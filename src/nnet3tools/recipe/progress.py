@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from nnet3tools.cli.progress import duration
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 from nnet3tools.recipe.plan import Stage
 from nnet3tools.recipe.report.log_file import read_log

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError, TextError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.number_text import parse_int
 
 

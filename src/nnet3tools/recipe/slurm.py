@@ -8,10 +8,10 @@ import shlex
 import shutil
 import subprocess
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.recipe.jobs import Job, Outcome, last_lines, split_words
 from nnet3tools.recipe.submitted import environment_with_programs
 

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.recipe.jobs import Job, Outcome, split_words
 
 _SECONDS_BETWEEN_LOOKS = 0.1

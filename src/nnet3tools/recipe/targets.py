@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.hmm.tree import ContextDependency
 from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.chain_experiment import ChainExperiment

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from nnet3tools.executor.chunk_programs import ChunkPrograms
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.simple_network import OutputScaling, SimpleNetwork
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.compile_looped import chunk_size_for

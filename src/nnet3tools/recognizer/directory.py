@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.checked import exists
 from nnet3tools.io.files import copy_contents, write_text
 from nnet3tools.recognizer import parts

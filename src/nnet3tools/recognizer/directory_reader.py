@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from nnet3tools.errors import DataError, naming
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.features.cmvn_options import CmvnOptions, OnlineCmvnOptions
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.io import log

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.wave import WaveInfo, read_wave_info

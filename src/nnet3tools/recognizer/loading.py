@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from nnet3tools.decoding.word_times import Lexicon
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from nnet3tools.executor.looped_computer import LoopedComputer, LoopedStream
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
+from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.graph.time_reach import is_local_in_time
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream

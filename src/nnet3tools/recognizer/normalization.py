@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.features.cmvn import accumulate_cmvn, apply_cmvn, skip_cmvn
 from nnet3tools.features.cmvn_options import CmvnOptions, OnlineCmvnOptions
 from nnet3tools.features.online_cmvn import OnlineCmvnStream, online_cmvn

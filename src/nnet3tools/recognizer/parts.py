@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from nnet3tools.fast_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nnet3tools.decoding.endpoint import EndpointOptions
@@ -13,6 +11,7 @@ from nnet3tools.decoding.traceback import BestPath
 from nnet3tools.decoding.utterance import Decoded, UtteranceDecoder
 from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words, word_spans
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.fst.lattice_conversion import expanded

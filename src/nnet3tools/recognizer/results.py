@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from nnet3tools.fast_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from typing import Any
+
+from nnet3tools.fast_dataclasses import dataclass, field, fields
 
 
 def _counter(text: str, kind: str = "counter") -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.features.sound_features import RATES
 from nnet3tools.number_text import parse_double
 

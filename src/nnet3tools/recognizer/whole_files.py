@@ -6,12 +6,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.recognizer.recognizer import Recognizer
 from nnet3tools.recognizer.results import Result
 

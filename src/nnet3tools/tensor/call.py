@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, cast
 
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.tensor.registry import FLOATS, Operator, operator
 from nnet3tools.tensor.strides import is_number
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnet3tools.draws import get_state
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.call import Call, bind
 from nnet3tools.tensor.number import Measured, Number

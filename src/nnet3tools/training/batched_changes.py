@@ -7,12 +7,12 @@ change. So each change is made once, to a dummy example whose features are its r
 import itertools
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io.encoded import EncodedRecord, Layout, LayoutTable
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm

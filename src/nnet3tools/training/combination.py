@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from nnet3tools.errors import DataError, naming
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.nnet.arithmetic import add_nnet, scale_nnet
 from nnet3tools.nnet.components.base import Array, BatchStatisticsComponent

@@ -1,7 +1,6 @@
 """Objective, accuracy and derivative of a network over examples (Kaldi's nnet-diagnostics.cc)."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -9,6 +8,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.executor.finite_watch import FiniteWatch
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
 from nnet3tools.io.sparse import SparseMatrix

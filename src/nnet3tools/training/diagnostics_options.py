@@ -1,9 +1,8 @@
 """Options of objectives over examples, which programs declare before they load anything else."""
 
-from dataclasses import field
-
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.fast_dataclasses import field
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.options import OptionGroup, option
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from nnet3tools.errors import DataError, NotFiniteError, RequestError
+from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.io import log
 from nnet3tools.io.encoded import EncodedRecord
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, compress

@@ -5,12 +5,11 @@ Directions with little variance between the classes are then scaled down, and th
 the transform are limited.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.training.lda import LdaStats
 

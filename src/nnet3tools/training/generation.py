@@ -1,13 +1,13 @@
 """Makes examples of features and targets (nnet3-get-egs, nnet3-get-egs-dense-targets)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, NotFiniteError
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.io.compressed import compress_all
 from nnet3tools.io.general_matrix import (

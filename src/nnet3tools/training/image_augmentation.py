@@ -3,13 +3,12 @@
 An image is a matrix with a row for each x and a column for each y and channel, channels fastest.
 """
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.training.example import NnetExample
 

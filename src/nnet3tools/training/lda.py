@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.files import open_input, open_output
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.writer import Writer

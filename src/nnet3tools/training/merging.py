@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.general_matrix import append_rows, compress
 from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, structure_key
 from nnet3tools.training.merging_stats import MergingStats

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.request import IoSpecification
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import GeneralMatrix

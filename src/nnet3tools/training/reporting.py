@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 from nnet3tools.tensor.number import Number
 from nnet3tools.training.objective import Measured

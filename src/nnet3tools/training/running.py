@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.executor.binding import Arena, out_of_memory
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.memory_plan import plan_memory
+from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.general_matrix import check_finite, to_dense
 from nnet3tools.io.sparse import SparseMatrix

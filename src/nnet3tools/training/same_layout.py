@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io.compressed import decompress_all
 from nnet3tools.io.encoded import EncodedRecord, Layout
 from nnet3tools.io.general_matrix import GeneralMatrix

@@ -1,12 +1,12 @@
 """Changes of examples by copying: one frame, less context, weights, names of outputs."""
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from nnet3tools import draws
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.fast_dataclasses import dataclass, field, replace
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import filter_rows, scale
 from nnet3tools.nnet.indexes import BoolArray

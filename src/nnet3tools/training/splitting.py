@@ -6,12 +6,12 @@ nearest to its length, and gaps or overlaps make up the difference.
 """
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import EmptyError, OptionError, check_num_frames
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.number_text import parse_counts
 from nnet3tools.options import OptionGroup, option

@@ -1,7 +1,6 @@
 """Training by stochastic gradient descent, as Kaldi's NnetTrainer does it (nnet-training.cc)."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import field
 from functools import partial
 
 from nnet3tools import tensor
@@ -9,6 +8,7 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import DataError, DivergedError, EmptyError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.replay import Replayer, device_capture
+from nnet3tools.fast_dataclasses import field
 from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.nnet.arithmetic import (
     check_natural_gradient,

@@ -5,11 +5,11 @@ This is Kaldi's nnet3-xvector-get-egs. A ranges file lists the chunks, one per l
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.io.general_matrix import check_finite

@@ -3,10 +3,10 @@
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, UserError, failures_named
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.io import log
 from nnet3tools.io.files import write_text

@@ -1,10 +1,10 @@
 """The base of all layers (options, input, outputs, config lines), and the names in scope."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from nnet3tools.errors import ConfigError, TextError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.nnet.config import is_valid_name, nearest_hint
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.descriptor import descriptor_text, dimension

@@ -1,8 +1,7 @@
 """Lines of an xconfig file, and errors that name them."""
 
-from dataclasses import dataclass
-
 from nnet3tools.errors import ConfigError, TextError
+from nnet3tools.fast_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

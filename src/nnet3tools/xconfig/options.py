@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.config import nearest_hint
 from nnet3tools.number_text import INT32_MIN, parse_counts, parse_double, parse_int
 from nnet3tools.xconfig.line import XconfigLine

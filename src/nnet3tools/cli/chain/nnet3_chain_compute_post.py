@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import ChainTrainingOptions
@@ -11,6 +10,7 @@ from nnet3tools.cli.device_options import DeviceOptions
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import NoOptions, OptionGroup, option, program
 from nnet3tools.errors import DataError, EmptyError, OptionError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 

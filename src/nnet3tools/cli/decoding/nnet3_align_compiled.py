@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.device_options import CudaDeviceOptions
@@ -11,6 +10,7 @@ from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.decoding.options import AlignOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import IvectorOptions, NothingDoneError, UtteranceCounts

@@ -10,13 +10,13 @@ nnet-normalize-component.cc; Ioffe and Szegedy 2015):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.nnet.components.array_fields import Count, Derived, Statistic, rounded_average
 from nnet3tools.nnet.components.base import (

@@ -9,7 +9,6 @@ block of the parameters. With subsampling in time, `r` input frames are viewed a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.components.convolution_model import ConvolutionModel
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.field import Field

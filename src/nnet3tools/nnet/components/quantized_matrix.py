@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.nnet.components.field import Field
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.operators.integer_affine import (

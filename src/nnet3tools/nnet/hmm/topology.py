@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import quoted
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.stream import Reader, Writer
 
 NO_PDF = -1

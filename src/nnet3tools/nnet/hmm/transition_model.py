@@ -6,13 +6,13 @@ gmm-init-mono, gmm-init-biphone and nnet3-am-init make transition models.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 

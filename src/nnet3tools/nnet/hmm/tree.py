@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader, Writer
 

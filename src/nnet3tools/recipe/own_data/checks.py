@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nnet3tools.errors import UserError, quoted
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.features.sound_files import OutsideError, Sound, import_soundfile
 from nnet3tools.io.checked import exists
 from nnet3tools.io.files import FileKind, classify_input

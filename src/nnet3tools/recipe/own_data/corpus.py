@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.features.segments import parse_segment
 from nnet3tools.io.checked import exists
 from nnet3tools.io.files import split_offset

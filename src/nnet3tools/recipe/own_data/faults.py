@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import enum
-from dataclasses import dataclass, field
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 from nnet3tools.io.files import read_file
 

@@ -9,10 +9,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io.checked import exists
 from nnet3tools.number_text import parse_double
 from nnet3tools.recipe.own_data.faults import Fault, FaultList, read_text

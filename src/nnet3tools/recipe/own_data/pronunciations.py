@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.errors import DataError, quoted
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.lang.dictionary import Dictionary
 from nnet3tools.lang.lexicon import Pronunciation
 from nnet3tools.nnet.config import nearest_hint

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +14,7 @@ import numpy as np
 
 from nnet3tools.cli.progress import Progress
 from nnet3tools.errors import DataError, UserError, naming
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.features.resample import resample
 from nnet3tools.features.segments import Segment, cut_segment
 from nnet3tools.features.sound_files import OutsideError, Sound, read_sound

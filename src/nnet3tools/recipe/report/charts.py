@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.recipe.report.history import Curve
 
 _WIDTH, _HEIGHT = 440, 220

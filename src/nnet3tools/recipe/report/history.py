@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.checked import MISTAKES
 from nnet3tools.recipe.report.log_file import LogFile, read_log
 from nnet3tools.recipe.report.network import NetworkFacts, read_network

@@ -12,8 +12,8 @@ import functools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.checked import MISTAKES
 from nnet3tools.recipe.report.network import NetworkFacts, number_or_none, read_network
 

@@ -7,9 +7,9 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from nnet3tools.errors import ConfigError, TextError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.descriptor_parser import parse_expression

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.lang.dictionary import Dictionary
 from nnet3tools.lang.lexicon import Pronunciation

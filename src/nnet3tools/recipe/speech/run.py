@@ -8,10 +8,11 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io import log
 from nnet3tools.io.checked import exists
 from nnet3tools.io.files import read_text

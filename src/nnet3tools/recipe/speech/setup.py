@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.jobs import Job, pipe_text
 from nnet3tools.recipe.plan import Jobs, Later, Step

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
+from nnet3tools.fast_dataclasses import dataclass
 
 FRAMES_PER_HOUR = 360_000
 NUM_CEPSTRA = 40

@@ -14,9 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.tensor.cpu.cache import cache_folder
 

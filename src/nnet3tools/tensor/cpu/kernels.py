@@ -6,13 +6,13 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.registry import Operator, load_module

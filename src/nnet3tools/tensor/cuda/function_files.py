@@ -19,13 +19,13 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.call import in_turn
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.launches import THREADS, Launch, Step, block_of, grid_for

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.emit.walk import Access, Walk
 from nnet3tools.tensor.formulas import Assignments, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target

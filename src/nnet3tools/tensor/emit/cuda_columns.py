@@ -9,8 +9,8 @@ thread for each element.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.emit.body import loop
 from nnet3tools.tensor.emit.columns import ColumnPasses
 from nnet3tools.tensor.emit.cuda import CUDA, Source, kernel_source

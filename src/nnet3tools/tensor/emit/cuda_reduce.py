@@ -7,8 +7,7 @@ of an output merges them, in an order that does not depend on which block is las
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.emit.body import Body, indented, loop
 from nnet3tools.tensor.emit.cuda import CUDA, Source, coordinates, kernel_source
 from nnet3tools.tensor.emit.walk import Access, Walk

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.strides import broadcast_strides, is_array, merge_axes
 

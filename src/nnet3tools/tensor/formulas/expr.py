@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas.printing import (
     ATOM,
     Text,

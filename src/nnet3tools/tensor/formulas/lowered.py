@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Number, Placeholder
 from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS, Function
 from nnet3tools.tensor.formulas.simplify import simplify

@@ -9,9 +9,9 @@ last loop over the row stores elements, or adds them to the column reductions of
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, used
 
 _NOT_WITHIN_ROW = frozenset({Kind.REDUCE_ROW})

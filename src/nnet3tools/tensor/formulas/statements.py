@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.formulas.expr import Apply, Expr, Function, Operand, Placeholder, as_expr
 from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS
 

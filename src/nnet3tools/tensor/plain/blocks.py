@@ -10,11 +10,11 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3tools.fast_dataclasses import replace
 from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, used
 from nnet3tools.tensor.formulas.stages import Pass, passes

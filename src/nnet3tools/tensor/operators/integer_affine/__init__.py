@@ -24,12 +24,12 @@ the bytes. With 255 levels and unbounded weights, vpmaddubsw would saturate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.arrays import Array, aligned_bytes
 from nnet3tools.tensor.registry import operator
 

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 

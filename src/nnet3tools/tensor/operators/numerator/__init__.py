@@ -14,10 +14,9 @@ a GPU the operator also takes PackedPaths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
