@@ -182,12 +182,11 @@ class CommandLine(Generic[O]):
         values: dict[bool, dict[tuple[str, ...], Any]] = {True: {}, False: {}}
         if not words:
             return values
-        # Imported late: click takes 20 ms, and many programs are called without options.
         from nnet3tools.cli.option_values import values_of
 
         known = {**self.standard, **self.specs}
         kinds = {name: specs[0].kind for name, specs in known.items()}
-        for name, value in values_of(self.name, kinds, words).items():
+        for name, value in values_of(kinds, words).items():
             for spec in known[name]:
                 values[name in self.standard][spec.path] = value
         return values
@@ -216,7 +215,6 @@ class CommandLine(Generic[O]):
         name, _, path = self._completed(word).partition("=")
         if name != "--config" or not path:
             return []
-        # Imported late: --help needs neither click nor NumPy.
         from nnet3tools.cli.option_values import values_of
         from nnet3tools.io.files import MAX_CONFIG, read_text_lines
 
@@ -229,7 +227,7 @@ class CommandLine(Generic[O]):
                     raise DataError(f"expected --option=value, found {quoted(text, 60)}")
                 words.append(self._completed(text))
                 name = words[-1][2:].partition("=")[0]
-                values_of(self.name, {name: self._kind(name)}, words[-1:])
+                values_of({name: self._kind(name)}, words[-1:])
         return words
 
     def _kind(self, name: str) -> str:

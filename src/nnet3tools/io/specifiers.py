@@ -1,7 +1,6 @@
 """Parsing of rspecifiers `[options,]ark:rxfilename` and wspecifiers `[options,]scp:wxfilename`."""
 
 import enum
-import re
 from typing import Any
 
 from nnet3tools.errors import OptionError
@@ -115,7 +114,7 @@ def _parse(
         raise _error(text, what, "expected a form such as ark:file or scp,p:file")
     kinds: list[str] = []
     changes: dict[str, Any] = {}
-    for word in re.split("[, ]", before):
+    for word in before.replace(" ", ",").split(","):
         if word in ("ark", "scp"):
             kinds.append(word)
         elif word not in options:

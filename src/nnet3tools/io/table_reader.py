@@ -15,13 +15,12 @@ from nnet3tools.io.files import (
     split_offset,
 )
 from nnet3tools.io.holder import Holder
-from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
 
 T = TypeVar("T")
 
-_RANGE = re.compile(r"(.+)\[([^\[\]]*)\]")
+_RANGE = r"(.+)\[([^\[\]]*)\]"
 
 
 def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
@@ -34,7 +33,7 @@ def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
 
 def split_range(rxfilename: str) -> tuple[str, str]:
     """Split 'file[0:9]' into ('file', '0:9'); the range is "" if there is none."""
-    match = _RANGE.fullmatch(rxfilename)
+    match = re.fullmatch(_RANGE, rxfilename) if rxfilename[-1:] == "]" else None
     return (match[1].rstrip(), match[2]) if match else (rxfilename, "")
 
 
@@ -186,7 +185,11 @@ class SequentialTableReader(Closeable, Generic[T]):
             items = self._all_items()
             is_here = handover.find(self._specifier.rxfilename) is not None
             ahead = self._specifier.background and not is_here
-            self._items = read_ahead(items, depth=1) if ahead else items
+            if ahead:
+                from nnet3tools.io.read_ahead import read_ahead  # takes 2 ms
+
+                items = read_ahead(items, depth=1)
+            self._items = items
         return self._items
 
     def pauses(self, seconds: float) -> bool:

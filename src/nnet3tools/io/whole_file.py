@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 from nnet3tools.errors import failures_named
 from nnet3tools.io.checked import check_written, exists
 
-_DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/std(out|err)")
+_DESCRIPTOR = r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/std(out|err)"
 _PREFIX, _SUFFIX = ".nnet3tools-", ".tmp"
 
 _CANNOT_REPLACE = (errno.EBUSY, errno.EPERM, errno.EACCES)
@@ -67,7 +67,7 @@ def prove_writable(path: str) -> None:
 
 def _own_descriptor(path: str) -> int | None:
     """The number of the descriptor that a path such as /dev/stdout or /dev/fd/3 names, or None."""
-    if (match := _DESCRIPTOR.fullmatch(path)) is None:
+    if not path.startswith(("/dev/", "/proc/")) or not (match := re.fullmatch(_DESCRIPTOR, path)):
         return None
     number = match[1] or match[2]
     return int(number) if number else 1 if match[3] == "out" else 2
