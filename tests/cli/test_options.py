@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from nnet3tools.cli.options import (
 )
 from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.errors import ConfigError, DataError, OptionError, ProgramError, UserError
+from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 
 
