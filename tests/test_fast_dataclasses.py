@@ -164,3 +164,5 @@ def test_a_standard_dataclass_can_derive_from_a_fast_one() -> None:
     )
     assert made(1).more == 4
     assert made(1).text == "a"
+    names = [item.name for item in fast_dataclasses.fields(made)]  # type: ignore[arg-type]
+    assert names == ["number", "text", "hidden", "more"]

@@ -24,7 +24,7 @@ from nnet3tools.cli.options import (
 )
 from nnet3tools.cli.programs import PROGRAMS, main_of
 from nnet3tools.errors import ConfigError, DataError, OptionError, ProgramError, UserError
-from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io import log
 
 

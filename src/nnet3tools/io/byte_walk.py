@@ -12,6 +12,7 @@ from nnet3tools.io.matrix_forms import (
     AnyBytes,
     MatrixForm,
     sparse_elements,
+    sparse_rows,
     stored_form,
 )
 
@@ -160,15 +161,23 @@ class ByteWalk:
     def _sparse_rows(self, form: MatrixForm) -> int:
         """Move past a sparse matrix of `form`; return the largest number of elements in a row."""
         self.skip(SPARSE_HEAD)
-        elements, most = sparse_elements(form.num_cols), 0
-        for _ in range(form.num_rows):
-            self.word(form.head_of_row)
+        head, elements = form.head_of_row, sparse_elements(form.num_cols)
+        most, before, num_left = 0, -1, form.num_rows
+        while num_left:
+            self.word(head)
             count = self.integer()
             begin = self.at
             self.skip(10 * count)
             if count < 0 or not elements.fullmatch(self.data, begin, self.at):
                 raise OtherFormError
-            most = max(most, count)
+            most, num_left = max(most, count), num_left - 1
+            if count == before:  # rows with the same number are passed over together
+                size = len(head) + 4 + 10 * count
+                same = sparse_rows(form.num_cols, count)
+                end = same.match(self.data, self.at, self.at + size * num_left).end()  # type: ignore[union-attr]
+                num_left -= (end - self.at) // size
+                self.at = end
+            before = count
         return most
 
 
