@@ -327,6 +327,7 @@ def encoded_entries(
         try:
             found = find(data, key.end())
         except IndexError:
+            reader.insufficient_end = reader.offset + len(data) - start
             return
         if found is None:
             return

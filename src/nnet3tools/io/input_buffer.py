@@ -50,6 +50,8 @@ class InputBuffer:
         self._at = 0
         self._base = 0  # file offset of the buffer's first byte
         self._piece = _PIECE
+        self.insufficient_end = -1
+        """Offset of the end of bytes in which `take` need not look for the next object again."""
         self.ended = False
         """Whether the end of the stream was met; unread bytes may still be in the buffer."""
 
@@ -140,6 +142,8 @@ class InputBuffer:
         """
         while True:
             try:
+                if self._base + len(self._buffer) == self.insufficient_end:
+                    raise IndexError
                 found = find(self._buffer, self._at)
             except IndexError:
                 if len(self._buffer) - self._at > _LARGEST_TAKEN or not self.more():
