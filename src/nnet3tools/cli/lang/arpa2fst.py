@@ -1,9 +1,9 @@
 """arpa2fst: convert language models in ARPA format to FSTs."""
 
 import sys
-from dataclasses import replace
 
 from nnet3tools.cli.options import OptionGroup, option, program, quote
+from nnet3tools.fast_dataclasses import replace
 
 USAGE = """Convert an ARPA format language model into an FST
 Usage: arpa2fst [opts] <input-arpa> <output-fst>
