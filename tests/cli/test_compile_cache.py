@@ -19,7 +19,7 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io
 from nnet3tools.training.merging import merge_examples
 from support.chain_examples import chain_example
-from support.programs import write_table
+from support.programs import run, write_table
 
 # No component here draws random numbers: Kaldi's compiler draws some too, so that which minibatches
 # a component stores statistics of depends on whether anything was compiled.
@@ -107,6 +107,14 @@ def test_errors(folder, capsys):
     assert compile_main(["--egs=ark:none", "0.raw", "cache"]) == 255
     assert compile_main(["--egs=ark:egs", "0.raw", "request", "cache"]) == 255
     assert compile_main(["0.raw", "cache"]) == 255
+    (folder / "narrow").write_text(
+        "input-node name=input dim=2\ncomponent name=a type=NoOpComponent dim=2\n"
+        "component-node name=a component=a input=input\noutput-node name=output input=a\n"
+    )
+    assert run("nnet3-init", "narrow", "narrow.raw") == 0
+    capsys.readouterr()
+    assert compile_main(["--egs=ark:egs", "narrow.raw", "cache"]) == 255
+    assert "the network expects 2" in capsys.readouterr().err
     assert not (folder / "cache").exists()
 
 

@@ -88,6 +88,7 @@ def test_an_example_gets_the_request_of_its_trainer(derivative):
         (["--feats=ark:feats.ark", "--chunk=7"], "--chunk=7: 7 frames have only chunk 0"),
         (["--feats=ark:feats.ark", "--key=utt3"], "ark:feats.ark: no utterance 'utt3'"),
         (["--num-frames=5", "--num-sequences=0"], "--num-sequences=0: expected at least 1"),
+        (["--num-frames=5", "--num-sequences=2000000000"], "26000000000 rows need"),
         (["--num-frames=5", "--frame-subsampling-factor=0"], "must be > 0"),
     ],
 )

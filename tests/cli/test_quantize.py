@@ -93,8 +93,9 @@ def test_what_is_refused_names_the_reason(shell: Shell):
         ): "give --calibrate or --calibrate-egs, not both",
         ("nnet3-quantize", "--calibrate-egs=ark:feats", "0.raw", "out"): ") feats: key 'u0'",
         ("nnet3-quantize", "--float-components=*", "0.raw", "out"): "no component to quantize",
-        ("nnet3-average", "q.raw", "q.raw", "out"): "cannot be trained, scaled or added",
-        ("nnet3-copy", "--scale=2", "q.raw", "out"): "cannot be trained, scaled or added",
+        ("nnet3-quantize", "--float-components=b,zz*", "0.raw", "out"): "matches 'zz*'",
+        ("nnet3-average", "q.raw", "q.raw", "out"): "q.raw: a quantized network cannot be trained",
+        ("nnet3-copy", "--scale=2", "q.raw", "out"): "q.raw: a quantized network cannot be",
     }
     for command, reason in refused.items():
         assert reason in shell.error(*command)
@@ -135,5 +136,5 @@ def test_training_is_refused_in_one_line(shell: Shell):
     shell("nnet3-quantize", "0.raw", "q.raw")
     make_examples(shell)
     error = shell.error("nnet3-train", "--use-gpu=no", "q.raw", "ark:merged", "out")
-    assert "cannot be trained" in error
+    assert "q.raw: the network is quantized (component 'b')" in error
     assert not Path("out").exists()

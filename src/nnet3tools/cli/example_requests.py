@@ -13,7 +13,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.io.holder import Holder
 from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_of_kind
 from nnet3tools.training.objective import FrameObjective, Measured
-from nnet3tools.training.running import computation_request
+from nnet3tools.training.running import check_dim, computation_request
 
 if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest, IoSpecification
@@ -58,7 +58,10 @@ def for_each_request(
     objective = AnyKindObjective(xent_regularize)
 
     def request_for(key: str, example: NnetExample) -> None:
-        work(key, computation_request(nnet, example, *flags, objective))
+        request = computation_request(nnet, example, *flags, objective)
+        for io in example.io:
+            check_dim(nnet, io)
+        work(key, request)
 
     return for_each_of_any_kind(rspecifier, request_for)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
+from nnet3tools.errors import naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 
@@ -78,11 +79,14 @@ def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
         set_learning_rate(nnet, options.learning_rate)
 
 
-def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
-    """Multiply the parameters of `nnet` by --scale; an infinite scale turns zeros into NaN."""
+def scale_parameters(nnet: Nnet, options: ChangeOptions, name: str) -> None:
+    """Multiply the parameters of `nnet`, from the file `name`, by --scale.
+
+    An infinite scale turns zeros into NaN.
+    """
     from nnet3tools.nnet.arithmetic import scale_nnet
 
-    with np.errstate(invalid="ignore", over="ignore"):
+    with naming(name), np.errstate(invalid="ignore", over="ignore"):
         scale_nnet(nnet, options.scale)
 
 
@@ -140,7 +144,7 @@ def nnet3_copy(options: CopyOptions, args: list[str]) -> None:
     to_float(nnet, changes)
     read_config(nnet, changes)
     set_learning_rates(nnet, changes)
-    scale_parameters(nnet, changes)
+    scale_parameters(nnet, changes, nnet_in)
     apply_edits(nnet, changes)
     if changes.prepare_for_test:
         from nnet3tools.nnet.collapse import prepare_for_test
@@ -203,7 +207,7 @@ def nnet3_am_copy(options: AmCopyOptions, args: list[str]) -> None:
     if may_draw:
         set_context(model)
         draw_before_statistics(model.nnet)
-    scale_parameters(model.nnet, changes)
+    scale_parameters(model.nnet, changes, model_in)
     if changes.prepare_for_test:
         from nnet3tools.nnet.collapse import prepare_for_test
 

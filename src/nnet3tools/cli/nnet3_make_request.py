@@ -9,6 +9,9 @@ from nnet3tools.errors import DataError, OptionError, check_num_frames
 from nnet3tools.executor.simple_options import ChunkOptions
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
+from nnet3tools.io.memory import lack_of_memory
+
+_BYTES_PER_ROW = 150  # of an input or output, measured: indexes and planned steps
 
 if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest
@@ -109,6 +112,9 @@ def _chunk_request(options: Options, nnet: Nnet, num_frames: int) -> Computation
         count = f"chunks 0 to {len(chunks) - 1}" if len(chunks) > 1 else "only chunk 0"
         raise OptionError(f"--chunk={options.chunk}: {num_frames} frames have {count}")
     shape = chunks[options.chunk].shape
+    rows = options.num_sequences * (shape.num_inputs + shape.num_outputs)
+    if lack := lack_of_memory(_BYTES_PER_ROW * rows):
+        raise OptionError(f"--num-sequences={options.num_sequences}: {rows} rows need {lack}")
     return shape._replace(num_sequences=options.num_sequences).request()
 
 

@@ -97,11 +97,15 @@ def _prepare(nnet: Nnet, options: Options) -> list[str]:
     """Prepare a network for quantization, in place; returns the components to be quantized."""
     from nnet3tools.errors import DataError
     from nnet3tools.nnet.collapse import prepare_for_test
+    from nnet3tools.nnet.config import name_matches_pattern
     from nnet3tools.nnet.quantization import components_to_quantize
     from nnet3tools.nnet.splicing import splice_in_components
 
-    prepare_for_test(nnet)
     patterns = [pattern for pattern in options.float_components.split(",") if pattern]
+    for pattern in patterns:
+        if not any(name_matches_pattern(name, pattern) for name in nnet.component_names):
+            raise DataError(f"--float-components: no component matches '{pattern}'")
+    prepare_for_test(nnet)
     names = components_to_quantize(nnet, patterns, options.quantize_inputs)
     if not names:
         raise DataError("the network has no component to quantize")

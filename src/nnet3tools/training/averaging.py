@@ -56,7 +56,8 @@ def _weighted_sum(models: list[tuple[str, float]]) -> Nnet:
     """The sum of weight * network over pairs (rxfilename, weight)."""
     (first, weight), *others = models
     total = read_nnet(first)
-    scale_nnet(total, weight)
+    with naming(first):
+        scale_nnet(total, weight)
     for rxfilename, weight in others:
         nnet = read_nnet(rxfilename)
         with naming(f"{rxfilename} after {first}"):

@@ -65,8 +65,8 @@ def combine_models(
     log.log(f"objective function using the last model is {first_objective:g}")
     step = math.ceil(num_models / max_evaluations)
     for number, (name, nnet) in enumerate(source, start=2):
-        scale_nnet(average, (number - 1.0) / number)
         with naming(name):
+            scale_nnet(average, (number - 1.0) / number)
             add_nnet(average, nnet, 1.0 / number)
         if (number - 1) % step and number != num_models:
             continue

@@ -73,6 +73,15 @@ def computation_request(
     return request
 
 
+def check_dim(nnet: Nnet, io: NnetIo) -> None:
+    """DataError unless an example's input or output has the network's dimension for its node."""
+    is_input = nnet.is_input(nnet.node_index(io.name))
+    expected = nnet.input_dim(io.name) if is_input else nnet.output_dim(io.name)
+    if io.dim != expected:
+        message = f"example's '{io.name}' has dimension {io.dim}: the network expects {expected}"
+        raise DataError(message)
+
+
 @dataclass
 class PreparedExample(NnetExample):
     """An example as it was read, with the results of ExampleRunner.prepare on a GPU.
@@ -341,11 +350,7 @@ class ExampleRunner:
         self._objective.report()
 
     def _input_matrix(self, io: NnetIo) -> np.ndarray:
-        expected = self.nnet.input_dim(io.name)
-        if io.dim != expected:
-            raise DataError(
-                f"example's '{io.name}' has dimension {io.dim}: the network expects {expected}"
-            )
+        check_dim(self.nnet, io)
         matrix = to_dense(io.features)
         check_finite(f"'{io.name}'", matrix)
         return matrix
