@@ -83,13 +83,13 @@ class RowFunction:
         self.formula = Formula(text)
         self.parts, self.params = dict(parts), dict(params)
         self._idle: dict[tuple, list[_Run]] = {}
-        root = self._probe(_PROBE_ROWS[0])
+        root, other = (self._probe(rows) for rows in _PROBE_ROWS)
+        if root.shape[1] != other.shape[1]:
+            raise ExpressionError(f"the columns of '{text}' depend on the number of rows")
         self.output_dim = root.shape[1]
         self._fused: Fused | None = fuse(root)
         if self._fused is None:
             Execution([root])  # checks that every derivative exists
-            if self._probe(_PROBE_ROWS[1]).shape[1] != self.output_dim:
-                raise ExpressionError(f"the columns of '{text}' depend on the number of rows")
         fused = self._fused
         self.needs_input = fused is not None and fused.needs_input
         self.needs_output = fused is not None and fused.needs_output
