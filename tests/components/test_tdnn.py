@@ -23,22 +23,24 @@ OUTPUTS = {
 }
 
 
-def component(offsets: str, **options: object):
+def component(offsets: str, output_dim: int = 5, **options: object):
     more = " ".join(f"{key.replace('_', '-')}={value}" for key, value in options.items())
-    return make(f"type=TdnnComponent input-dim=4 output-dim=5 time-offsets={offsets} {more}")
+    config = f"type=TdnnComponent input-dim=4 output-dim={output_dim} time-offsets={offsets}"
+    return make(f"{config} {more}")
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 @pytest.mark.parametrize("offsets", ["-1,0,1", "0", "-3,0,3", "2,-1", "-6,0"])
 @pytest.mark.parametrize("use_bias", ["true", "false"])
-def test_splicing_row_by_row(name: str, offsets: str, use_bias: str) -> None:
-    tdnn = component(offsets, use_bias=use_bias)
+@pytest.mark.parametrize("output_dim", [5, 3])  # spliced inputs; one product for all offsets
+def test_splicing_row_by_row(name: str, offsets: str, use_bias: str, output_dim: int) -> None:
+    tdnn = component(offsets, use_bias=use_bias, output_dim=output_dim)
     outputs = OUTPUTS[name]
     ordered = Ordered(tdnn, inputs_for(tdnn, outputs), outputs)
     x = ordered.values(np.random.default_rng(2)).astype(np.float32)
     y, _ = forward(tdnn, x, ordered.rows)
     frames = ordered.by_index(x)
-    bias = tdnn.bias_params if use_bias == "true" else np.zeros(5)
+    bias = tdnn.bias_params if use_bias == "true" else np.zeros(output_dim)
 
     def formula(index):
         n, t, x = index
@@ -50,8 +52,10 @@ def test_splicing_row_by_row(name: str, offsets: str, use_bias: str) -> None:
 
 @pytest.mark.parametrize("name", ["every third", "a gap", "one output"])
 @pytest.mark.parametrize("use_bias", ["true", "false"])
-def test_derivatives_updates_and_files(name: str, use_bias: str) -> None:
-    tdnn = component("-3,0,3", use_bias=use_bias, param_stddev=0.5, l2_regularize=0.01)
+@pytest.mark.parametrize("output_dim", [5, 3])
+def test_derivatives_updates_and_files(name: str, use_bias: str, output_dim: int) -> None:
+    options = {"use_bias": use_bias, "output_dim": output_dim}
+    tdnn = component("-3,0,3", param_stddev=0.5, l2_regularize=0.01, **options)
     assert bool(tdnn.properties & Properties.PROPAGATE_ADDS) == (use_bias == "false")
     outputs = OUTPUTS[name]
     check_component(tdnn, Ordered(tdnn, inputs_for(tdnn, outputs), outputs).rows)

@@ -45,6 +45,7 @@ from nnet3tools.nnet.natural_gradient_updates import (
     take_pending,
     update_estimates,
 )
+from nnet3tools.nnet.parts import product_with, transposed_product
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import padded
 from nnet3tools.tensor.number import store
@@ -268,14 +269,12 @@ class OnlineNaturalGradient(HasSettings):
         assert w is not None
         num_rows = first.shape[0]
         with tensor.scratch((num_rows, self.rank), like=first) as h:
-            for i, (part, columns) in enumerate(in_columns(parts, w)):
-                tensor.prod(h, part, columns, trans_b=True, beta=float(i > 0))  # H = X W^T
+            product_with(parts, w, h)  # H = X W^T
             if not updating:
                 yield h
                 return
             with buffers_of(self) as buffers:
-                for part, columns in in_columns(parts, buffers.j):
-                    tensor.prod(columns, h, part, trans_a=True)  # J = H^T X
+                transposed_product(h, parts, buffers.j)  # J = H^T X
                 has_own = self.buffers is not None
                 later = has_own and not at_once and recording.is_noting()
                 if not later:
@@ -301,15 +300,6 @@ def _stored(w: Array) -> tuple[Array, UpdateBuffers | None]:
 def _trace(parts: Sequence[Array]) -> Any:
     """The trace of X X^T for X with the columns of `parts`."""
     return functools.reduce(operator.add, [tensor.dot(part, part) for part in parts])
-
-
-def in_columns(parts: Sequence[Array], wide: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield each part together with the same columns of `wide`, which is as wide as all parts."""
-    begin = 0
-    for part in parts:
-        end = begin + part.shape[1]
-        yield part, wide if end - begin == wide.shape[1] else wide[:, begin:end]
-        begin = end
 
 
 def _special_orthonormal(num_rows: int, num_cols: int) -> np.ndarray:

@@ -1,14 +1,18 @@
 """TdnnComponent: an affine map of several frames, spliced inside the component.
 
 Kaldi's nnet-tdnn-component.cc. Rows form a regular grid of times (regular_grid.py), so the
-frames at one time offset are a strided view of the input, and no spliced copy is needed:
+frames at one time offset are a strided view of the input:
 
     out = bias + sum over offsets o of  in[at t + o] * linear_params[:, block of o]^T
+
+On a CPU this is one product, which reads the wide side (inputs or outputs) once: with a spliced
+copy of the inputs if they are narrower than the outputs, else with the rows of all offsets joined.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -30,9 +34,15 @@ from nnet3tools.nnet.components.fields import Flag, Float, Int, IntVector
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.time_windows import at_shifts
-from nnet3tools.nnet.components.two_sided import NUM_SAMPLES_HISTORY, TwoSidedNaturalGradient
+from nnet3tools.nnet.components.two_sided import (
+    NUM_SAMPLES_HISTORY,
+    TwoSidedNaturalGradient,
+    set_columns,
+)
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.indexes import IndexArray, IntArray, sorted_unique
+from nnet3tools.nnet.parts import JoinedParts, in_columns, product_with
+from nnet3tools.tensor.registry import on_host
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -65,6 +75,16 @@ class TdnnIndexes(PrecomputedIndexes):
             and len(self.row_offsets) == len(component.time_offsets)
             and end <= num_inputs
         )
+
+    def joined(self, rows: Array, num_rows: int) -> JoinedParts | None:
+        """What `part` gives for all time offsets; None if one matrix has few rows of several."""
+        first = int(self.row_offsets.min())
+        starts, rest = np.divmod(self.row_offsets - first, self.row_stride)
+        count = num_rows + int(starts.max())
+        end = first + self.row_stride * (count - 1) + 1
+        if rest.any() or len(starts) == 1 or 4 * count > 5 * num_rows or end > len(rows):
+            return None
+        return JoinedParts(rows[first : end : self.row_stride], starts.tolist(), num_rows)
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
         """View of the `num_rows` rows of the input `rows` that the i-th time offset reads."""
@@ -188,27 +208,60 @@ class TdnnComponent(TwoSidedNaturalGradient):
 
     # -- running
 
-    def _params_part(self, i: int) -> Array:
-        """View of the parameter columns for the i-th time offset."""
-        dim = self.input_dim
-        return self.linear_params[:, i * dim : (i + 1) * dim]
-
-    def _parts(self, indexes: Indexes, in_matrix: Array, out_matrix: Array) -> list[Array]:
+    def _parts(self, indexes: Indexes, in_matrix: Array, out_matrix: Array) -> Sequence[Array]:
         """Views of `in_matrix`, one for each time offset, with as many rows as `out_matrix`."""
         assert isinstance(indexes, TdnnIndexes)
-        offsets = range(len(self.time_offsets))
-        return [indexes.part(in_matrix, i, out_matrix.shape[0]) for i in offsets]
+        num_rows, count = out_matrix.shape[0], len(self.time_offsets)
+        if on_host(in_matrix) and self.input_dim > self.output_dim:
+            joined = indexes.joined(in_matrix, num_rows)
+            if joined is not None and len(joined) == count:
+                return joined
+        return [indexes.part(in_matrix, i, num_rows) for i in range(count)]
+
+    def _splices(self, matrix: Array) -> bool:
+        """Whether one product with the spliced input is faster than one for each time offset."""
+        return on_host(matrix) and 1 < len(self.time_offsets) and self.input_dim <= self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Add a matrix product per time offset to the bias, or to `out_value` without bias."""
+        """Add the products for all time offsets to the bias, or to `out_value` without bias."""
+        parts = self._parts(indexes, in_value, out_value)
+        if self._splices(in_value):
+            self._propagate_spliced(parts, out_value)
+            return
         if self.has_bias:
             _set_rows(out_value, self.bias_params)
-        for i, part in enumerate(self._parts(indexes, in_value, out_value)):
-            tensor.prod(out_value, part, self._params_part(i), trans_b=True, beta=1.0)
+        product_with(parts, self.linear_params, out_value, beta=1.0)
+
+    def _propagate_spliced(self, parts: Sequence[Array], out_value: Array) -> None:
+        """The same as `propagate`, by a product with a copy of the parts side by side."""
+        (rows, dim), num_in = out_value.shape, self.linear_params.shape[1]
+        has_one = self.has_bias and rows > num_in  # the bias is the weight of an input that is 1
+        with (
+            tensor.scratch((rows, num_in + has_one), like=out_value) as inputs,
+            tensor.scratch((dim, num_in + has_one), like=out_value) as params,
+        ):
+            set_columns(inputs, parts)
+            if has_one:
+                set_columns(params, [self.linear_params, self.bias_params.reshape(-1, 1)])
+            elif self.has_bias:
+                _set_rows(out_value, self.bias_params)
+            weights = params if has_one else self.linear_params
+            tensor.prod(out_value, inputs, weights, trans_b=True, beta=float(not has_one))
 
     def backprop_input(self, args: BackpropArgs) -> None:
-        for i, part in enumerate(self._parts(args.indexes, args.in_deriv, args.out_deriv)):
-            tensor.prod(part, args.out_deriv, self._params_part(i), beta=1.0)
+        derivs, linear = args.out_deriv, self.linear_params
+        parts = self._parts(args.indexes, args.in_deriv, derivs)
+        if self._splices(derivs):
+            with tensor.scratch((derivs.shape[0], linear.shape[1]), like=derivs) as spliced:
+                tensor.prod(spliced, derivs, linear)
+                for part, columns in in_columns(parts, spliced):
+                    tensor.add(part, columns)
+        elif isinstance(parts, JoinedParts):
+            with parts.spread(derivs) as wide:
+                tensor.prod(parts.rows, wide, linear.reshape(-1, self.input_dim), beta=1.0)
+        else:
+            for part, columns in in_columns(parts, linear):
+                tensor.prod(part, derivs, columns, beta=1.0)
 
     def update(self, args: BackpropArgs) -> None:
         if self.learning_rate == 0.0:

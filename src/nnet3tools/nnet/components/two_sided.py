@@ -6,15 +6,16 @@ The update is W += lr * scales * P_out(dF/dy)^T P_in(x); see Povey et al. 2014, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.components.fields import Float, Int
 from nnet3tools.nnet.components.updatable import UpdatableComponent
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient, in_columns
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.parts import in_columns
+from nnet3tools.tensor.registry import on_host
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -47,7 +48,7 @@ def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> in
     return 2 * product + (product + 2 * rank * rank * dim) // max(1, estimate.update_period)
 
 
-def _set_columns(inputs: Array, parts: Sequence[Array]) -> None:
+def set_columns(inputs: Array, parts: Sequence[Array]) -> None:
     """Copy the parts side by side into `inputs`, and set its last column to 1."""
     width = 0
     for part, columns in in_columns(parts, inputs):
@@ -62,6 +63,24 @@ def _targets(linear: Array, bias: Array | None) -> list[tuple[Array, slice]]:
     dim = linear.shape[1]
     found = [(linear, slice(dim))]
     return found if bias is None else [*found, (bias.reshape(-1, 1), slice(dim, None))]
+
+
+def _add_products(
+    linear: Array, bias: Array | None, rate: Any, pairs: Sequence[tuple[Array, Array]]
+) -> None:
+    """Add rate * (sum of left^T right over `pairs`) to `linear`, its last column to `bias`."""
+    shape = linear.shape[0], pairs[0][1].shape[1]
+    if bias is None or not on_host(linear) or pairs[0][0].shape[0] < shape[1]:
+        for target, columns in _targets(linear, bias):
+            for left, right in pairs:
+                tensor.prod(target, left, right[:, columns], trans_a=True, alpha=rate, beta=1.0)
+        return
+    # A product with one column takes BLAS (which copies `left`) as long as one with twenty.
+    with tensor.scratch(shape, like=linear) as gradient:
+        for i, (left, right) in enumerate(pairs):
+            tensor.prod(gradient, left, right, trans_a=True, beta=float(i > 0))
+        for target, columns in _targets(linear, bias):
+            tensor.add(target, gradient[:, columns], alpha=rate)
 
 
 class TwoSidedNaturalGradient(UpdatableComponent):
@@ -107,12 +126,10 @@ class TwoSidedNaturalGradient(UpdatableComponent):
             tensor.padded_scratch((rows, num_in), like=parts[0]) as inputs,
             tensor.padded_scratch(derivs.shape, like=derivs) as deriv,
         ):
-            _set_columns(inputs, parts)
+            set_columns(inputs, parts)
             tensor.copy(deriv, derivs)
             rate = self.precondition(inputs, deriv)
-            for target, columns in _targets(linear, bias):
-                given = inputs[:, columns]
-                tensor.prod(target, deriv, given, trans_a=True, alpha=rate, beta=1.0)
+            _add_products(linear, bias, rate, [(deriv, inputs)])
 
     # factored form: one side stays unchanged
 
@@ -124,7 +141,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         The sides are the inputs (`parts`, side by side) and `derivs`. One is used as it is, and a
         low-rank correction is added. Returns False, without an update, if this is not faster.
         """
-        if device_of(derivs) != "numpy":  # on a GPU, multiplications do not dominate the time
+        if not on_host(derivs):  # on a GPU, multiplications do not dominate the time
             return False
         num_in = linear.shape[1] + (bias is not None)
         side = self._factored_side(derivs.shape[0], num_in, derivs.shape[1])
@@ -159,17 +176,15 @@ class TwoSidedNaturalGradient(UpdatableComponent):
             tensor.scratch((derivs.shape[1], rank), like=derivs) as narrow,
         ):
             tensor.copy(deriv, derivs)
-            targets = [columns for _, columns in in_columns(parts, linear)]
-            if bias is not None:
-                tensor.fill(ones, 1.0)
-                parts, targets = [*parts, ones], [*targets, bias.reshape(-1, 1)]
-            with self.preconditioner_in.factored(parts) as found:
+            tensor.fill(ones, 1.0)
+            inputs = parts if bias is None else [*parts, ones]
+            with self.preconditioner_in.factored(inputs) as found:
                 rate = self.rate * found.scale
                 rate = rate * self.preconditioner_out.precondition(deriv)
                 tensor.prod(narrow, deriv, found.h, trans_a=True, alpha=-1.0)
-                for target, (part, w) in zip(targets, in_columns(parts, found.w), strict=True):
-                    tensor.prod(target, deriv, part, trans_a=True, alpha=rate, beta=1.0)
-                    tensor.prod(target, narrow, w, alpha=rate, beta=1.0)
+                self.add_affine_gradient(linear, bias, parts, deriv, rate)
+                for target, columns in _targets(linear, bias):
+                    tensor.prod(target, narrow, found.w[:, columns], alpha=rate, beta=1.0)
 
     def _update_by_factors_of_derivs(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
@@ -180,16 +195,12 @@ class TwoSidedNaturalGradient(UpdatableComponent):
             tensor.scratch((num_rows, num_in), like=derivs) as inputs,
             tensor.scratch((rank, num_in), like=derivs) as narrow,
         ):
-            _set_columns(inputs, parts)
+            set_columns(inputs, parts)
             rate = self.rate * self.preconditioner_in.precondition(inputs)
             with self.preconditioner_out.factored([derivs]) as found:
                 rate = rate * found.scale
                 tensor.prod(narrow, found.h, inputs, trans_a=True, alpha=-1.0)
-                for target, columns in _targets(linear, bias):
-                    given = inputs[:, columns]
-                    tensor.prod(target, derivs, given, trans_a=True, alpha=rate, beta=1.0)
-                    right = narrow[:, columns]
-                    tensor.prod(target, found.w, right, trans_a=True, alpha=rate, beta=1.0)
+                _add_products(linear, bias, rate, [(derivs, inputs), (found.w, narrow)])
 
     def natural_gradient_flops(self, rows: int) -> int:
         """Number of operations to precondition both sides of the parameter matrix.

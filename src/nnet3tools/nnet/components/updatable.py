@@ -13,7 +13,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Component, Indexes, Properties
 from nnet3tools.nnet.components.fields import Flag, Float, NotNegative
-from nnet3tools.nnet.natural_gradient import in_columns
+from nnet3tools.nnet.parts import transposed_product
 from nnet3tools.tensor.number import Number, store
 from nnet3tools.tensor.registry import device_of
 
@@ -117,18 +117,19 @@ class UpdatableComponent(Component):
         return self.learning_rate if number is None else number
 
     def add_affine_gradient(
-        self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
-    ) -> None:
-        """Add the learning rate times the gradient of an affine map to its parameters.
+        self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array,
+        rate: Any = None,
+    ) -> None:  # fmt: skip
+        """Add `rate` times the gradient of an affine map to its parameters.
 
         `derivs` (N, D) are derivatives at the output. `parts` are inputs of N rows each, one for
-        each range of columns of `linear`. `bias` (D,) is None if there is none.
+        each range of columns of `linear`. `bias` (D,) is None if there is none. `rate` None stands
+        for the learning rate.
         """
-        rate = self.rate
+        rate = self.rate if rate is None else rate
         if bias is not None:
             _sum_rows(bias, derivs, alpha=rate, beta=1.0)
-        for part, columns in in_columns(parts, linear):
-            tensor.prod(columns, derivs, part, trans_a=True, alpha=rate, beta=1.0)
+        transposed_product(derivs, parts, linear, alpha=rate, beta=1.0)
 
     def copy_options(self, other: UpdatableComponent) -> None:
         """Take over the options that all updatable components have, such as the learning rate."""

@@ -1,0 +1,76 @@
+"""Matrices given as parts that lie side by side, and products with them.
+
+X stands for the matrix (N rows) that has the columns of all parts in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from nnet3tools import tensor
+
+Array = Any
+
+
+class JoinedParts(list[Array]):
+    """Parts that are ranges of N rows of one matrix `rows` on the host, from each row of `starts`.
+
+    A product with all parts is then one with `rows`, which reads the rows once. For matrices with
+    columns for each part it sees column d of part k in row r as column d in row r * K + k, of K
+    parts.
+    """
+
+    def __init__(self, rows: Array, starts: Sequence[int], num_rows: int) -> None:
+        super().__init__(rows[start : start + num_rows] for start in starts)
+        self.rows, self._starts, self._num_rows = rows, starts, num_rows
+
+    def shifted(self, products: Array) -> Iterator[Array]:
+        """For each part k, columns k, k + K, ... of its rows in `products`, as long as `rows`."""
+        for k, start in enumerate(self._starts):
+            yield products[start : start + self._num_rows, k :: len(self)]
+
+    @contextmanager
+    def spread(self, left: Array) -> Iterator[Array]:
+        """Scratch memory whose `shifted` are all equal to `left`, with zeros elsewhere."""
+        with tensor.scratch((len(self.rows), len(self) * left.shape[1]), like=left) as wide:
+            tensor.fill(wide, 0.0)
+            for columns in self.shifted(wide):
+                tensor.copy(columns, left)
+            yield wide
+
+
+def in_columns(parts: Sequence[Array], wide: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield each part together with the same columns of `wide`, which is as wide as all parts."""
+    begin = 0
+    for part in parts:
+        end = begin + part.shape[1]
+        yield part, wide if end - begin == wide.shape[1] else wide[:, begin:end]
+        begin = end
+
+
+def product_with(parts: Sequence[Array], wide: Array, out: Array, beta: float = 0.0) -> None:
+    """Set `out` to X wide^T + beta * out; `beta` is 0 or 1."""
+    if not isinstance(parts, JoinedParts):
+        for i, (part, columns) in enumerate(in_columns(parts, wide)):
+            tensor.prod(out, part, columns, trans_b=True, beta=float(i > 0) or beta)
+        return
+    folded = wide.reshape(-1, parts.rows.shape[1])
+    with tensor.scratch((len(parts.rows), len(folded)), like=out) as products:
+        tensor.prod(products, parts.rows, folded, trans_b=True)
+        for i, columns in enumerate(parts.shifted(products)):
+            (tensor.add if beta or i else tensor.copy)(out, columns)
+
+
+def transposed_product(
+    left: Array, parts: Sequence[Array], out: Array, alpha: Any = 1.0, beta: float = 0.0
+) -> None:
+    """Set `out` to alpha * left^T X + beta * out."""
+    if not isinstance(parts, JoinedParts) or not out.flags.c_contiguous:
+        for part, columns in in_columns(parts, out):
+            tensor.prod(columns, left, part, trans_a=True, alpha=alpha, beta=beta)
+        return
+    with parts.spread(left) as wide:
+        folded = out.reshape(-1, parts.rows.shape[1])
+        tensor.prod(folded, wide, parts.rows, trans_a=True, alpha=alpha, beta=beta)
