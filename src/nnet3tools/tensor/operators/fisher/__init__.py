@@ -13,7 +13,7 @@ orthogonality; at DIVERGED the number of minibatches whose products had infinity
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from nnet3tools.errors import DivergedError
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import Array, scratch
 from nnet3tools.tensor.basics import copy, prod
+from nnet3tools.tensor.call import Call, operator_of_formulas
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import operator
 
@@ -94,19 +95,19 @@ def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[A
         prod(l, other, one, trans_b=True)
 
 
-@operator(writes=("w", "j"))
+@operator_of_formulas(writes=("w", "j"))
 def fisher_replace(
     w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
     coefficients: Sequence[Array],
-) -> None:  # fmt: skip
+) -> Iterator[Call]:  # fmt: skip
     """Set W of each natural-gradient estimate to A (J + diag(coefficients) W), with A = transform.
 
     J is overwritten. On a GPU W stays if the coefficients are 0, as they are if products are
     not finite.
     """
     for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
-        _add_scaled_rows(one, numbers, new)
-        prod(new, factors, one)
+        yield Call.of(_add_scaled_rows, one, numbers, new)
+        yield Call.of(prod, new, factors, one)
 
 
 @operator(writes=("d", "numbers", "transform", "coefficients"), types=("float64",))
