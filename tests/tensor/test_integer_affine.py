@@ -91,12 +91,12 @@ def test_every_path_gives_the_bytes_of_the_reference(dtype):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_nothing_saturates_at_the_bounds(sign):
     """All lanes of a step at the bound: rows of the largest value, weights of one sign."""
-    for dtype, lane in ((np.int8, [127, 2, 127, 2]), (np.int16, [])):
+    for dtype, lane in ((np.int8, [127, 55]), (np.int16, [])):
         columns = 64
-        if dtype is np.int8:  # in each lane 127 + 2 + 127 + 2 + 0 ... = 258
-            one = np.zeros(16, np.int8)
-            one[[0, 1, 4, 5]] = one[[2, 3, 6, 7]] = lane
-            matrix = np.tile(one, (8, columns // 16)) * np.int8(sign)
+        if dtype is np.int8:  # in each lane 127 + 55 + 0 + 0 = 182
+            one = np.zeros(8, np.int8)
+            one[[0, 1]] = one[[2, 3]] = lane
+            matrix = np.tile(one, (8, columns // 8)) * np.int8(sign)
             assert excess(matrix.astype(np.int16), matrix.dtype).max() == 1.0
         else:
             matrix = np.full((8, columns), sign * (MAX_ROW_SUM // columns), np.int16)
@@ -129,10 +129,10 @@ def test_lane_sums_are_those_of_every_alignment():
     rng = np.random.default_rng(4)
     matrix = rng.integers(-50, 50, size=(3, 41))
     wide = np.pad(matrix, ((0, 0), (16, 16)))
-    lanes = np.array([0, 1, 4, 5, 8, 9, 12, 13])
+    lanes = np.array([0, 1, 4, 5])
     sums = [
         [
-            max(np.maximum(side[j + lanes], 0).sum() for j in range(len(row) - 13))
+            max(np.maximum(side[j + lanes], 0).sum() for j in range(len(row) - 5))
             for side in (row, -row)
         ]
         for row in wide

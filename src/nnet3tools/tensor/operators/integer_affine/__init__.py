@@ -10,15 +10,17 @@ reference, plain C, AVX2, AVX-512 VNNI and NEON.
 
 | V | levels | bound on V, so that nothing overflows |
 |---|---|---|
-| int8 | 127 | positive numbers of a lane add up to at most 258, negative ones to -258 |
+| int8 | 180 | positive numbers of a lane add up to at most 182, negative ones to -182 |
 | int16 | 4095 | absolute values of a row add up to at most (2^31 - 1) / 4095 |
 
-A lane is the columns j + (0, 1, 4, 5, 8, 9, 12, 13) of a row, for any j.
+A lane is the columns j + (0, 1, 4, 5) of a row, for any j.
 
 The bound on int8 is for AVX2. vpmaddubsw gives sums of two products in int16, and saturates. The
-kernel adds four such sums in int16 before it widens them: 127 * 258 = 32766. So 128 products take 9
+kernel adds two such sums in int16 before it widens them: 180 * 182 = 32760. So 128 products take 10
 arithmetic instructions. Widening of both factors to int16 first (vpmaddwd) takes 16 and loads twice
-the bytes. With 255 levels and unbounded weights, vpmaddubsw would saturate.
+the bytes. More levels round inputs less and weights more. For AN4's networks the Kullback-Leibler
+divergence from float posteriors is 1.0e-4 with 160, 180 or 200 levels and 1.2e-4 with 127 or 255.
+With sums of four in int16 it is 1.4e-4, and 5 % of the product's time is saved.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.tensor.arrays import Array, aligned_bytes
 from nnet3tools.tensor.registry import operator
 
-LEVELS: dict[np.dtype[Any], int] = {np.dtype(np.int8): 127, np.dtype(np.int16): 4095}
+LEVELS: dict[np.dtype[Any], int] = {np.dtype(np.int8): 180, np.dtype(np.int16): 4095}
 """Type of weights -> the largest value of a quantized row."""
 
 _ROW_TYPES: dict[np.dtype[Any], np.dtype[Any]] = {
@@ -42,7 +44,7 @@ _ROW_TYPES: dict[np.dtype[Any], np.dtype[Any]] = {
 }
 """Type of weights -> type of quantized rows."""
 
-MAX_LANE_SUM = 258
+MAX_LANE_SUM = 182
 """Bound on the sum of the positive int8 weights of a lane, and of the negative ones."""
 
 MAX_ROW_SUM = (2**31 - 1) // LEVELS[np.dtype(np.int16)]
@@ -70,8 +72,8 @@ def _largest_lane_sums(matrix: NDArray) -> NDArray:
 
     A lane is the columns j + (0, 1, 4, 5, 8, 9, 12, 13), for any j.
     """
-    sums = np.pad(np.maximum(matrix, 0), ((0, 0), (13, 13)))
-    for shift in (1, 4, 8):
+    sums = np.pad(np.maximum(matrix, 0), ((0, 0), (5, 5)))
+    for shift in (1, 4):
         sums = sums[:, :-shift] + sums[:, shift:]
     largest: NDArray = sums.max(axis=1)
     return largest

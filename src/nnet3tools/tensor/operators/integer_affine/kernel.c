@@ -74,17 +74,16 @@ Q_FAST(q_fast16, Q_WORDS)
 #elif defined(__AVX2__)
 typedef char q_s8 __attribute__((vector_size(32)));
 typedef int16_t q_s16 __attribute__((vector_size(32)));
-/* vpmaddubsw saturates at 16 bits, and four results are added up in 16 bits before vpmaddwd widens
+/* vpmaddubsw saturates at 16 bits, and two results are added up in 16 bits before vpmaddwd widens
    them. The bound on lanes of weights excludes that any of this overflows. */
 #define Q_PAIRS(quad, w) ((q_s16)__builtin_ia32_pmaddubsw256((q_s8)q_broadcast(x, quad), (q_s8)(w)))
 #define Q_WIDENED(x, w) ((q_s32)__builtin_ia32_pmaddwd256((q_s16)(x), (q_s16)(w)))
 Q_INLINE q_s32 q_fast8(q_s32 sum, const u8 *x, Q_WEIGHTS) {
   const q_s16 ones = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  q_s16 all = Q_PAIRS(0, w0);
-  all += Q_PAIRS(1, w1);
-  all += Q_PAIRS(2, w2);
-  all += Q_PAIRS(3, w3);
-  return sum + Q_WIDENED(all, ones);
+  q_s16 first = Q_PAIRS(0, w0), last = Q_PAIRS(2, w2);
+  first += Q_PAIRS(1, w1);
+  last += Q_PAIRS(3, w3);
+  return sum + Q_WIDENED(first, ones) + Q_WIDENED(last, ones);
 }
 #define Q_WORDS(x, w) sum += Q_WIDENED(x, w)
 Q_FAST(q_fast16, Q_WORDS)
@@ -96,12 +95,17 @@ Q_INLINE q_s32 q_dots(q_s32 sum, q_s32 x, q_s32 w) {
   for (int i = 0; i < 2; ++i) s.sum[i] = vdotq_s32(s.sum[i], a.bytes[i], b.bytes[i]);
   return s.whole;
 }
-#define Q_BYTES(x, w) sum = q_dots(sum, x, w)
+/* vdotq_s32 takes signed bytes: q - 128, for which q_tile adds 128 times the sum of the weights. */
+#define Q_OFFSET 128
+#define Q_BYTES(x, w) sum = q_dots(sum, (x) ^ (s32)0x80808080, w)
 Q_FAST(q_fast8, Q_BYTES)
 #define q_fast16 q_plain16
 #else
 #define q_fast8 q_plain8
 #define q_fast16 q_plain16
+#endif
+#ifndef Q_OFFSET
+#define Q_OFFSET 0
 #endif
 
 typedef struct {
@@ -155,7 +159,8 @@ Q_INLINE void q_tile(const integer_affine_arguments *a, i64 first, i64 panel, in
     const q_s32 sums = ((const q_s32_anywhere *)a->sums)[offset];
     q_s32 sum[Q_ROWS];
 #pragma GCC unroll 8
-    for (int r = 0; r < count; ++r) sum[r] = sums * -(s32)range[2 * a->stride * r + 1];
+    for (int r = 0; r < count; ++r)
+      sum[r] = sums * ((dot == q_fast8 ? Q_OFFSET : 0) - (s32)range[2 * a->stride * r + 1]);
     q_sums(sum, a->rows + row * bytes, a->stride * bytes,
            (const q_s32_anywhere *)a->weights + offset * (bytes / 4), bytes, count, dot);
 #pragma GCC unroll 8
