@@ -40,9 +40,26 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> Shell:
     return made
 
 
+def affine_components(model: str) -> list:
+    return [c for c in read_nnet(model).components if hasattr(c, "linear_params")]
+
+
 def computed(shell: Shell, model: str) -> np.ndarray:
     shell("nnet3-compute", "--use-gpu=no", model, "ark:feats", "ark:out")
     return np.concatenate(list(shell.read("out").values()))
+
+
+def test_packed_floats_give_the_outputs_of_the_float_network_and_its_bytes(shell: Shell):
+    log = shell("nnet3-quantize", "--bits=32", "0.raw", "q.raw")
+    assert "Component a: packed float32, rounding error 0" in log
+    np.testing.assert_allclose(computed(shell, "q.raw"), computed(shell, "0.raw"), atol=1e-5)
+    shell("nnet3-info", "q.raw")
+    assert "linear-params=packed:float32" in shell.out
+    shell("nnet3-copy", "--binary=false", "q.raw", "q.txt")
+    for name, tolerance in (("q.raw", 0.0), ("q.txt", 1e-6)):
+        shell("nnet3-copy", "--dequantize=true", name, "float.raw")
+        for found, exact in zip(*map(affine_components, ("float.raw", "0.raw")), strict=True):
+            np.testing.assert_allclose(found.linear_params, exact.linear_params, tolerance)
 
 
 @pytest.mark.parametrize("options", [(), ("--bits=16",), ("--calibrate=ark:feats",)])
@@ -82,8 +99,15 @@ def test_a_text_model_is_the_same(shell: Shell):
 def test_what_is_refused_names_the_reason(shell: Shell):
     shell("nnet3-quantize", "0.raw", "q.raw")
     refused = {
-        ("nnet3-quantize", "q.raw", "out"): "q.raw: the network is quantized (component 'b')",
-        ("nnet3-quantize", "--bits=4", "0.raw", "out"): "--bits=4: expected 8 or 16",
+        ("nnet3-quantize", "q.raw", "out"): "q.raw: the network is quantized (components 'b', 'c')",
+        ("nnet3-quantize", "--bits=4", "0.raw", "out"): "--bits=4: expected 8, 16 or 32",
+        (
+            "nnet3-quantize",
+            "--bits=32",
+            "--calibrate=ark:feats",
+            "0.raw",
+            "out",
+        ): "rounds no inputs",
         (
             "nnet3-quantize",
             "--calibrate=ark:feats",
@@ -136,5 +160,5 @@ def test_training_is_refused_in_one_line(shell: Shell):
     shell("nnet3-quantize", "0.raw", "q.raw")
     make_examples(shell)
     error = shell.error("nnet3-train", "--use-gpu=no", "q.raw", "ark:merged", "out")
-    assert "q.raw: the network is quantized (component 'b')" in error
+    assert "q.raw: the network is quantized (components 'b', 'c'); nnet3-copy" in error
     assert not Path("out").exists()

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from nnet3tools.errors import UserError
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import computer_one_by_one
 from nnet3tools.nnet.components.quantized_matrix import QuantizedMatrix
 from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.finite import check_float
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.quantization import (
     components_to_quantize,
@@ -69,13 +71,14 @@ def test_no_matrix_leaves_the_bounds_or_the_rounding_error(bits):
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
-@pytest.mark.parametrize(("bits", "bound"), [(8, 0.03), (16, 1e-3)])
+@pytest.mark.parametrize(("bits", "bound"), [(8, 0.03), (16, 1e-3), (32, 1e-5)])
 def test_a_quantized_component_computes_nearly_what_its_weights_mean(kind, bits, bound):
     nnet = quantized_model_of(kind, bits)
     found, plain = outputs(nnet, features_of(ZOO[QUANTIZED[kind]][1])), nnet.copy()
     assert dequantize(plain) == ["c"]
     expected = outputs(plain, features_of(ZOO[QUANTIZED[kind]][1]))
-    assert 0 < np.abs(found - expected).max() < bound * np.abs(expected).max()
+    assert np.abs(found - expected).max() < bound * np.abs(expected).max()
+    assert (found != expected).any() or bits == 32
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
@@ -93,6 +96,55 @@ def test_converting_back_restores_everything_but_the_rounding(kind):
             np.testing.assert_allclose(after, before, atol=2e-3 * np.abs(before).max())
         elif isinstance(before, (int, float, str, np.ndarray)):
             assert np.array_equal(before, after)
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+@pytest.mark.parametrize("frames", [1, 3, 60])
+def test_packed_floats_compute_the_same_for_every_number_of_rows(kind, frames):
+    """The kernel for few rows and BLAS for one row and for many."""
+    float_nnet, nnet = model_of(QUANTIZED[kind]), quantized_model_of(kind, 32)
+    features = features_of(ZOO[QUANTIZED[kind]][1])[:frames]
+    expected = outputs(float_nnet, features)
+    np.testing.assert_allclose(outputs(nnet, features), expected, rtol=1e-5, atol=1e-5)
+    dequantize(nnet)
+    assert (outputs(nnet, features) == expected).all()
+
+
+COMPOSITE = """
+input-node name=input dim=6
+component name=c type=CompositeComponent num-components=4 \\
+ component1='type=NaturalGradientAffineComponent input-dim=6 output-dim=20' \\
+ component2='type=RectifiedLinearComponent dim=20' \\
+ component3='type=AffineComponent input-dim=20 output-dim=9' \\
+ component4='type=LinearComponent input-dim=9 output-dim=5'
+component-node name=c component=c input=input
+output-node name=output input=c
+""".replace("\\\n", "")
+
+
+@pytest.mark.parametrize(("bits", "bound"), [(8, 0.05), (16, 1e-3), (32, 1e-5)])
+def test_parts_of_a_composite_component_are_quantized(bits, bound):
+    random.seed(4)
+    nnet = Nnet.from_config(parse_config_lines(COMPOSITE, "composite.config"))
+    exact = outputs(nnet.copy(), features_of(6))
+    names = components_to_quantize(nnet, [], inputs=False)
+    assert names == ["c.component3", "c.component4"]
+    assert components_to_quantize(nnet, ["c.component4"], inputs=True) == [
+        "c.component1", "c.component3",
+    ]  # fmt: skip
+    observed = nnet.copy()
+    ranges = observe_inputs(observed, names)
+    outputs(observed, features_of(6))
+    assert ranges["c.component3"][0].min() == 0.0
+    assert ranges["c.component3"][1].max() > 0.0
+    quantize(nnet, names, bits, {})
+    with pytest.raises(UserError, match=r"q.raw: the network is quantized \(component 'c'\)"):
+        check_float(nnet, "q.raw")
+    found = outputs(nnet.copy(), features_of(6))
+    assert np.abs(found - exact).max() < bound * np.abs(exact).max()
+    assert dequantize(nnet) == names
+    kinds = [type(part).__name__ for part in nnet.components[0].components]
+    assert kinds[2:] == ["AffineComponent", "LinearComponent"]
 
 
 def test_readers_of_inputs_and_named_components_stay_float():

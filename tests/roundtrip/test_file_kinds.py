@@ -156,7 +156,7 @@ def test_every_component_type_is_in_the_list() -> None:
 
 
 @pytest.mark.parametrize("kind", QUANTIZED)
-@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("bits", [8, 16, 32])
 def test_quantized_networks_are_the_same_bytes(kind: str, bits: int) -> None:
     read, write = _method(Nnet)
     for binary in (False, True):

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 TESTS = Path(__file__).parents[1]
 KERNELS = (
     "tensor/test_integer_affine.py",
+    "tensor/test_packed_affine.py",
     "tensor/test_native_chain.py",
     "tensor/test_native_decompress.py",
     "tensor/test_native_fusion.py",

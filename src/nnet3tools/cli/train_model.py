@@ -9,7 +9,7 @@ from nnet3tools.cli.device_options import CudaAllocatorOptions, CudaDeviceOption
 from nnet3tools.cli.options import OptionGroup, option, option_group
 from nnet3tools.cli.progress import Progress
 from nnet3tools.cli.ranks import RankOptions, check_gpus, joined, run_ranks
-from nnet3tools.errors import DataError, UserError, naming
+from nnet3tools.errors import DataError, UserError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 
@@ -63,9 +63,8 @@ def train_model(
     read_nnet.
     """
     from nnet3tools.io.files import prove_output
-    from nnet3tools.nnet.finite import check_nnet_finite
+    from nnet3tools.nnet.finite import check_float, check_nnet_finite
     from nnet3tools.nnet.model_file import read_nnet
-    from nnet3tools.nnet.quantization import check_float
     from nnet3tools.training.example import EXAMPLE
 
     for name in (model_out, write_cache):
@@ -75,9 +74,8 @@ def train_model(
 
     def read() -> Nnet:
         nnet = (load or read_nnet)(model_in)
+        check_float(nnet, model_in)
         check_nnet_finite(nnet, model_in)
-        with naming(model_in):
-            check_float(nnet)
         return nnet
 
     run = _Run(options, examples, model_out, make_trainer, holder or EXAMPLE, adapt)

@@ -1,11 +1,11 @@
-"""Checks of a network's parameters and statistics for NaN and infinity."""
+"""Checks of a network that is to be trained: no NaN or infinity, no integer weights."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, UserError
 from nnet3tools.nnet.network import Network
 
 
@@ -22,6 +22,16 @@ def check_nnet_finite(nnet: Network, name: str) -> None:
     """Raise DataError, with the model's `name`, if a network contains NaN or infinity."""
     if bad := components_not_finite(nnet):
         raise DataError(f"{name}: {quoted(bad)} of the model: NaN or infinity among its numbers")
+
+
+def check_float(nnet: Network, name: str) -> None:
+    """Raise UserError, with the model's `name`, if a network has quantized components."""
+    pairs = zip(nnet.component_names, nnet.components, strict=True)
+    if found := [name for name, component in pairs if component.is_quantized]:
+        raise UserError(
+            f"{name}: the network is quantized ({quoted(found)}); nnet3-copy --dequantize=true "
+            "makes it a float network"
+        )
 
 
 def quoted(names: list[str]) -> str:

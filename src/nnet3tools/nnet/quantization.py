@@ -1,4 +1,4 @@
-"""Conversion of networks to integer weights and back."""
+"""Conversion of networks to integer or packed weights and back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import tensor
-from nnet3tools.errors import UserError, naming
-from nnet3tools.nnet.components.base import Array, Component, Indexes
+from nnet3tools.errors import naming
+from nnet3tools.nnet.components.base import Array, Component, Indexes, Memo
+from nnet3tools.nnet.components.composite import CompositeComponent
 from nnet3tools.nnet.components.quantized import Quantized
 from nnet3tools.nnet.components.quantized_matrix import QuantizedMatrix
 from nnet3tools.nnet.config import name_matches_pattern
 from nnet3tools.nnet.nnet import Nnet
 
 C = TypeVar("C", bound=Component)
+Propagate = Callable[[Indexes, Array, Array], Memo]
 
 _CLASSES: dict[type[Component], type[Quantized]] = {c.FLOAT: c for c in Quantized.__subclasses__()}
 
@@ -24,11 +26,17 @@ _column_least, _column_most = tensor.aggregate("_1", "min", 0), tensor.aggregate
 _lower, _raise = tensor.element("_1 = min(_1, _2)"), tensor.element("_1 = max(_1, _2)")
 
 
-def check_float(nnet: Nnet) -> None:
-    """Raise UserError if the network has quantized components."""
+def component_places(nnet: Nnet) -> dict[str, tuple[list[Component], int]]:
+    """Name of each component -> the list that has it, and its position there.
+
+    The parts of a composite component NAME are NAME.component1 and so on, as in its config line.
+    """
+    found = {name: (nnet.components, i) for i, name in enumerate(nnet.component_names)}
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
-        if component.is_quantized:
-            raise UserError(f"the network is quantized (component '{name}')")
+        if isinstance(component, CompositeComponent):
+            parts = component.components
+            found |= {f"{name}.component{k + 1}": (parts, k) for k in range(len(parts))}
+    return found
 
 
 def components_to_quantize(nnet: Nnet, float_patterns: Sequence[str], inputs: bool) -> list[str]:
@@ -39,11 +47,13 @@ def components_to_quantize(nnet: Nnet, float_patterns: Sequence[str], inputs: bo
     """
     nodes = [n for n in range(nnet.num_nodes) if nnet.is_component(n)]
     readers = [n for n in nodes if any(map(nnet.is_input, nnet.node_inputs(n - 1)))]
-    after_inputs = {id(nnet.component_of_node(n)) for n in readers}
+    first = [nnet.component_of_node(n) for n in readers]
+    first += [c.components[0] for c in first if isinstance(c, CompositeComponent)]
+    after_inputs = {id(component) for component in first}
     return [
         name
-        for name, component in zip(nnet.component_names, nnet.components, strict=True)
-        if type(component) in _CLASSES and (inputs or id(component) not in after_inputs)
+        for name, (components, i) in component_places(nnet).items()
+        if type(components[i]) in _CLASSES and (inputs or id(components[i]) not in after_inputs)
         if not any(name_matches_pattern(name, pattern) for pattern in float_patterns)
     ]
 
@@ -51,19 +61,19 @@ def components_to_quantize(nnet: Nnet, float_patterns: Sequence[str], inputs: bo
 def quantize(
     nnet: Nnet, names: Sequence[str], bits: int, limits: Mapping[str, NDArray[np.float32]]
 ) -> dict[str, float]:
-    """Give the named components integer weights of 8 or 16 bits, in place.
+    """Give the named components integer weights of 8 or 16 bits, or packed floats of 32, in place.
 
     `limits` maps names to limits of the inputs, see QuantizedMatrix; absent: those of each row.
     Returns the norm of each matrix's rounding errors, relative to the norm of the matrix.
     """
-    errors = {}
+    errors, places = {}, component_places(nnet)
     for name in names:
-        i = nnet.component_index(name)
-        cls = _CLASSES[type(nnet.components[i])]
-        exact = getattr(nnet.components[i], cls.WEIGHTS)
+        components, i = places[name]
+        cls = _CLASSES[type(components[i])]
+        exact = getattr(components[i], cls.WEIGHTS)
         with naming(f"component '{name}'"):
             matrix = QuantizedMatrix.of(exact, bits, limits.get(name, np.empty(0, np.float32)))
-        nnet.components[i] = _with_weights(nnet.components[i], cls, cls.WEIGHTS, matrix)
+        components[i] = _with_weights(components[i], cls, cls.WEIGHTS, matrix)
         error, norm = np.linalg.norm(matrix.dense() - exact), np.linalg.norm(exact)
         errors[name] = float(error / norm) if norm else 0.0
     return errors
@@ -72,11 +82,11 @@ def quantize(
 def dequantize(nnet: Nnet) -> list[str]:
     """Give quantized components float weights, in place; returns the names of the components."""
     changed = []
-    for i, component in enumerate(nnet.components):
-        if isinstance(component, Quantized):
+    for name, (components, i) in component_places(nnet).items():
+        if isinstance(component := components[i], Quantized):
             dense = component.weights.dense()
-            nnet.components[i] = _with_weights(component, component.FLOAT, component.WEIGHTS, dense)
-            changed.append(nnet.component_names[i])
+            components[i] = _with_weights(component, component.FLOAT, component.WEIGHTS, dense)
+            changed.append(name)
     return changed
 
 
@@ -92,25 +102,23 @@ def observe_inputs(nnet: Nnet, names: Sequence[str]) -> dict[str, NDArray[np.flo
     """Make components note the range of their inputs in the returned arrays whenever `nnet` runs.
 
     Each array (2, columns), by component name, has the least and largest inputs, which begin as 0.
-    The new `infer` methods use tensor operators, which are recorded and replayed with a program.
+    The new `propagate` methods use tensor operators, which are recorded and replayed with programs.
     """
-    found = {}
+    found, places = {}, component_places(nnet)
     for name in names:
-        component = nnet.component(nnet.component_index(name))
-        low, high = found[name] = np.zeros((2, component.input_dim), np.float32)
-        vars(component)["infer"] = _observing(low, high, component.infer)
+        components, i = places[name]
+        low, high = found[name] = np.zeros((2, components[i].input_dim), np.float32)
+        vars(components[i])["propagate"] = _observing(low, high, components[i].propagate)
     return found
 
 
-def _observing(
-    low: Array, high: Array, infer: Callable[[Indexes, Array, Array], None]
-) -> Callable[[Indexes, Array, Array], None]:
-    def observe(indexes: Indexes, in_value: Array, out_value: Array) -> None:
+def _observing(low: Array, high: Array, propagate: Propagate) -> Propagate:
+    def observe(indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         with tensor.scratch(low.shape, like=low) as extremes:
             _column_least(extremes, in_value)
             _lower(low, extremes)
             _column_most(extremes, in_value)
             _raise(high, extremes)
-        infer(indexes, in_value, out_value)
+        return propagate(indexes, in_value, out_value)
 
     return observe

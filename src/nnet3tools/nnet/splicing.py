@@ -28,13 +28,18 @@ def splice_in_components(nnet: Nnet, names: Iterable[str]) -> list[str]:
     A component splices if it is affine or linear, belongs to one node, and the node's descriptor
     appends one node at several times.
     """
-    wanted, changed = {nnet.component_index(name) for name in names}, []
+    wanted, changed = set(names), []
     nodes = [n for n in range(nnet.num_nodes) if nnet.is_component(n)]
     users = [nnet.components.index(nnet.component_of_node(n)) for n in nodes]
     for n, c in zip(nodes, users, strict=True):
         component, descriptor = nnet.components[c], nnet.descriptor(n - 1)
         source, times = only_source(descriptor), _times(descriptor)
-        if c not in wanted or users.count(c) > 1 or source < 0 or len(times) < 2:
+        if (
+            nnet.component_names[c] not in wanted
+            or users.count(c) > 1
+            or source < 0
+            or len(times) < 2
+        ):
             continue
         if not isinstance(component, AffineComponent | LinearComponent):
             continue

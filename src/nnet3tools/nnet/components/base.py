@@ -115,8 +115,6 @@ class Component(Declared):
     INFO = "input_dim output_dim"
     FORMULA: ClassVar[str] = ""
     flops_per_input: ClassVar[int | None] = None
-    is_quantized: ClassVar[bool] = False
-    """Whether weights are integers, which cannot be trained or merged with those of others."""
     backprop_reads_signs_only: ClassVar[bool] = False
 
     def __init_subclass__(cls, **named: Any) -> None:
@@ -133,6 +131,11 @@ class Component(Declared):
             cls.FLAGS |= Properties.REORDERS_INDEXES
         if cls.store_stats is not base.store_stats:
             cls.FLAGS |= Properties.STORES_STATS
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether weights are integers or packed: they cannot be trained or merged with others."""
+        return False
 
     @property
     def input_dim(self) -> int:

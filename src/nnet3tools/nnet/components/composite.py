@@ -129,6 +129,10 @@ class CompositeComponent(UpdatableComponent):
         return flags
 
     @property
+    def is_quantized(self) -> bool:
+        return any(component.is_quantized for component in self.components)
+
+    @property
     def couples_rows(self) -> bool:
         """Whether in any inner component an output row may depend on rows of other utterances."""
         return any(component.couples_rows for component in self.components)

@@ -1,7 +1,7 @@
-"""Components with integer weights, made by nnet3-quantize (nnet/quantization.py), for test only.
+"""Components with integer or packed float weights, which nnet3-quantize makes, for test only.
 
 The type `QuantizedX` has the fields of `X`, except that the field of the matrix is a
-`QuantizedParams`. So Kaldi's programs stop at its name, and all of X can be restored.
+`PackedParams`. So Kaldi's programs stop at its name, and all of X can be restored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nnet3tools.nnet.components.base import Array, Component, Indexes, Memo, Pro
 from nnet3tools.nnet.components.convolution import ConvolutionComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent
 from nnet3tools.nnet.components.linear import LinearComponent
-from nnet3tools.nnet.components.quantized_matrix import QuantizedMatrix, QuantizedParams
+from nnet3tools.nnet.components.quantized_matrix import PackedParams, QuantizedMatrix
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.tdnn import TdnnComponent, TdnnIndexes
 from nnet3tools.nnet.components.time_height_convolution import TimeHeightConvolutionComponent
@@ -24,19 +24,22 @@ if TYPE_CHECKING:
 
 
 class Quantized(Component):
-    """Base class of components with integer weights, in the field named WEIGHTS.
+    """Base class of components with integer or packed weights, in the field named WEIGHTS.
 
     FLOAT is the class of the component with float weights.
     """
 
     IMPLIED = Properties(0)
-    is_quantized = True
     FLOAT: ClassVar[type[Component]]
     WEIGHTS: ClassVar[str] = "linear_params"
 
     @property
+    def is_quantized(self) -> bool:
+        return True
+
+    @property
     def weights(self) -> QuantizedMatrix:
-        """The matrix of integers."""
+        """The matrix of integers or packed floats."""
         matrix: QuantizedMatrix = getattr(self, self.WEIGHTS)
         return matrix
 
@@ -67,7 +70,7 @@ class QuantizedAffineComponent(Quantized, AffineComponent):
     """An affine component with integer weights."""
 
     FLOAT: ClassVar[type[Component]] = AffineComponent
-    linear_params = QuantizedParams()
+    linear_params = PackedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         self.weights.multiply(out_value, in_value, self.bias_params)
@@ -78,7 +81,7 @@ class QuantizedNaturalGradientAffineComponent(Quantized, NaturalGradientAffineCo
     """An affine component with integer weights, which was trained with natural gradient."""
 
     FLOAT = NaturalGradientAffineComponent
-    linear_params = QuantizedParams()
+    linear_params = PackedParams()
     propagate = QuantizedAffineComponent.propagate
 
 
@@ -87,7 +90,7 @@ class QuantizedFixedAffineComponent(Quantized, FixedAffineComponent):
     """A constant affine component with integer weights."""
 
     FLOAT = FixedAffineComponent
-    linear_params = QuantizedParams()
+    linear_params = PackedParams()
     propagate = QuantizedAffineComponent.propagate
 
 
@@ -97,7 +100,7 @@ class QuantizedLinearComponent(Quantized, LinearComponent):
 
     FLOAT = LinearComponent
     WEIGHTS = "params"
-    params = QuantizedParams()
+    params = PackedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         self.weights.multiply(out_value, in_value, adds=True)
@@ -108,7 +111,7 @@ class QuantizedTdnnComponent(Quantized, TdnnComponent):
     """A TDNN component with integer weights; each input row is quantized once for all offsets."""
 
     FLOAT = TdnnComponent
-    linear_params = QuantizedParams()
+    linear_params = PackedParams()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, TdnnIndexes)
@@ -123,7 +126,7 @@ class QuantizedConvolutionComponent(Quantized, ConvolutionComponent):
 
     FLOAT = ConvolutionComponent
     WEIGHTS = "filter_params"
-    filter_params = QuantizedParams()
+    filter_params = PackedParams()
 
     def filter_patches(self, filtered: Array, patches: Array) -> None:
         """Set `filtered` (N, filters) to products of N patches (N, patch_dim) with all filters."""
@@ -135,7 +138,7 @@ class QuantizedTimeHeightConvolutionComponent(Quantized, TimeHeightConvolutionCo
     """A convolution over time and height with integer weights; patches are quantized."""
 
     FLOAT = TimeHeightConvolutionComponent
-    linear_params = QuantizedParams()
+    linear_params = PackedParams()
 
     def add_product(self, out: Array, patches: Array, columns: slice) -> None:
         """Add to `out` (N, filters) the products of N patches with parameter columns `columns`."""

@@ -10,6 +10,7 @@ from typing import Any
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.components.declared import Declared, Part
 from nnet3tools.nnet.components.field import REQUIRED, Field
+from nnet3tools.nnet.components.quantized import Quantized
 from nnet3tools.nnet.components.registry import component_class, component_types
 
 
@@ -50,7 +51,7 @@ def config_keys(cls: type[Declared]) -> dict[str, str]:
 def component_reference(cls: type[Component]) -> str:
     """The reference text of a component type, in Markdown."""
     purpose = (cls.__doc__ or "").partition("\n")[0]
-    keys = {} if cls.is_quantized else config_keys(cls)
+    keys = {} if issubclass(cls, Quantized) else config_keys(cls)
     for key in keys:
         purpose = purpose.replace(f"`{key.replace('-', '_')}`", f"`{key}`")
     words = sorted(keys.values(), key=_rank)

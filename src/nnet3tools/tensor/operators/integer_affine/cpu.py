@@ -19,7 +19,7 @@ _MULTIPLICATIONS = 96
 """Multiplications that take as long as an element of an elementwise job."""
 
 
-def _has_rows(matrix: Any) -> bool:
+def has_rows(matrix: Any) -> bool:
     """Whether a matrix is float32 and has contiguous rows."""
     aligned = matrix.strides[1] == 4 and matrix.strides[0] % 4 == 0
     return matrix.dtype == np.float32 and (aligned or matrix.shape[1] == 1)
@@ -28,7 +28,7 @@ def _has_rows(matrix: Any) -> bool:
 @makes_jobs("quantize_rows")
 def quantize_jobs(out: Any, ranges: Any, src: Any, limits: Any = None) -> list[Job] | None:
     """The job of C kernel `quantize_rows`; None for types and layouts that it cannot process."""
-    if not (_has_rows(src) and out.flags.c_contiguous and ranges.flags.c_contiguous):
+    if not (has_rows(src) and out.flags.c_contiguous and ranges.flags.c_contiguous):
         return None
     job = _kernels["quantize_rows"].job(
         len(src), 2 * src.size, out=out, ranges=ranges, src=src, size=src.shape[1],
@@ -47,7 +47,7 @@ def affine_jobs(
 
     `is_plain` selects the path without vector instructions, for tests.
     """
-    if not (_has_rows(out) and rows.flags.c_contiguous and ranges.flags.c_contiguous):
+    if not (has_rows(out) and rows.flags.c_contiguous and ranges.flags.c_contiguous):
         return None
     _check_rows(rows, weights, starts, stride, out)
     job = _kernels["integer_affine"].job(

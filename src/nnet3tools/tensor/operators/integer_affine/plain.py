@@ -16,7 +16,7 @@ from nnet3tools.tensor.operators.integer_affine import integer_affine, quantize_
 from nnet3tools.tensor.registry import Operator, implements
 
 
-def _bind(operator: Operator, *operands: Any, **options: Any) -> Callable[[], None]:
+def bind_kernel(operator: Operator, *operands: Any, **options: Any) -> Callable[[], None]:
     """A callable that makes one call of the operator, by its C kernel if there is one."""
     make = job_maker(operator) if are_native() else None
     jobs = None if make is None else make(*operands, **options)
@@ -29,4 +29,6 @@ def _bind(operator: Operator, *operands: Any, **options: Any) -> Callable[[], No
 
 
 for _operator in (quantize_rows, integer_affine):
-    implements(_operator.name, "numpy", _operator.types, binder=True)(partial(_bind, _operator))
+    implements(_operator.name, "numpy", _operator.types, binder=True)(
+        partial(bind_kernel, _operator)
+    )
