@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3tools.io.checked import NamedFile, exists, matches
+from nnet3tools.io.checked import NamedFile, exists, is_file, matches
 from nnet3tools.io.files import open_input, open_output
 
 
@@ -17,6 +17,9 @@ def broken(*_: object) -> None:
 def test_a_broken_disk_is_no_missing_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").touch()
     assert exists(tmp_path / "a")
+    assert is_file(tmp_path / "a")
+    assert exists(tmp_path)
+    assert not is_file(tmp_path)
     assert not exists(tmp_path / "b")
     assert not exists(tmp_path / "a" / "b")
     assert not exists("cat " + "x" * 5000 + " |")
@@ -24,6 +27,8 @@ def test_a_broken_disk_is_no_missing_file(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "stat", broken)
     with pytest.raises(OSError, match="Input/output error"):
         exists(tmp_path / "a")
+    with pytest.raises(OSError, match="Input/output error"):
+        is_file(tmp_path / "a")
 
 
 def test_patterns_match_names_of_one_folder(

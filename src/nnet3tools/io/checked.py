@@ -6,6 +6,7 @@ import errno
 import fnmatch
 import io
 import os
+import stat
 from collections.abc import Callable
 from typing import Any
 
@@ -13,20 +14,30 @@ MISTAKES = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Permission
 """Errors of opening a file that are not the system's, but the user's."""
 
 
-def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a file or folder at `path`; OSError if the system cannot tell.
+def _mode(path: str | os.PathLike[str]) -> int | None:
+    """The mode of the file or folder at `path`, None if there is none; OSError if it is unknown.
 
-    os.path.exists and os.path.isfile are False on any error, such as a disk's or a server's.
+    os.path.exists and Path.is_file (of Python 3.14) are False on any error, such as a disk's.
     """
     try:
-        os.stat(path)
+        return os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
+        return None
     except OSError as error:
         if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):  # `path` may be a command
-            return False
+            return None
         raise
-    return True
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a file or folder at `path`; OSError if the system cannot tell."""
+    return _mode(path) is not None
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a regular file at `path`; OSError if the system cannot tell."""
+    mode = _mode(path)
+    return mode is not None and stat.S_ISREG(mode)
 
 
 def matches(pattern: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnet3tools.io import log
+from nnet3tools.io.checked import exists, is_file
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.egs_options import parse_egs_opts
 from nnet3tools.recipe.experiment import Experiment
@@ -33,9 +34,9 @@ def decoding_steps(e: Experiment) -> list[Step]:
         path = e.dir / name
         if isinstance(content, Path):
             steps.append(copy_file(content, path))
-        elif not (name == MODEL_CONF.name and path.exists()):
+        elif not (name == MODEL_CONF.name and exists(path)):
             steps.append(WriteText(path, content))
-    if e.options.egs.dir and not (e.egs_path / "cmvn_opts").is_file():
+    if e.options.egs.dir and not is_file(e.egs_path / "cmvn_opts"):
         _warn(e, "cmvn_opts", f"there is none in --egs.dir={e.egs_path}: copy the training's there")
     return [*steps, *_cmvn_configs(e), *_lang_files(e)]
 
@@ -51,7 +52,7 @@ def _feature_config(e: Experiment) -> tuple[Path | None, str]:
     data = Path(e.options.feat_dir) if e.options.feat_dir else None
     if not given and data is not None:
         places = [(data / place / f"{k}.conf", k) for k in named for place in ("", "conf")]
-        given = [(path, kind) for path, kind in places if path.is_file()]
+        given = [(path, kind) for path, kind in places if is_file(path)]
     if len(given) == 1:
         return given[0]
     _warn(
@@ -67,7 +68,7 @@ def _cmvn_configs(e: Experiment) -> list[Step]:
     """Steps that copy each FILE of a --config=FILE in --feat.cmvn-opts."""
     words = (word.partition("=") for word in e.options.feat.cmvn_opts.split())
     paths = [Path(value) for name, _, value in words if name == "--config"]
-    return [copy_file(path, e.dir / path.name) for path in paths if path.is_file()]
+    return [copy_file(path, e.dir / path.name) for path in paths if is_file(path)]
 
 
 def _lang_files(e: Experiment) -> list[Step]:
@@ -75,7 +76,7 @@ def _lang_files(e: Experiment) -> list[Step]:
     if not (given := getattr(e.am or e.options, "lang", "")):
         return []
     lang = Path(given)
-    files = sorted(path for path in lang.rglob("*") if path.is_file())
+    files = sorted(path for path in lang.rglob("*") if is_file(path))
     if not files:
         _warn(e, "lang/", f"there are no files in --lang={lang}")
     return [copy_file(path, e.dir / "lang" / path.relative_to(lang)) for path in files]

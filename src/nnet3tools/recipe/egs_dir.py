@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.io.checked import exists, is_file
 from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.data_dir import first_matrix_dim, read_lines
 from nnet3tools.recipe.experiment import Experiment
@@ -108,15 +109,15 @@ def _ivector_dim(where: str) -> int:
 def _ivector_id(where: str) -> str:
     """The identifier of the iVector extractor in directory `where`; "" if there is none."""
     path = Path(where) / "final.ie.id"
-    return read_lines(path)[0].strip() if where and path.is_file() else ""
+    return read_lines(path)[0].strip() if where and is_file(path) else ""
 
 
 def _is_multitask(e: Experiment) -> bool:
     path, names = e.egs_path, e.objective
     script, egs = path / "valid_diagnostic.scp", path / names.subset("valid_diagnostic")
-    if script.exists() and egs.exists() and not (path / f"{names.files}.scp").exists():
+    if exists(script) and exists(egs) and not exists(path / f"{names.files}.scp"):
         raise DataError(f"{path}: expected one of {egs.name} and {script.name}, found both")
-    return script.exists() and not egs.exists()
+    return exists(script) and not exists(egs)
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class _Info:
     def text(self, name: str, default: str | None = None) -> str:
         """The first line of the file info/`name`, or `default`; DataError if there is neither."""
         file = self.path / "info" / name
-        if not file.is_file():
+        if not is_file(file):
             if default is None:
                 raise DataError(f"{self.path} holds no examples: there is no file '{file}'")
             return default

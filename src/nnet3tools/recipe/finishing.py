@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.checked import exists, is_file
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.iterations import diagnostics
@@ -52,7 +53,7 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
     numbers = models_to_combine(schedule, optimization.max_models_combine)
     models = tuple(e.model(number) for number in reversed(numbers))
     for model in models:
-        if not model.is_file():
+        if not is_file(model):
             raise DataError(f"{model} is missing: it is one of those to combine")
     examples = e.objective.diagnostic_examples(
         egs.path, "combine", e.objective.combination_sizes, egs.is_multitask
@@ -124,7 +125,7 @@ def tidying_steps(e: Experiment, schedule: Iterations) -> list[Step]:
     if not run.cleanup:
         return []
     steps: list[Step] = []
-    ours = not e.options.egs.dir and not (e.egs_path / ".nodelete").exists()
+    ours = not e.options.egs.dir and not exists(e.egs_path / ".nodelete")
     if run.clean.remove_egs and ours:
         steps.append(Remove((f"{e.egs_path}/{e.objective.archive('*')}",)))
     interval = run.clean.preserve_model_interval

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.io.checked import exists
+from nnet3tools.io.checked import exists, is_file
 from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.data_dir import read_lines
 
@@ -46,7 +46,7 @@ class NetworkSource:
         model, configs = self.input_model, self.dir / "configs"
         if model and not exists(model):
             raise DataError(f"--trainer.input-model={model}: there is no such file")
-        if not model and not (configs / "final.config").is_file():
+        if not model and not is_file(configs / "final.config"):
             raise DataError(
                 f"there is no '{configs}/final.config' (nnet3-xconfig-to-configs makes it), and no "
                 "--trainer.input-model"
@@ -55,7 +55,7 @@ class NetworkSource:
     def check_targets(self, num_targets: int, source: str) -> None:
         """DataError if the network's output dimension is not the `num_targets` of file `source`."""
         reference = self.dir / "configs" / "ref.raw"
-        if not reference.is_file() or self.input_model:
+        if not is_file(reference) or self.input_model:
             return
         from nnet3tools.nnet.model_file import read_nnet
 
@@ -104,4 +104,4 @@ class NetworkSource:
     @property
     def has_init_config(self) -> bool:
         """Whether a part of the network is built first to estimate an LDA-like transform."""
-        return not self.input_model and (self.dir / "configs" / "init.config").is_file()
+        return not self.input_model and is_file(self.dir / "configs" / "init.config")

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.checked import is_file
 from nnet3tools.recipe.chain_egs import egs_making
 from nnet3tools.recipe.chain_experiment import ChainExperiment
 from nnet3tools.recipe.data_dir import amount_or_none, read_lines
@@ -24,7 +25,7 @@ def early_copies(e: Experiment) -> list[Step]:
     if isinstance(e, ChainExperiment) and e.is_e2e:
         names += ["phone_lm.fst", "0.trans_mdl"]
     return [
-        *(copy_file(tree_dir / n, e.dir / n) for n in names if (tree_dir / n).is_file()),
+        *(copy_file(tree_dir / n, e.dir / n) for n in names if is_file(tree_dir / n)),
         WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
     ]
 
@@ -109,7 +110,7 @@ def egs_properties(e: Experiment) -> list[Step]:
         "online_cmvn",
     )
     found = [e.egs_path / name for name in names]
-    return [copy_file(path, e.dir / path.name) for path in found if path.is_file()]
+    return [copy_file(path, e.dir / path.name) for path in found if is_file(path)]
 
 
 def _lda_stage(e: Experiment, egs: EgsDir) -> Stage:

@@ -13,6 +13,7 @@ from typing import Any
 from nnet3tools.cli.option_specs import specs_of
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.io.checked import is_file
 from nnet3tools.io.files import MAX_CONFIG, read_file
 from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment
@@ -43,14 +44,14 @@ def option_values(options: object, free: Collection[str] = _FREE) -> dict[str, A
 def record_of(experiment: Experiment) -> dict[str, Any]:
     """The contents of experiment.json: program, network, and options that change results."""
     config = experiment.dir / "configs" / "final.config"
-    network = read_lines(config) if config.is_file() else []
+    network = read_lines(config) if is_file(config) else []
     options = option_values(experiment.options)
     return {"program": experiment.program, "options": options, "network": network}
 
 
 def check_recorded(path: Path, now: dict[str, Any], hint: str = _HINT) -> None:
     """DataError, ending in `hint`, if the record in file `path` exists and differs from `now`."""
-    if not path.is_file():
+    if not is_file(path):
         return
     try:
         before = json.loads(read_file(path, MAX_CONFIG))

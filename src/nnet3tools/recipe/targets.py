@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.io.checked import is_file
 from nnet3tools.nnet.hmm.tree import ContextDependency
 from nnet3tools.number_text import parse_int
 from nnet3tools.recipe.chain_experiment import ChainExperiment
@@ -88,7 +89,7 @@ def _aligned_targets(e: Experiment) -> Targets:
     ali, num_jobs = e.tree_dir, e.num_ali_jobs()
     assert ali is not None
     for name in ("final.mdl", "tree", *(f"ali.{n + 1}.gz" for n in range(num_jobs))):
-        if not (ali / name).is_file():
+        if not is_file(ali / name):
             raise DataError(f"--ali-dir={ali}: there is no file '{ali / name}'")
     num_pdfs = ContextDependency.load(str(ali / "tree")).num_pdfs
     e.network.check_targets(num_pdfs, f"{ali}/tree")
@@ -158,6 +159,6 @@ def _parts(folder: Path, pattern: str, count: int) -> tuple[Path, ...]:
     """The files named `pattern` with {} replaced by 1 to `count`; DataError if one is missing."""
     paths = tuple(folder / pattern.format(n) for n in range(1, count + 1))
     for path in paths:
-        if not path.is_file():
+        if not is_file(path):
             raise DataError(f"there is no file '{path}': num_jobs there is {count}")
     return paths

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
+from nnet3tools.io.checked import exists
 from nnet3tools.options import check_name, commands_are_refused
 from nnet3tools.recipe.chain_egs import egs_making
 from nnet3tools.recipe.chain_experiment import ChainExperiment
@@ -101,13 +102,13 @@ class _Training:
     def _has_model(self) -> bool:
         """Whether the experiment's directory has a model of an earlier run."""
         e = self._e
-        return any(e.dir.glob(e.model("[0-9]*").name)) or e.model("final").exists()
+        return any(e.dir.glob(e.model("[0-9]*").name)) or exists(e.model("final"))
 
     def _has_something(self) -> bool:
         """Whether the directory has earlier results that other options would invalidate."""
         e = self._e
         results = (e.dir / "init.raw", e.dir / "egs" / "combine.egs")
-        return self._has_model() or any(path.exists() for path in results)
+        return self._has_model() or any(exists(path) for path in results)
 
     def _run_stages(self, driver: Driver, stages: list[Stage]) -> None:
         first = first_unfinished(stages) if self._resumes else 0

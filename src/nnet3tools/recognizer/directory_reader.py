@@ -11,6 +11,7 @@ from nnet3tools.fast_dataclasses import replace
 from nnet3tools.features.cmvn_options import CmvnOptions, OnlineCmvnOptions
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.io import log
+from nnet3tools.io.checked import is_file
 from nnet3tools.io.files import number_in, read_text_lines
 from nnet3tools.recognizer import parts
 from nnet3tools.recognizer.normalization import Normalization
@@ -48,8 +49,8 @@ class ModelDirectory:
         self._read_options = read_options
         words = [f"--config={path}" for path in self.option_files]
         self._configured = read_options(words, folder, type(options)).files
-        self._is_online = (self.path / parts.ONLINE_CONF).is_file()
-        self._is_vosk = (self.path / "am").is_dir() and not (self.path / "final.mdl").is_file()
+        self._is_online = is_file(self.path / parts.ONLINE_CONF)
+        self._is_vosk = (self.path / "am").is_dir() and not is_file(self.path / "final.mdl")
         self._has_own_graph = graph is None
         self._graph = self.path / parts.GRAPH.name
         if graph is not None:
@@ -98,7 +99,7 @@ class ModelDirectory:
         return [self.path / place for place in part.places]
 
     def _find(self, part: Part) -> Path | None:
-        return next((path for path in self._places(part) if path.is_file()), None)
+        return next((path for path in self._places(part) if is_file(path)), None)
 
     def _need(self, part: Part, attribute: str = "") -> Path | None:
         """The path of the file `part`, or the path that the option with this attribute gives.
@@ -123,7 +124,7 @@ class ModelDirectory:
         in the directory is used.
         """
         value = getattr(self._files, attribute)
-        if (path := Path(value)).is_file():
+        if is_file(path := Path(value)):
             return path
         option = f"--{attribute.replace('_', '-')}={value}"
         if value != getattr(self._configured, attribute):
@@ -137,7 +138,7 @@ class ModelDirectory:
     def _inside(self, name: str) -> Path | None:
         """The file in the directory or its conf/ with the base name of the path `name`, or None."""
         places = (self.path / Path(name).name, self.path / "conf" / Path(name).name)
-        return next((path for path in places if path.is_file()), None)
+        return next((path for path in places if is_file(path)), None)
 
     def _recipes(self) -> list[Path]:
         """The folders of the recipes whose exp/ contains the model directory."""
@@ -235,8 +236,8 @@ class ModelDirectory:
         words = " ".join(read_text_lines(str(path))).split()
         for number, word in enumerate(words):
             name, _, value = word.partition("=")
-            if name == "--config" and not Path(value).is_file():
-                roots = [root / value for root in self._recipes() if (root / value).is_file()]
+            if name == "--config" and not is_file(Path(value)):
+                roots = [root / value for root in self._recipes() if is_file(root / value)]
                 words[number] = f"--config={self._inside(value) or (roots or [Path(value)])[0]}"
         return self._checked(words, path, kind)
 
@@ -254,17 +255,17 @@ class ModelDirectory:
         message.
         """
         own, graphs = self.path / "phones.txt", self._graph.with_name("phones.txt")
-        if not own.is_file():
+        if not is_file(own):
             own = self.path / "lang/phones.txt"
-        if own.is_file() and graphs.is_file():
+        if is_file(own) and is_file(graphs):
             lines = ([x for x in read_text_lines(str(p)) if x[:1] != "#"] for p in (own, graphs))
             if next(lines) != next(lines):
                 self.missing.append(
                     f"{own} and {graphs} differ: the graph was made for another model"
                 )
-        if self._graph.is_file():
+        if is_file(self._graph):
             return self._graph
-        lookahead = self._graph.with_name("HCLr.fst").is_file()
+        lookahead = is_file(self._graph.with_name("HCLr.fst"))
         problem = " (HCLr.fst and Gr.fst, graphs for look-ahead, are not supported)" * lookahead
         text = f"expected {self._graph}: a graph"
         self.missing.append((self._absent(parts.GRAPH) if self._has_own_graph else text) + problem)

@@ -18,6 +18,7 @@ from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
 from nnet3tools.io import log
+from nnet3tools.io.checked import is_file
 from nnet3tools.io.files import number_in, read_text_lines
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -137,7 +138,7 @@ def _load_graph(
     """
     fst = load_fst(str(path))
     num_pdfs = path.with_name("num_pdfs")
-    if num_pdfs.is_file() and (found := number_in(str(num_pdfs))) != model.num_pdfs:
+    if is_file(num_pdfs) and (found := number_in(str(num_pdfs))) != model.num_pdfs:
         raise DataError(
             f"{num_pdfs}: the graph was made for a model with {found} pdfs, this one has "
             f"{model.num_pdfs}"

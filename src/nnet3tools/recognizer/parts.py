@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.io.checked import is_file
 
 
 @dataclass(frozen=True)
@@ -118,5 +119,5 @@ ONLINE_CONF = "conf/online.conf"
 def option_files(folder: str) -> tuple[Path, ...]:
     """The files in `folder` with options of nnet3-decode; later files take precedence."""
     online, *model = (Path(folder) / x for x in (ONLINE_CONF, *MODEL_CONF.places))
-    found = [path for path in model if path.is_file()][:1]
-    return (online, *found) if online.is_file() else tuple(found)
+    found = [path for path in model if is_file(path)][:1]
+    return (online, *found) if is_file(online) else tuple(found)
