@@ -100,15 +100,10 @@ class PackedWeights:
     @classmethod
     def pack(cls, matrix: NDArray, scales: NDArray[np.float32], parts: int = 1) -> PackedWeights:
         """Pack a matrix (outputs, parts * columns) with one scale per output."""
-        outputs, columns = matrix.shape[0], matrix.shape[1] // parts
+        columns = matrix.shape[1] // parts
         width, quad = row_width(columns, matrix.dtype), 4 // matrix.itemsize
-        shape = parts, -(-outputs // _PANEL), width // quad, _PANEL, quad
-        values = aligned_bytes(int(np.prod(shape)) * matrix.itemsize, 64).view(matrix.dtype)
-        values = values[: int(np.prod(shape))].reshape(shape)
-        padded = np.zeros((shape[1] * _PANEL, parts, width), matrix.dtype)
-        padded[:outputs, :, :columns] = matrix.reshape(outputs, parts, columns)
-        values[...] = padded.reshape(shape[1], _PANEL, parts, -1, quad).transpose(2, 0, 3, 1, 4)
-        sums = np.ascontiguousarray(padded.sum(axis=2, dtype=np.int32).T)
+        values = in_panels(matrix, parts, _PANEL, width, quad)
+        sums = values.sum(axis=(2, 4), dtype=np.int32).reshape(parts, -1)
         return cls(values, sums, scales, columns)
 
     def part(self, p: int) -> NDArray:
@@ -125,6 +120,22 @@ class PackedWeights:
     def row_width(self) -> int:
         """Numbers in a quantized row."""
         return row_width(self.columns, self.values.dtype)
+
+
+def in_panels(matrix: NDArray, parts: int, panel: int, width: int, quad: int) -> NDArray:
+    """A matrix (outputs, parts * columns) as (parts, panels, width / quad, panel, quad).
+
+    Outputs are padded with zeros to whole panels of `panel`, the columns of a part to `width`.
+    """
+    outputs, columns = matrix.shape[0], matrix.shape[1] // parts
+    panels = -(-outputs // panel)
+    padded = np.zeros((panels * panel, parts, width), matrix.dtype)
+    padded[:outputs, :, :columns] = matrix.reshape(outputs, parts, columns)
+    ordered = padded.reshape(panels, panel, parts, width // quad, quad).transpose(2, 0, 3, 1, 4)
+    found = aligned_bytes(padded.nbytes, 64)[: padded.nbytes].view(matrix.dtype)
+    found = found.reshape(ordered.shape)
+    found[...] = ordered
+    return found
 
 
 def row_width(columns: int, dtype: np.dtype) -> int:

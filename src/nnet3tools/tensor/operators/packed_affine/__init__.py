@@ -19,7 +19,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.tensor.arrays import Array, aligned_bytes
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.operators.integer_affine import in_panels
 from nnet3tools.tensor.registry import operator
 
 BATCHES = range(2, 9)
@@ -35,14 +36,7 @@ def packed(matrix: NDArray[np.float32], parts: int) -> NDArray[np.float32]:
 
     The columns are cut into equal parts, which multiply different rows of the input.
     """
-    outputs, columns = matrix.shape[0], matrix.shape[1] // parts
-    padded = np.zeros((-(-outputs // PANEL) * PANEL, parts, columns), np.float32)
-    padded[:outputs] = matrix.reshape(outputs, parts, columns)
-    ordered = padded.reshape(-1, PANEL, parts, columns).transpose(2, 0, 3, 1)
-    found = aligned_bytes(padded.nbytes, 64)[: padded.nbytes].view(np.float32)
-    found = found.reshape(ordered.shape)
-    found[...] = ordered
-    return found
+    return in_panels(matrix, parts, PANEL, matrix.shape[1] // parts, 1)[..., 0]
 
 
 @operator(types=("float32",))
