@@ -26,7 +26,7 @@ from nnet3tools.fst.fst import EPSILON, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.io import log
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
-from nnet3tools.io.encoded import encoded_entries
+from nnet3tools.io.entries import encoded_entries
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.hmm.transition_model import TransitionModel

@@ -12,11 +12,12 @@ import io
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+from nnet3tools.io.entries import AT_HAND, KEY, encoded_entries
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
 from nnet3tools.io.record import Field, Record, ValueKind
@@ -28,10 +29,6 @@ _COMMON = 8
 """Records of a layout after which its pattern is made, which takes as long as reading about 10."""
 _MOST_COSTLY_PATTERN = 4000
 _MAX_COMMON, _MAX_RARE = 32, 200
-_AT_HAND = 1 << 20
-_KEY = re.compile(rb"([!-~]+)[ \t]\0B")
-"""The usual key of an archive, and the header of the binary record after it."""
-_KEY_WITHOUT_HEADER = re.compile(rb"([!-~]+)[ \t]")
 
 
 class Layout:
@@ -69,7 +66,7 @@ class Layout:
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
         """A regular expression for an archive's entry: groups (key, record), or an empty match."""
-        return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
+        return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def count(self, num_more: int) -> None:
         """Count `num_more` records of the layout; set `is_common` if its pattern is worth using."""
@@ -266,7 +263,7 @@ class LayoutTable:
 
         Each result is the layout and the matches of its regular expression `entry`.
         """
-        data = reader.buffered(_AT_HAND) if self._common else b""
+        data = reader.buffered(AT_HAND) if self._common else b""
         start = 0
         while run := self._run(data, start):
             end = run[-1].end()
@@ -307,34 +304,6 @@ def _joined(steps: list[bytes | Field]) -> list[bytes | Field]:
         else:
             found.append(step)
     return found
-
-
-def encoded_entries(
-    reader: Reader,
-    find: Callable[[bytes, int], tuple[T, int] | None],
-    has_header: bool = True,
-) -> Iterator[tuple[str, T]]:
-    r"""Consume entries that are complete in the reader's buffer; yield (key, object) of each.
-
-    `find(data, start)` returns the object at `start` and its end in `data`, or None if the full
-    reader must read the object. It raises IndexError if the data end too early. `has_header`: the
-    objects are binary and begin with "\0B".
-    """
-    pattern = _KEY if has_header else _KEY_WITHOUT_HEADER
-    data = reader.buffered(_AT_HAND)
-    start = 0
-    while (key := pattern.match(data, start)) is not None:
-        try:
-            found = find(data, key.end())
-        except IndexError:
-            reader.insufficient_end = reader.offset + len(data) - start
-            return
-        if found is None:
-            return
-        value, end = found
-        reader.advance(end - start)
-        start = end
-        yield key.group(1).decode(), value
 
 
 def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:

@@ -1,6 +1,6 @@
 """The Holder of each kind of object in tables: reading, writing and cutting a range."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -107,23 +107,52 @@ def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
         _write_cells(writer, len(array), array)
 
 
+_CELLS = {
+    kind: np.dtype([("size", "u1"), ("value", code)])
+    for kind, code in ((np.int32, "<i4"), (np.float32, "<f4"))
+}
+"""A number after its size byte, by the type of the number."""
+
+
+def _int32_entries(reader: Reader) -> Iterator[tuple[str, NDArray[np.int32]]]:
+    """The complete entries of binary vectors of integers in the buffer of a reader."""
+    from nnet3tools.io.entries import encoded_entries
+
+    return encoded_entries(reader, _find_int32_vector)
+
+
+def _find_int32_vector(data: bytes, start: int) -> tuple[NDArray[np.int32], int] | None:
+    """(vector at `start`, its end in `data`); None if there is no binary vector of integers."""
+    begin = start + 5
+    if begin > len(data):
+        raise IndexError
+    count = int.from_bytes(data[start + 1 : begin], "little", signed=True)
+    end = begin + 5 * count
+    if data[start] != 4 or count <= 0:
+        return None
+    if end > len(data):
+        raise IndexError
+    if data[begin:end:5] != b"\4" * count:
+        return None
+    cells = np.frombuffer(data, _CELLS[np.int32], count, begin)
+    return np.ascontiguousarray(cells["value"]), end
+
+
 def _read_cells(reader: Reader, count: int, kind: type, what: str) -> NDArray:
     """Read `count` numbers of type `kind` (int32 or float32), each after a size byte.
 
     Errors say that `what` was expected.
     """
-    cells = reader.read_array(5 * count, np.uint8, what).reshape(-1, 5)
-    if (cells[:, 0] != 4).any():
+    cells = reader.read_array(5 * count, np.uint8, what)
+    if (cells[::5] != 4).any():
         raise reader.error(f"expected {what} of type {kind.__name__}")
-    stored = np.dtype(kind).newbyteorder("<")
-    return np.ascontiguousarray(cells[:, 1:]).view(stored).ravel()
+    return np.ascontiguousarray(cells.view(_CELLS[kind])["value"])
 
 
 def _write_cells(writer: Writer, count: int, values: NDArray) -> None:
     """Write `count`, then numbers of four bytes, each after its size byte."""
-    cells = np.full((values.size, 5), 4, np.uint8)
-    stored = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    cells[:, 1:] = stored.view(np.uint8).reshape(-1, 4)
+    cells = np.empty(values.size, _CELLS[values.dtype.type])
+    cells["size"], cells["value"] = 4, values.ravel()
     writer.write_int32(count)
     writer.write_bytes(cells.tobytes())
 
@@ -199,7 +228,7 @@ DOUBLE: Holder[float] = _basic("a number", Reader.read_double, Writer.write_doub
 BOOL: Holder[bool] = _basic("T or F", Reader.read_bool, Writer.write_bool)
 
 INT32_VECTOR: Holder[NDArray[np.int32]] = Holder(
-    "a vector of integers", _read_int32_vector, _write_int32_vector
+    "a vector of integers", _read_int32_vector, _write_int32_vector, entries=_int32_entries
 )
 
 INT32_PAIR_VECTOR: Holder[NDArray[np.int32]] = Holder(
