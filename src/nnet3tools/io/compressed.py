@@ -226,6 +226,11 @@ def write_compressed(writer: Writer, matrix: CompressedMatrix) -> None:
     if not writer.binary:
         writer.write_matrix(matrix.to_dense())
         return
+    writer.write_bytes(bytes_of(matrix))
+
+
+def bytes_of(matrix: CompressedMatrix) -> bytes:
+    """The binary form of a compressed matrix in a file."""
     header = struct.pack("<ffii", matrix.min_value, matrix.range, *matrix.shape)
-    writer.write_token(_TOKENS[matrix.format])
-    writer.write_bytes(header + matrix.percentiles.tobytes() + matrix.data.tobytes())
+    token = _TOKENS[matrix.format].encode()
+    return b"".join([token, b" ", header, matrix.percentiles.tobytes(), matrix.data.tobytes()])
