@@ -107,7 +107,7 @@ def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
         _write_cells(writer, len(array), array)
 
 
-_CELLS = {
+_CELLS: dict[type, np.dtype] = {
     kind: np.dtype([("size", "u1"), ("value", code)])
     for kind, code in ((np.int32, "<i4"), (np.float32, "<f4"))
 }
