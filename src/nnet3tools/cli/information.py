@@ -96,7 +96,6 @@ class InfoOptions(OptionGroup):
 
 @program("nnet3-info", INFO_USAGE, InfoOptions, num_args=(0, 1))
 def nnet3_info(options: InfoOptions, args: list[str]) -> None:
-    from nnet3tools.nnet.components.reference import components_reference
     from nnet3tools.nnet.model_file import read_nnet
 
     if not args and not options.components:
@@ -104,6 +103,8 @@ def nnet3_info(options: InfoOptions, args: list[str]) -> None:
     if args and options.components:
         raise OptionError("expected either a network or --components")
     if options.components:
+        from nnet3tools.nnet.components.reference import components_reference
+
         sys.stdout.write(components_reference(options.components))
         return
     nnet = read_nnet(args[0])
