@@ -240,7 +240,7 @@ class Execution:
         self._ran = True
 
     def backward(self, seeds: Mapping[Node, Array] | None = None) -> None:
-        """Compute all gradients; `seeds`: derivatives by roots, of their shapes (default: 1)."""
+        """Compute all gradients anew; `seeds`: derivatives at the roots, in their shapes (or 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
         if not self._ran:

@@ -38,7 +38,7 @@ class Flag:
 
 
 class Flags:
-    """The flags of a recorded step, one for each optional work; all its recordings share them."""
+    """One Flag for each optional piece of work of a step; all recordings of the step share them."""
 
     def __init__(self) -> None:
         self._flags: list[Flag] = []

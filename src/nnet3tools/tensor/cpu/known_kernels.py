@@ -19,7 +19,7 @@ from nnet3tools.tensor.cpu.library import library
 
 
 class KnownKernels:
-    """The kernels that earlier runs in one arena asked for, which live runs may therefore use."""
+    """The kernels that earlier runs in one arena asked for; only these serve calls not replayed."""
 
     def __init__(self) -> None:
         self._run = 0

@@ -96,7 +96,7 @@ def _stored(target: np.ndarray, value: np.ndarray, rows: slice) -> Call:
 
 
 class _NumpyElement:
-    """Binds operands to assignments when called; keeps a plan for each layout of operands."""
+    """Returns the work of the assignments for given operands; keeps a plan for each layout."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments

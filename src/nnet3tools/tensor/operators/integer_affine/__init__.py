@@ -58,9 +58,9 @@ _LEAST_EXTENT = 1e-30
 
 
 def excess(matrix: NDArray, dtype: np.dtype[Any]) -> NDArray:
-    """For each row, the largest sum of weights divided by the bound for weights of type `dtype`.
+    """For each row, the largest sum that a product can reach, relative to the largest allowed.
 
-    A row is within the bounds if this is at most 1.
+    A row may be stored as integers of type `dtype` if this is at most 1.
     """
     if dtype == np.int16:
         return np.abs(matrix).sum(axis=1, dtype=np.float64) / MAX_ROW_SUM
