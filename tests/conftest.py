@@ -75,6 +75,16 @@ def _seed() -> None:
 
 
 @pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """A variable that a test leaves set would change tests that run after it in its process."""
+    before = os.environ.copy()
+    yield
+    after = os.environ.copy()
+    name = "PYTEST_CURRENT_TEST"
+    assert {**before, name: ""} == {**after, name: ""}
+
+
+@pytest.fixture(autouse=True)
 def _messages_go_to_standard_error() -> None:
     """Importing nnet3tools.api, which other tests do, sends messages to Python's logging."""
     from nnet3tools.io import log

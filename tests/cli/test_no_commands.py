@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nnet3tools.cli.programs import main_of
 from nnet3tools.options import NO_COMMANDS
 from support import tiny_training
 from support.programs import run
@@ -18,7 +19,7 @@ CONFIG = "component name=a type=FixedAffineComponent matrix=\"touch made; echo '
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(NO_COMMANDS, "")  # restored after the option has set it
+    monkeypatch.delenv(NO_COMMANDS, raising=False)
     Path("net.config").write_text(CONFIG)
     Path("feats").write_text("u  [\n 1 2 ]\n")
     Path("scp").write_text("u touch made; cat feats |\n")
@@ -64,8 +65,16 @@ def test_trainings_are_refused_before_their_first_stage(
     assert sorted(os.listdir()) == before
 
 
-def test_programs_of_a_program_refuse_too(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("nnet3-copy", "--no-commands", "none", "-") != 0
+def test_programs_of_a_program_refuse_too(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(NO_COMMANDS, "")  # restored after the option has set it
+    main_of("nnet3-copy").command_line.parse(["--no-commands", "none", "-"])
     child = [sys.executable, "-m", "nnet3tools.cli", "copy-feats", "scp:scp", "ark:-"]
     assert subprocess.run(child).returncode == 255
     assert "--no-commands refuses commands" in capfd.readouterr().err
+
+
+def test_the_option_holds_for_no_later_program_of_the_process() -> None:
+    assert run("copy-feats", "--no-commands", "ark:cat feats |", "ark:out") != 0
+    assert run("copy-feats", "ark:cat feats |", "ark:out") == 0

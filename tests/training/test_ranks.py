@@ -253,13 +253,14 @@ def waiting(*words: object) -> tuple[subprocess.Popen[str], list[int]]:
     """A training by four processes that waits for more examples, and the ids of the processes."""
     process = start("--num-workers=4", *words, "0.raw", "ark:cat egs; sleep 20 |", "out")
     until = time.monotonic() + 60
-    while time.monotonic() < until:
+    while process.poll() is None and time.monotonic() < until:
         ranks = children(process.pid)
         if len(ranks) == 4 and all(children(pid) for pid in ranks):
             time.sleep(1.0)  # now they train, or wait
             return process, ranks
         time.sleep(0.05)
-    raise AssertionError("the processes did not start")
+    process.kill()
+    raise AssertionError(f"the processes did not start: {process.communicate()[1]}")
 
 
 def children(pid: int) -> list[int]:

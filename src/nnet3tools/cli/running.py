@@ -19,6 +19,7 @@ from nnet3tools.cli.standard_streams import flush_output, forget_output, take_st
 from nnet3tools.cli.started_processes import StartedProcesses
 from nnet3tools.errors import EmptyError, Nnet3Error, ProgramError, UserError
 from nnet3tools.io import log
+from nnet3tools.options import NO_COMMANDS
 
 ERROR = 255  # as Kaldi's main(), which returns -1
 NOTHING_DONE = 1
@@ -57,7 +58,7 @@ def run_program(
     gc.enable()
     try:
         take_standard_streams()
-        with _termination_raises(), warnings.catch_warnings():
+        with _termination_raises(), _environment_restored(), warnings.catch_warnings():
             # Libraries' warnings, such as NumPy's of overflows, mean nothing to most users.
             warnings.simplefilter("ignore", RuntimeWarning)
             warnings.showwarning = lambda text, kind, *_, **__: log.vlog(
@@ -107,6 +108,18 @@ _SECONDS_TO_END = 1.0
 _SECONDS_TO_RAISE_AGAIN = 0.001
 _SECONDS_TO_STOP = 5.0
 """Time after which the program exits without unwinding."""
+
+
+@contextmanager
+def _environment_restored() -> Iterator[None]:
+    """Context after which --no-commands of one program holds for no other in this process."""
+    before = os.environ.get(NO_COMMANDS)
+    try:
+        yield
+    finally:
+        os.environ.pop(NO_COMMANDS, None)
+        if before is not None:
+            os.environ[NO_COMMANDS] = before
 
 
 @contextmanager
