@@ -28,6 +28,7 @@ def results(report: Path) -> dict[str, str]:
     return {row[1].strip(): row[2].strip() for row in rows[1:]}
 
 
+@pytest.mark.slow  # 35 s
 def test_without_a_gpu_it_does_what_it_can_and_reports_what_it_could_not(tmp_path, environment):
     report = tmp_path / "report.md"
     words = ["bash", str(SCRIPT), "--try-out", str(report)]
