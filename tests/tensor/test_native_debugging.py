@@ -130,7 +130,7 @@ def run_sanitized(folder: Path, files: tuple[str, ...], library: str, kinds: str
         "LD_PRELOAD": sanitizer(library) or "",
         "ASAN_OPTIONS": "detect_leaks=0",  # those of the interpreter
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        "TSAN_OPTIONS": "halt_on_error=1",
+        "TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0",  # a forked process starts a thread
         "NNET3_NUM_THREADS": "2",
     }
     run_pytest(files, environment)
