@@ -6,8 +6,10 @@ import datetime
 import os
 from pathlib import Path
 
+from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.checked import MISTAKES
+from nnet3tools.io.files import MAX_CONFIG, read_file
 from nnet3tools.recipe.report.log_file import LogFile, read_log
 from nnet3tools.recipe.report.network import NetworkFacts, read_network
 
@@ -194,10 +196,10 @@ class History:
                 return found[max(found)]
         for name in ("final.config", "ref.config"):
             try:
-                text = (self.folder / "configs" / name).read_text("utf-8", "replace")
-            except MISTAKES:
+                text = read_file(self.folder / "configs" / name, MAX_CONFIG)
+            except DataError:
                 continue
-            return read_network(text.split("\n"))
+            return read_network(text.decode("utf-8", "replace").split("\n"))
         return read_network([])
 
     # -- time

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nnet3tools.cli.progress import duration
+from nnet3tools.errors import DataError
+from nnet3tools.io.files import MAX_CONFIG, read_file
 from nnet3tools.recipe.report.charts import (
     Band,
     Line,
@@ -228,8 +230,8 @@ def _commands(history: History) -> str:
 def _driver_command(folder: Path) -> str:
     """The driver's command line with options that change results; "" if none is recorded."""
     try:
-        record = json.loads((folder / "experiment.json").read_text("utf-8"))
+        record = json.loads(read_file(folder / "experiment.json", MAX_CONFIG))
         options = [f"--{name}={value}" for name, value in record["options"].items() if value]
         return " ".join(dict.fromkeys([str(record["program"]), *map(shlex.quote, options)]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return ""
