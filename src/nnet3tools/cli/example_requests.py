@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3tools.chain.languages import language_of, with_language
 from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 from nnet3tools.chain.sequence_objective import SequenceObjective
 from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
 from nnet3tools.errors import ProgramError
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.holder import Holder
+from nnet3tools.io.reader import Reader
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_of_kind
 from nnet3tools.training.objective import FrameObjective, Measured
 from nnet3tools.training.running import check_dim, computation_request
-
-if TYPE_CHECKING:
-    from nnet3tools.graph.request import ComputationRequest, IoSpecification
-    from nnet3tools.io.reader import Reader
-    from nnet3tools.nnet.nnet import Nnet
 
 _HOLDERS = {"<Nnet3ChainEg>": CHAIN_MINIBATCH, "<Nnet3DiscriminativeEg>": DISCRIMINATIVE_MINIBATCH}
 

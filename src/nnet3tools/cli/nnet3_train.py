@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.cli.train_model import TrainingRunOptions, train_model
-from nnet3tools.training.trainer import NnetTrainerOptions
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.tensor.arrays import Array
-    from nnet3tools.training.trainer import NnetTrainer
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
 USAGE = """Train nnet3 neural network parameters with backprop and stochastic
 gradient descent.  Minibatches are to be created by nnet3-merge-egs in

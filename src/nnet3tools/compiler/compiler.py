@@ -8,7 +8,7 @@ get. Its commands and numbering are Kaldi's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import compute_steps
 from nnet3tools.nnet.indexes import IndexArray
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import (
     AcceptInput,
     AllocMatrix,
@@ -40,9 +41,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.component_facts import ComponentFacts
 from nnet3tools.program.computation import Computation, DebugInfo, MatrixDebugInfo, PrecomputedInfo
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3tools.compiler.compiler import Compiler, PlannedSteps
 from nnet3tools.compiler.graph_listing import (
@@ -16,14 +16,12 @@ from nnet3tools.compiler.graph_listing import (
 )
 from nnet3tools.compiler.step_info import StepInfo, dependencies, own_deriv_reason
 from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.listing import Entry, list_accesses, list_variables
 from nnet3tools.program.printing import ProgramNames, indexes_text
-
-if TYPE_CHECKING:
-    from nnet3tools.graph.request import ComputationRequest
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.computation import Computation
 
 
 class Explanation:

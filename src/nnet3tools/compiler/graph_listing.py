@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 from nnet3tools.nnet.indexes import BoolArray, IntArray, unpack
 from nnet3tools.program.listing import Entry
 from nnet3tools.program.printing import indexes_text
-
-if TYPE_CHECKING:
-    from nnet3tools.graph.builder import GraphBuilder
-    from nnet3tools.graph.computation_graph import ComputationGraph
-    from nnet3tools.graph.network_plan import NetworkPlan
 
 _WILL_NOT_COMPUTE = 3
 _STATES = {

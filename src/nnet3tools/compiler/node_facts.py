@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode, DescriptorNode
 from nnet3tools.program.component_facts import ComponentFacts, component_facts
 from nnet3tools.program.computation import StrideType
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 
 @dataclass(frozen=True, slots=True)

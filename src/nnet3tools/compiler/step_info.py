@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,9 @@ from nnet3tools.graph.steps import Step, Steps
 from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import DimRangeNode
 from nnet3tools.program.computation import Computation
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 _NO_ID = np.iinfo(np.int32).max
 

@@ -7,7 +7,7 @@ shifts of the window modulo the network's modulus, each as a sequence n.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.nnet.components.base import BatchStatisticsComponent
 from nnet3tools.nnet.indexes import BoolArray, make_indexes
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nnet import Nnet
 
 
 class NnetContext(NamedTuple):

@@ -7,10 +7,8 @@ can be computed (Kaldi's ComputeNnetComputationEpochs in nnet-graph.cc, same num
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nnet import Nnet
 
 Graph = Sequence[Sequence[int]]
 """graph[i] lists the nodes that an edge leads to from node i."""

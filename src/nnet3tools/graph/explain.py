@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.tables import COMPUTABLE
 from nnet3tools.nnet.indexes import IntArray, pack, unpack
-
-if TYPE_CHECKING:
-    from nnet3tools.graph.request import ComputationRequest
 
 
 def explain_uncomputable(builder: GraphBuilder, request: ComputationRequest) -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.graph.epochs import consumers, node_epochs, visit_order
 from nnet3tools.graph.node_rules import make_rule
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nnet import Nnet
 
 
 class NetworkPlan:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Descriptor, Joined, Leaf, SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding, NodeTerm, Offset, ReplaceIndex
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, shift_time, unpack
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 _TIMES_TRIED = (0, 1, 2, 3, 5, 7, 11, 64, 1000, -1)
 """Times of output rows at which a component is asked whether its inputs have fixed time offsets."""

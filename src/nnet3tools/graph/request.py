@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +16,9 @@ from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.io.files import open_input
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.reader import Reader
+from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.indexes import NO_TIME, IndexArray, make_indexes, pack
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Writer
-    from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nnet import Nnet
 
 
 @dataclass(eq=False)

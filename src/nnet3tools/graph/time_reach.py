@@ -6,13 +6,9 @@ value may depend on where the chunk begins and ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.graph.context import NnetContext
 from nnet3tools.graph.network_plan import NetworkPlan
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nnet import Nnet
 
 
 def is_local_in_time(nnet: Nnet) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +22,8 @@ from nnet3tools.io.compressed_codes import (
     quantize,
 )
 from nnet3tools.io.memory import lack_of_memory
-
-if TYPE_CHECKING:
-    from nnet3tools.io.reader import Reader
-    from nnet3tools.io.writer import Writer
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.writer import Writer
 
 _TOKENS = {1: "CM", 2: "CM2", 3: "CM3"}
 _F = np.float32

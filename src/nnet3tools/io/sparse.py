@@ -5,18 +5,15 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.fast_dataclasses import dataclass, replace
+from nnet3tools.io.reader import Reader
 from nnet3tools.io.text import cast, format_float, parse_lines
-
-if TYPE_CHECKING:
-    from nnet3tools.io.reader import Reader
-    from nnet3tools.io.writer import Writer
+from nnet3tools.io.writer import Writer
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup, group_commands
 from nnet3tools.program.operands import AccessType
 from nnet3tools.program.variables import Variables
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 Ints = NDArray[np.int64]
 

@@ -7,11 +7,11 @@ the analysis.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.analysis import Analyst
 from nnet3tools.program.commands import (
     AcceptInput,
@@ -27,10 +27,6 @@ from nnet3tools.program.commands import (
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import AccessType
 from nnet3tools.program.order_checker import OrderChecker
-
-if TYPE_CHECKING:
-    from nnet3tools.graph.request import ComputationRequest
-    from nnet3tools.nnet.nnet import Nnet
 
 _COMPRESSION = (CompressMatrix, DecompressMatrix)
 

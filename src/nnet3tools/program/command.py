@@ -9,19 +9,17 @@ analysis, checking, renumbering and lowering all derive from that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass, field, fields
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.operands import Access, Accesses, AccessMap, AccessType, Names, Tables
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.component_facts import ComponentTable
-    from nnet3tools.program.computation import Computation
 
 _NUM_ARGS = 7
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.command import Command, command
 from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.operands import (
     Accesses,
@@ -20,10 +22,6 @@ from nnet3tools.program.operands import (
     Submatrix,
     Tables,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.computation import Computation
 
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 

@@ -6,15 +6,13 @@ of recurrent networks run the same few components hundreds of times.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.nnet.components.base import Component, Properties
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nnet import Nnet
 
 _P = {p.name: int(p) for p in Properties}
 

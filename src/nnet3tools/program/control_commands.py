@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.command import Command, command
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import (
     AccessMap,
     AccessType,
@@ -16,10 +18,6 @@ from nnet3tools.program.operands import (
     Submatrix,
     Tables,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.computation import Computation
 
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 

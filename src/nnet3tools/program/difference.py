@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING
 
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import max_memory_use
 from nnet3tools.program.printing import cindexes_text, command_texts
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.computation import Computation
 
 _NUMBER = re.compile(r"c\d+: ")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3tools.errors import quoted
@@ -13,6 +11,7 @@ from nnet3tools.io.index_vector import (
     write_cindex_vector,
     write_index_vector,
 )
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.registry import read_precomputed_indexes
 from nnet3tools.program.commands import COMMANDS, Command
 from nnet3tools.program.computation import (
@@ -23,9 +22,6 @@ from nnet3tools.program.computation import (
     StrideType,
     SubMatrixInfo,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
 
 _BY_NAME = {cls.NAME: cls for cls in COMMANDS.values()}
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.analysis import AccessTable, Analysis
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import AccessType
 from nnet3tools.program.printing import ProgramNames, command_texts
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.computation import Computation
 
 _NAMES = {AccessType.READ: "read", AccessType.WRITE: "write", AccessType.READ_WRITE: "read/write"}
 

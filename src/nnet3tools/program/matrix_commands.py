@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from nnet3tools.nnet.indexes import BoolArray, IntArray
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.command import Command, command
+from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.operands import (
     Accesses,
@@ -21,11 +24,6 @@ from nnet3tools.program.operands import (
     Submatrix,
     Tables,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.component_facts import ComponentTable
-    from nnet3tools.program.computation import Computation
 
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from nnet3tools.graph.tables import all_true
 from nnet3tools.program.command import command
+from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
 from nnet3tools.program.matrix_commands import RowsCommand
 from nnet3tools.program.operands import (
@@ -21,10 +23,6 @@ from nnet3tools.program.operands import (
     Tables,
     listed_submatrices,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.program.component_facts import ComponentTable
-    from nnet3tools.program.computation import Computation
 
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import Command
 from nnet3tools.program.printing import command_text
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 Ints = NDArray[np.int64]
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.graph.tables import sorted_unique
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.component_facts import ComponentTable
-    from nnet3tools.program.computation import Computation
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.program.computation import Computation
 
 # Kinds of operands; the decorator of commands looks at these names.
 Submatrix = int

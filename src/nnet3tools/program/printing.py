@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools.nnet.indexes import IndexArray, IntArray
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.computation import Computation
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.computation import Computation
 
 _MAX_LENGTH = 200
 """Kaldi shortens longer texts to their first and last hundred characters."""

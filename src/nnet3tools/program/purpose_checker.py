@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.program.command import Command
 from nnet3tools.program.commands import AcceptInput, ProvideOutput
 from nnet3tools.program.operand_checker import OperandChecker
-
-if TYPE_CHECKING:
-    from nnet3tools.graph.request import ComputationRequest
 
 
 class PurposeChecker(OperandChecker):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import open_ivectors
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import EmptyError, NotFiniteError
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
+from nnet3tools.training.example import NnetIo
 from nnet3tools.training.generation import InputOptions
 from nnet3tools.training.splitting import ExampleGenerationOptions
-
-if TYPE_CHECKING:
-    from nnet3tools.training.example import NnetIo
 
 USAGE = """Get frame-by-frame examples of data for nnet3+chain end2end neural network
 training.  Note: if <normalization-fst> is not supplied the egs will not be

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import DataError, OptionError, naming
@@ -11,9 +11,6 @@ from nnet3tools.features.cmvn_options import CmvnOptions, OnlineCmvnOptions
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.options import colon_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 APPLY_CMVN_USAGE = """Apply cepstral mean and (optionally) variance normalization
 Per-utterance by default, or per-speaker if utt2spk option provided

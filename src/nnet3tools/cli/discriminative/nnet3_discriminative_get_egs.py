@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.example_generation import open_ivectors
 from nnet3tools.cli.options import OptionGroup, option_group, program
 from nnet3tools.discriminative.splitting import SplitOptions
+from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.io import log
 from nnet3tools.training.generation import InputOptions
 from nnet3tools.training.splitting import ExampleGenerationOptions
-
-if TYPE_CHECKING:
-    from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 
 USAGE = """Get frame-by-frame examples of data for nnet3+sequence neural network
 training.  This involves breaking up utterances into pieces of sizes

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.cli.train_model import CudaTrainingRunOptions, train_model
 from nnet3tools.discriminative.options import DiscriminativeOptions
-from nnet3tools.training.trainer import NnetTrainerOptions
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.tensor.arrays import Array
-    from nnet3tools.training.trainer import NnetTrainer
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
 USAGE = """Train nnet3 neural network parameters with discriminative sequence objective
 gradient descent.  Minibatches are to be created by nnet3-discriminative-merge-egs in

@@ -6,7 +6,7 @@ pushes their inputs back. Formulas and thresholds: Kaldi's nnet-simple-component
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.activation_stats import (
@@ -17,11 +17,9 @@ from nnet3tools.nnet.components.activation_stats import (
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import as_blocks, summed
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.derivative_scale import as_derivative
 from nnet3tools.tensor import recording
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 _mean_rows = tensor.aggregate("_1", "mean", axis=0)
 _sum_sizes = tensor.aggregate("abs(_1)", "sum", axis=None)

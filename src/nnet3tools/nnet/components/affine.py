@@ -7,7 +7,7 @@ Formulas and file fields: Kaldi's AffineComponent and NaturalGradientAffineCompo
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,9 +34,7 @@ from nnet3tools.nnet.components.updatable import (
     ORTHONORMAL_CONSTRAINT,
     UpdatableComponent,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.io.stream import Reader
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.common import array_of_config
 from nnet3tools.nnet.components.field import Field
 from nnet3tools.nnet.components.summary import parameter_stats
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.tensor.number import Tally
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 Array = Any
 Shape = tuple[int, ...]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -34,13 +34,11 @@ from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.operators.windows import add_to_windows, add_weighted_windows, window_dots
 from nnet3tools.tensor.settings import begin_settings
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 _sum_entropies = tensor.aggregate("_1", "sum", axis=1)

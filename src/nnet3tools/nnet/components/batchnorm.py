@@ -10,14 +10,13 @@ nnet-normalize-component.cc; Ioffe and Szegedy 2015):
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.array_fields import Count, Derived, Statistic, rounded_average
 from nnet3tools.nnet.components.base import (
     Array,
@@ -32,10 +31,7 @@ from nnet3tools.nnet.components.common import as_blocks
 from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import summarize_vector
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 # Each step is rounded to float32 in Kaldi's order (ComputeDerived); the rounding matters if a
 # variance is much smaller than the squared mean.

@@ -7,7 +7,7 @@ and BlockAffineComponent (nnet-simple-component.cc).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import affine_propagate
@@ -23,9 +23,7 @@ from nnet3tools.nnet.components.common import (
 from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComponent
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 

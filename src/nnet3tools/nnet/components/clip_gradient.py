@@ -5,12 +5,13 @@ Formulas and file fields: Kaldi's ClipGradientComponent (nnet-simple-component.c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.io import log
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.array_fields import Count
 from nnet3tools.nnet.components.base import (
     Array,
@@ -26,9 +27,6 @@ from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.registry import device_of
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader
 
 _REPAIR_PROBABILITY = 0.5
 

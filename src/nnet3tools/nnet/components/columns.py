@@ -7,11 +7,11 @@ PermuteComponent (nnet-simple-component.cc).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -23,9 +23,6 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.common import division_problem
 from nnet3tools.nnet.components.fields import Float, Int, IntVector
 from nnet3tools.nnet.components.registry import register
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader
 
 _multiply = tensor.element("_1 = _2 * _3")
 

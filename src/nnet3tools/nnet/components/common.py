@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import Array
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 # -- checks
 

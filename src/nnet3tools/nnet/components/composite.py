@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -26,10 +27,7 @@ from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.registry import component_class, read_component, register
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 _MAX_COMPONENTS = 100000
 _NESTED = "a CompositeComponent cannot contain another one"

@@ -6,8 +6,6 @@ File fields: Kaldi's ConstantComponent (nnet-general-component.cc) and ConstantF
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import (
@@ -24,9 +22,7 @@ from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.per_element import update_by_rows
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.updatable import UpdatableComponent
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
 

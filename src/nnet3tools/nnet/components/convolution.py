@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import split_affine
@@ -18,9 +17,7 @@ from nnet3tools.nnet.components.common import get_positive, matrix_of_config, ra
 from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.updatable import UpdatableComponent
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 _add_with_bias = tensor.element("_1 += _2 + _3")
 

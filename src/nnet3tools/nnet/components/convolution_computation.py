@@ -10,22 +10,19 @@ block of the parameters. With subsampling in time, `r` input frames are viewed a
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
 from nnet3tools.fast_dataclasses import dataclass
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.convolution_model import ConvolutionModel
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.field import Field
 from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.indexes import IndexArray, IntArray
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
 
 _NAME = "TimeHeightConvolutionComponent"
 

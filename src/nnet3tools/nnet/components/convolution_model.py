@@ -7,18 +7,14 @@ the image read as zero (padding), as do missing times that are not in `required_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.fields import Int, IntPairs, IntVector
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.number_text import parse_int
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader
-    from nnet3tools.nnet.config import ConfigLine
 
 
 class _Times(IntVector):

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.components.convolution_computation import (
+    ConvolutionComputation,
+    ConvolutionStep,
+)
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.tensor.operators.patches import add_patches, gather_patches
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.components.convolution_computation import (
-        ConvolutionComputation,
-        ConvolutionStep,
-    )
 
 
 def as_rows(matrix: Array, *shape: int) -> Array:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
+from nnet3tools.errors import UserError
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.field import Field
-
-if TYPE_CHECKING:
-    from nnet3tools.errors import UserError
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 D = TypeVar("D", bound="Declared")
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import functools
 import math
 import re
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from nnet3tools.errors import UserError
 from nnet3tools.expression.row_function import RowFunction
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.array_fields import Vector
 from nnet3tools.nnet.components.base import (
     Array,
@@ -38,9 +39,6 @@ from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine, parse_float
 from nnet3tools.number_text import parse_int
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WORDS = frozenset({"and", "or", "not", "true", "false", "inf", "nan", "pi"})

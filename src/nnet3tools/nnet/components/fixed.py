@@ -6,8 +6,6 @@ File fields: Kaldi's FixedAffineComponent, FixedScaleComponent and FixedBiasComp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3tools import tensor
@@ -28,9 +26,7 @@ from nnet3tools.nnet.components.common import (
     random_normal,
 )
 from nnet3tools.nnet.components.registry import register
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 _multiply = tensor.element("_1 = _2 * _3")
 _plus = tensor.element("_1 = _2 + _3")

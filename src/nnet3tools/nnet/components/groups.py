@@ -6,7 +6,6 @@ File fields: Kaldi's PnormComponent and SumGroupComponent (nnet-simple-component
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,10 +21,8 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.common import division_problem, get_positive
 from nnet3tools.nnet.components.fields import Int, IntVector
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.tensor.operators.groups import group_norm, group_norm_backprop, sum_column_ranges
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 _MAX_INPUT_DIM = 1 << 24
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count, Matrix, Preconditioner, Statistic, Vector
@@ -23,12 +23,10 @@ from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
 from nnet3tools.nnet.components.two_sided import ALPHA, UPDATE_PERIOD, TwoSidedNaturalGradient
 from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.gru import gru_parts
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 _REPAIR_PROBABILITY = 0.5
 """Statistics and self-repair run on about this proportion of minibatches."""

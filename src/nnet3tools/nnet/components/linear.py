@@ -6,7 +6,6 @@ Formulas and file fields: Kaldi's LinearComponent (nnet-simple-component.cc).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Matrix
@@ -26,9 +25,7 @@ from nnet3tools.nnet.components.two_sided import (
     TwoSidedNaturalGradient,
 )
 from nnet3tools.nnet.components.updatable import ORTHONORMAL_CONSTRAINT, UpdatableComponent
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 
 @register

@@ -6,8 +6,6 @@ formulas are in `nnet3tools.tensor.lstm`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3tools import tensor
@@ -18,10 +16,8 @@ from nnet3tools.nnet.components.fields import Flag
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
 from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 _NONLINEARITIES = ("i_t_sigmoid", "f_t_sigmoid", "c_t_tanh", "o_t_sigmoid", "m_t_tanh")
 _TANHS = (2, 4)

@@ -5,9 +5,10 @@ File fields: Kaldi's NoOpComponent (nnet-simple-component.cc).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3tools import tensor
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -18,9 +19,6 @@ from nnet3tools.nnet.components.base import (
 )
 from nnet3tools.nnet.components.fields import Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader
 
 _scaled_copy = tensor.element("_1 = _2 * _3")
 

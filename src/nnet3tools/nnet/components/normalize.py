@@ -5,8 +5,6 @@ File fields: Kaldi's NormalizeComponent (nnet-normalize-component.cc).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
@@ -19,9 +17,7 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.common import as_blocks, division_problem
 from nnet3tools.nnet.components.fields import Flag, Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 
 class _Dim(Int):

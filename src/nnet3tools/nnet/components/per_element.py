@@ -6,8 +6,6 @@ NaturalGradientPerElementScaleComponent (nnet-simple-component.cc).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
@@ -15,10 +13,8 @@ from nnet3tools.nnet.components.common import get_positive, random_normal, summe
 from nnet3tools.nnet.components.fields import Flag, Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComponent
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 _multiply = tensor.element("_1 = _2 * _3")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)

@@ -6,7 +6,7 @@ The type `QuantizedX` has the fields of `X`, except that the field of the matrix
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.components.affine import AffineComponent, NaturalGradientAffineComponent
@@ -18,9 +18,7 @@ from nnet3tools.nnet.components.quantized_matrix import PackedParams, QuantizedM
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.tdnn import TdnnComponent, TdnnIndexes
 from nnet3tools.nnet.components.time_height_convolution import TimeHeightConvolutionComponent
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 
 class Quantized(Component):

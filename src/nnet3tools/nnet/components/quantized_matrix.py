@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass, field
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.field import Field
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.operators.integer_affine import (
@@ -21,9 +22,6 @@ from nnet3tools.tensor.operators.integer_affine import (
 )
 from nnet3tools.tensor.operators.packed_affine import BATCHES, packed, packed_affine
 from nnet3tools.tensor.registry import on_host
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
 
 DTYPES: dict[int, np.dtype[Any]] = {
     8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.float32)

@@ -10,13 +10,11 @@ import functools
 import importlib
 import os
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from nnet3tools.errors import DataError, UserError, quoted
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import Component, PrecomputedIndexes
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader
 
 _components: dict[str, type[Component]] = {}
 _precomputed: dict[str, type[PrecomputedIndexes]] = {}

@@ -6,8 +6,6 @@ Formulas and file fields: Kaldi's PerElementOffsetComponent and ScaleAndOffsetCo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3tools import tensor
@@ -22,9 +20,7 @@ from nnet3tools.nnet.components.per_element import (
 )
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComponent
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.config import ConfigLine
 
 _SMALLEST_SCALE = 1.0e-4
 """Scales closer to zero are replaced by this, so that the input can be recovered."""

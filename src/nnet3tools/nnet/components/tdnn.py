@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError, RequestError
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.array_fields import Matrix, Vector
 from nnet3tools.nnet.components.base import (
     Array,
@@ -40,13 +41,10 @@ from nnet3tools.nnet.components.two_sided import (
     set_columns,
 )
 from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.indexes import IndexArray, IntArray, sorted_unique
 from nnet3tools.nnet.parts import JoinedParts, in_columns, product_with
 from nnet3tools.tensor.registry import on_host
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
 

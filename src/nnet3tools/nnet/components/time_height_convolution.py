@@ -8,7 +8,7 @@ input rows and multiplies them by a block of the parameters.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,10 +42,8 @@ from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient, both_paths
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 _set_rows = tensor.element("_1 = _2")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)

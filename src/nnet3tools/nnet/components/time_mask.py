@@ -7,12 +7,13 @@ the component does nothing.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -25,13 +26,10 @@ from nnet3tools.nnet.components.base import (
 )
 from nnet3tools.nnet.components.fields import Float, Int, IntVector, Mark
 from nnet3tools.nnet.components.registry import register, register_precomputed
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 from nnet3tools.tensor.operators.gather import add_gathered
 from nnet3tools.tensor.operators.order import cumulative_sum
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 _multiply = tensor.element("_1 = _1 * _2")
 # converts random numbers in (0, 1] to lengths of 1 to _2 frames, limited to _3

@@ -6,19 +6,17 @@ The update is W += lr * scales * P_out(dF/dy)^T P_in(x); see Povey et al. 2014, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.components.fields import Float, Int
 from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.nnet.parts import in_columns
 from nnet3tools.tensor.registry import on_host
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.config import ConfigLine
 
 
 def both_paths(option: str) -> tuple[str, str]:
