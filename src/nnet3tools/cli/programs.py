@@ -49,6 +49,10 @@ _FAMILIES = {
     ),
     "cli.model_changes": "nnet3-copy nnet3-am-copy",
     "cli.nnet3_compute": "nnet3-compute nnet3-compute-batch",
+    "recipe.programs.training": (
+        "nnet3-train-dnn nnet3-train-rnn nnet3-train-raw-dnn nnet3-train-raw-rnn "
+        "nnet3-train-chain nnet3-train-chain-e2e"
+    ),
 }
 """Module -> its programs, which are functions with the names of the programs."""
 

@@ -1,1 +1,1 @@
-"""The training programs, one small module each."""
+"""The programs of recipes: trainings, their reports, and the check of their data."""
