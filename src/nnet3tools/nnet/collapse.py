@@ -13,11 +13,10 @@ from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io import log
 from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
-from nnet3tools.nnet.components.affine import AffineComponent
+from nnet3tools.nnet.components.affine import AffineComponent, LinearComponent
 from nnet3tools.nnet.components.base import Array, Component, DropoutBase
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent, FixedScaleComponent
-from nnet3tools.nnet.components.linear import LinearComponent
 from nnet3tools.nnet.components.tdnn import TdnnComponent
 from nnet3tools.nnet.descriptor import Descriptor, Leaf
 from nnet3tools.nnet.forwarding import NodeTerm, Offset

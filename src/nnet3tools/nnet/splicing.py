@@ -11,8 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nnet3tools.nnet.collapse import only_source
-from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.linear import LinearComponent
+from nnet3tools.nnet.components.affine import AffineComponent, LinearComponent
 from nnet3tools.nnet.components.tdnn import TdnnComponent
 from nnet3tools.nnet.descriptor import Descriptor, Leaf
 from nnet3tools.nnet.forwarding import Offset

@@ -8,9 +8,12 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
-from nnet3tools.nnet.components.affine import AffineComponent, NaturalGradientAffineComponent
+from nnet3tools.nnet.components.affine import (
+    AffineComponent,
+    LinearComponent,
+    NaturalGradientAffineComponent,
+)
 from nnet3tools.nnet.components.base import Component
-from nnet3tools.nnet.components.linear import LinearComponent
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import name_matches_pattern, parse_config_lines
 from nnet3tools.nnet.nnet import Nnet

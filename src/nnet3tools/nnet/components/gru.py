@@ -18,8 +18,8 @@ from nnet3tools.nnet.components.array_fields import Count, Matrix, Preconditione
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import random_normal, summed
 from nnet3tools.nnet.components.fields import Float, Int, NotNegative
-from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.components.scale_offset import add_preconditioned_rows
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
 from nnet3tools.nnet.components.two_sided import ALPHA, UPDATE_PERIOD, TwoSidedNaturalGradient
 from nnet3tools.nnet.components.updatable import UpdatableComponent

@@ -9,11 +9,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 from nnet3tools.errors import UserError
-from nnet3tools.nnet.components.affine import AffineComponent, NaturalGradientAffineComponent
+from nnet3tools.nnet.components.affine import (
+    AffineComponent,
+    LinearComponent,
+    NaturalGradientAffineComponent,
+)
 from nnet3tools.nnet.components.base import Array, Component, Indexes, Memo, Properties
 from nnet3tools.nnet.components.convolution import ConvolutionComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent
-from nnet3tools.nnet.components.linear import LinearComponent
 from nnet3tools.nnet.components.quantized_matrix import PackedParams, QuantizedMatrix
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.tdnn import TdnnComponent, TdnnIndexes
