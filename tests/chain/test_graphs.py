@@ -15,9 +15,13 @@ from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.merging import merge_supervisions
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.options import LanguageModelOptions, SupervisionOptions
-from nnet3tools.chain.phone_lattice import PhoneLattice
 from nnet3tools.chain.phone_lm import estimate_phone_lm
-from nnet3tools.chain.proto_supervision import ProtoSupervision, of_alignment, of_lattice
+from nnet3tools.chain.proto_supervision import (
+    PhoneLattice,
+    ProtoSupervision,
+    of_alignment,
+    of_lattice,
+)
 from nnet3tools.chain.supervision import Supervision, SupervisionCutter
 from nnet3tools.chain.supervision_posteriors import supervision_posteriors
 from nnet3tools.chain.unconstrained import UnconstrainedConverter

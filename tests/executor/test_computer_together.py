@@ -6,8 +6,11 @@ import pytest
 from nnet3tools.executor.chunks import Ivectors
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import computer_one_by_one, computer_together
-from nnet3tools.graph.context import compute_simple_nnet_context
-from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
+from nnet3tools.graph.context import (
+    compute_simple_nnet_context,
+    is_local_in_time,
+    looks_ahead_within,
+)
 from support.utterance_networks import WITH_IVECTOR, network_of, recurrent_config
 
 INPUT = "input-node name=input dim=3\n"

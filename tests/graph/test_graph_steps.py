@@ -12,7 +12,7 @@ from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.epochs import find_sccs, node_epochs, top_sort
 from nnet3tools.graph.explain import explain_uncomputable
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.steps import Steps, compute_steps

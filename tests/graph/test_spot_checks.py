@@ -6,7 +6,7 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.native.search import NativeSearch, search_library
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.queue_search import QueueSearch
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.search_facts import SearchFacts

@@ -6,7 +6,7 @@ import pytest
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.explain import explain_uncomputable
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.queue_search import QueueSearch
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.strict_building import strict_graph

@@ -7,7 +7,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.io.holders import INT32_VECTOR
 from nnet3tools.lang.lang_dir import chain_topology
 from nnet3tools.lang.trees import biphone_tree, monophone_tree
-from nnet3tools.nnet.hmm.alignment_conversion import AlignmentConverter
+from nnet3tools.nnet.hmm.alignment import AlignmentConverter
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 from support.shell import Shell

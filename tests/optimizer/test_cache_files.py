@@ -12,11 +12,11 @@ from nnet3tools.nnet.components import registry
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.structure import structure_digest
 from nnet3tools.optimizer import cache_files
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.seal import structure_digest
 from support.streams import bytes_reader
 
 CONFIG = """

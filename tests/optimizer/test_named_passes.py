@@ -13,7 +13,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import PASSES, apply_passes, optimize
-from nnet3tools.program import difference
+from nnet3tools.program import printing
 from nnet3tools.program.computation import Computation
 from support.equivalence import difference as difference_of_results
 from support.equivalence import run
@@ -47,12 +47,12 @@ def test_a_difference_leads_from_the_program_before_to_the_one_after(seed: int) 
     seen = []
 
     def check(name: str, before: Computation, after: Computation) -> None:
-        lines = difference.difference_text(before, after, case.nnet).splitlines()
+        lines = printing.difference_text(before, after, case.nnet).splitlines()
         removed = Counter(_unnumbered(line[2:]) for line in lines if line.startswith("- "))
         added = Counter(_unnumbered(line[2:]) for line in lines if line.startswith("+ "))
         assert len(lines) == removed.total() + added.total()
         old, new = (
-            Counter(map(_unnumbered, difference._lines(program, case.nnet)))
+            Counter(map(_unnumbered, printing._lines(program, case.nnet)))
             for program in (before, after)
         )
         assert not removed - old

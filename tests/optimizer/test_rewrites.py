@@ -13,7 +13,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer import rewrites
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.optimizer.origins import Origins
+from nnet3tools.optimizer.pass_context import Origins
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import write_computation
 from support.random_networks import LAYERS, parse, random_case

@@ -10,7 +10,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.explain import explain_uncomputable
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes

@@ -3,8 +3,8 @@
 import pytest
 
 from nnet3tools.grammars.descriptor import read_descriptor
-from nnet3tools.xconfig.descriptor import descriptor_text, dimension
-from nnet3tools.xconfig.line import read_lines
+from nnet3tools.xconfig.layer import descriptor_text, dimension
+from nnet3tools.xconfig.options import read_lines
 
 DIMS = {"a": 3, "b": 3, "lstm.c": 7}
 

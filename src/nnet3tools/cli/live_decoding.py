@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from nnet3tools.cli.recognized_output import Output
 from nnet3tools.cli.sound_files import skipping, waves
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.files import open_input
 from nnet3tools.io.numpy_later import np
+from nnet3tools.recognizer.json_results import Output
 from nnet3tools.recognizer.live_sound import live_sound
 from nnet3tools.recognizer.options import RecognizerOptions
 from nnet3tools.recognizer.recognizer import Recognizer

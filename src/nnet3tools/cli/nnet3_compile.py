@@ -182,7 +182,7 @@ def rewrite_program(
 def _pass_printer(options: Options, nnet: Nnet, out: TextIO) -> AfterPass | None:
     """A function that prints what a pass did, as --print-passes says; None without the option."""
     from nnet3tools.optimizer.pipeline import PASSES
-    from nnet3tools.program.difference import difference_text, sizes_text
+    from nnet3tools.program.printing import difference_text, sizes_text
 
     if not options.print_passes:
         return None

@@ -22,7 +22,7 @@ from nnet3tools.errors import RequestError
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.explain import explain_uncomputable
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import compute_steps
 from nnet3tools.nnet.indexes import IndexArray

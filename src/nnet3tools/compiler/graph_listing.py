@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.computation_graph import ComputationGraph
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 from nnet3tools.nnet.indexes import BoolArray, IntArray, unpack

@@ -9,7 +9,7 @@ import numpy as np
 from nnet3tools.compiler.step_info import StepInfo
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.epochs import Graph, graph_of_sccs, top_sort
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
 from nnet3tools.program.printing import integers_text

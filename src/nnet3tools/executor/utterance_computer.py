@@ -27,7 +27,7 @@ from nnet3tools.executor.minibatches import (
 from nnet3tools.executor.simple_network import OutputScaling, SimpleNetwork
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.fast_dataclasses import replace
-from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
+from nnet3tools.graph.context import is_local_in_time, looks_ahead_within
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet

@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.computation_graph import ComputationGraph
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.pruning import prune_segment
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.strict_building import StrictGraph, strict_graph

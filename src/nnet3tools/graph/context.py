@@ -1,4 +1,4 @@
-"""Left and right context of a network: how many frames of input around an output it needs.
+"""Context of a network: the frames of input around an output that it needs, and that it may use.
 
 As in Kaldi's ComputeSimpleNnetContext (nnet-utils.cc), the context is found by trial: for a window
 of input frames, it is found which outputs in the window can be computed. One request tries all
@@ -14,7 +14,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.graph.builder import GraphBuilder
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.nnet.components.base import BatchStatisticsComponent
@@ -150,3 +150,39 @@ def _draw_context_checks(nnet: Nnet) -> None:
             shift += 1
         else:
             window, shift = 2 * window, 0
+
+
+def is_local_in_time(nnet: Nnet) -> bool:
+    """Whether each output needs exactly a fixed window of "input" frames.
+
+    If so, every chunk with that window gives the same output. This holds for feed-forward networks
+    without i-vectors, pooling and zero-padded convolutions.
+    """
+    plan = NetworkPlan(nnet)
+    rules = [plan.rules[node] for node in plan.from_outputs]
+    if any(rule.has_fixed_times or rule.time_shifts() is None for rule in rules):
+        return False
+    return not plan.back_edges and all(rule.is_strict for rule in rules)
+
+
+def looks_ahead_within(nnet: Nnet, context: NnetContext) -> bool:
+    """Whether no output uses input later than its right context.
+
+    If so, all chunks that begin at the same frame give the same output, as in networks whose
+    recurrences all go forward in time.
+    """
+    plan = NetworkPlan(nnet)
+    shifts = {node: plan.rules[node].time_shifts() for node in plan.from_outputs}
+    reach = dict.fromkeys(range(nnet.num_nodes), 0)
+    # Longest paths. A change in round num_nodes + 1 means that a recurrence goes backward in time.
+    for _ in range(nnet.num_nodes + 1):
+        changed = False
+        for node in reversed(plan.from_outputs):
+            if (of_node := shifts[node]) is None:
+                return False
+            furthest = max((t + reach[source] for source, t in of_node), default=0)
+            if furthest > reach[node]:
+                reach[node], changed = furthest, True
+        if not changed:
+            return reach[nnet.node_index("output")] <= context.right
+    return False

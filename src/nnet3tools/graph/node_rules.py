@@ -1,4 +1,4 @@
-"""Rules, one object for each node: its dependencies, and when it can be computed.
+"""Rules of nodes (their dependencies, and when they can be computed), and the plan of a network.
 
 A rule handles many cindexes of its node in one call. Dependencies are rows of cindex ids, shape
 (N, width). In a descriptor's row, column i belongs to leaf i of its parts, in Kaldi's order. A
@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nnet3tools.graph.epochs import consumers, node_epochs, visit_order
 from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Descriptor, Joined, Leaf, SumDescriptor
@@ -274,3 +275,27 @@ def make_rule(nnet: Nnet, node: int) -> NodeRule:
                 return SameIndexRule(node - 1)
             return ComponentRule(node - 1, component)
     return NodeRule()
+
+
+class NetworkPlan:
+    """Facts about one network that graph building needs: rules, order and epochs of its nodes.
+
+    The network must not change afterwards.
+    """
+
+    def __init__(self, nnet: Nnet) -> None:
+        self.nnet = nnet
+        self.rules = [make_rule(nnet, node) for node in range(nnet.num_nodes)]
+        self.consumers = consumers(nnet)
+        self.epochs = node_epochs(self.consumers)
+        """Epoch of each node, from 0; a recurrence is one epoch."""
+        inputs = [list(rule.sources) for rule in self.rules]
+        self.from_outputs = visit_order(inputs, nnet.output_nodes())
+        """The nodes that outputs need, each before its sources except in recurrences."""
+        position = {node: i for i, node in enumerate(self.from_outputs)}
+        edges = [(node, source) for node in position for source in inputs[node]]
+        self.back_edges = frozenset(
+            (node, source) for node, source in edges if position[source] < position[node]
+        )
+        """(node, source) of the dependencies against that order; they close recurrences."""
+        self.input_nodes = frozenset(nnet.input_nodes())

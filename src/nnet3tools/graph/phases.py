@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.computation_graph import ComputationGraph
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.tables import add_counts, concatenated_ranges, sorted_unique
 from nnet3tools.nnet.indexes import IntArray
 

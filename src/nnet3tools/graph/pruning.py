@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.graph.computation_graph import ComputationGraph
-from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.tables import (
     COMPUTABLE,
     CindexStore,

@@ -14,8 +14,7 @@ import numpy as np
 
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.graph.computation_graph import ComputationGraph
-from nnet3tools.graph.network_plan import NetworkPlan
-from nnet3tools.graph.node_rules import SameIndexRule
+from nnet3tools.graph.node_rules import NetworkPlan, SameIndexRule
 from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.tables import all_true, is_increasing, present_ids, sorted_unique

@@ -30,7 +30,7 @@ from nnet3tools.optimizer.snip_row_ops import snip_row_ops
 from nnet3tools.optimizer.split_row_ops import split_row_ops
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.difference import sizes_text
+from nnet3tools.program.printing import sizes_text
 
 Wanted = Callable[[PassContext], bool]
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import IntArray
-from nnet3tools.optimizer.origins import Origins
+from nnet3tools.optimizer.pass_context import Origins
 from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import Command, NoOperation
 from nnet3tools.program.computation import Computation

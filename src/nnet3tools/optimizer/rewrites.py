@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.nnet.indexes import IntArray, sorted_unique
-from nnet3tools.optimizer.origins import Origins
-from nnet3tools.optimizer.pass_context import PassContext, Transform
+from nnet3tools.optimizer.pass_context import Origins, PassContext, Transform
 from nnet3tools.optimizer.renumber import first_equal_rows
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.operands import listed_submatrices

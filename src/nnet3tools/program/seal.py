@@ -3,6 +3,8 @@
 Kaldi's readers stop before the seal, so they read sealed files. Kaldi's own files have no seal.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Sequence
@@ -11,9 +13,27 @@ from nnet3tools import __version__
 from nnet3tools.errors import DataError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.structure import structure_digest
 from nnet3tools.number_text import parse_counts
+
+
+def structure_digest(nnet: Nnet) -> str:
+    """Hash (64 hex digits); networks with equal hashes compile to equal programs."""
+    lines = nnet.config_lines()
+    for name, component in zip(nnet.component_names, nnet.components, strict=True):
+        lines.append(f"component {name}: {_component_text(component)}")
+    import hashlib  # imported late: takes 2 ms
+
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _component_text(component: Component) -> str:
+    """Type, dimensions and properties of a component; if it is not simple, also its settings."""
+    properties = component.properties
+    text = f"{component.type_name} {component.input_dim} {component.output_dim} {int(properties):x}"
+    return text if properties & Properties.SIMPLE else f"{text} {component.structure()}"
+
 
 NETWORK, _CONTENT, _SIZES = "<NetworkStructure>", "<Content>", "<Sizes>"
 _MAKERS = {"<Version>": f"nnet3tools-{__version__}", "<Processor>": os.uname().machine}

@@ -12,7 +12,7 @@ from nnet3tools.executor.looped_computer import LoopedComputer, LoopedStream
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
 from nnet3tools.fast_dataclasses import dataclass, field, replace
-from nnet3tools.graph.time_reach import is_local_in_time
+from nnet3tools.graph.context import is_local_in_time
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 

@@ -1,15 +1,45 @@
 """The base of all layers (options, input, outputs, config lines), and the names in scope."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from nnet3tools.errors import ConfigError, TextError
 from nnet3tools.fast_dataclasses import dataclass, field
+from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import is_valid_name, nearest_hint
 from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.descriptor import descriptor_text, dimension
-from nnet3tools.xconfig.line import XconfigLine
-from nnet3tools.xconfig.options import ANY, Option, check_value, options, read_values
+from nnet3tools.xconfig.options import ANY, Option, XconfigLine, check_value, options, read_values
+
+
+def descriptor_text(expression: Expression, node_of: Callable[[str], str]) -> str:
+    """The text of a descriptor for config files, with `node_of(name)` in place of each name."""
+    if not expression.operator:
+        return node_of(expression.name)
+    arguments = [descriptor_text(child, node_of) for child in expression.children]
+    arguments += [expression.name] if expression.name else []
+    arguments += map(str, expression.numbers)
+    if expression.operator in ("Scale", "Const"):
+        arguments.insert(0, str(expression.alpha))
+    return f"{expression.operator}({', '.join(arguments)})"
+
+
+def dimension(expression: Expression, dim_of: Callable[[str], int]) -> int:
+    """The number of columns of a descriptor; `dim_of(name)` gives the columns of a layer.
+
+    ConfigError if arguments that need equal dimensions have different ones.
+    """
+    if not expression.operator:
+        return dim_of(expression.name)
+    if expression.operator == "Const":
+        return expression.numbers[0]
+    dims = [dimension(child, dim_of) for child in expression.children]
+    if expression.operator == "Append":
+        return sum(dims)
+    if len(set(dims)) > 1:
+        shown = descriptor_text(expression, str)
+        raise ConfigError(f"the arguments of {shown} have dimensions {', '.join(map(str, dims))}")
+    return dims[0]
+
 
 CONFIGS = ("init", "ref", "final")
 """The configs: the part before LDA, the network without matrix files, the network."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from nnet3tools.nnet.config import nearest_hint
 from nnet3tools.xconfig.layer import ExistingNode, Layer, Scope
-from nnet3tools.xconfig.line import XconfigLine, read_lines
+from nnet3tools.xconfig.options import XconfigLine, read_lines
 
 _classes: dict[str, type[Layer]] = {}
 

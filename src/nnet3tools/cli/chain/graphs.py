@@ -181,8 +181,7 @@ def _input_kind(
 
     The function returns None, after a warning, for an object that it cannot convert.
     """
-    from nnet3tools.chain.phone_lattice import PHONE_LATTICE
-    from nnet3tools.chain.proto_supervision import of_alignment, of_lattice
+    from nnet3tools.chain.proto_supervision import PHONE_LATTICE, of_alignment, of_lattice
     from nnet3tools.errors import DataError
     from nnet3tools.io.holders import INT32_PAIR_VECTOR
 

@@ -179,7 +179,7 @@ e.g.:
 def convert_ali(options: NoOptions, args: list[str]) -> int:
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.io.holders import INT32_VECTOR
-    from nnet3tools.nnet.hmm.alignment_conversion import AlignmentConverter
+    from nnet3tools.nnet.hmm.alignment import AlignmentConverter
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.hmm.tree import ContextDependency
 
