@@ -1,14 +1,9 @@
 """BackpropTruncationComponent: which gradients are clipped or zeroed, and how they are counted."""
 
-import io
-
 import numpy as np
 import pytest
 
-from nnet3tools.errors import ConfigError, DataError
-from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import BackpropArgs
-from nnet3tools.nnet.components.registry import read_component
 from support.harness import check_round_trip, from_bytes, make, rows_of, to_bytes
 from support.time_aware import check_precomputed, grid
 
@@ -88,18 +83,3 @@ def test_files_without_a_scale_have_scale_1() -> None:
     old = text.replace(b"<Scale> 1 ", b"")
     assert old != text
     assert to_bytes(from_bytes(old, False), False) == text
-
-
-@pytest.mark.parametrize(
-    "options",
-    ["", "dim=0", "dim=3 zeroing-interval=0", "dim=3 scale=0", "dim=3 clipping-threshold=-1"],
-)
-def test_bad_config(options: str) -> None:
-    with pytest.raises(ConfigError):
-        truncation(options)
-
-
-def test_bad_file() -> None:
-    text = to_bytes(truncation(), False).replace(b"<ZeroingInterval> 5", b"<ZeroingInterval> 0")
-    with pytest.raises(DataError, match="must be positive"):
-        read_component(Reader(io.BytesIO(text), "test", False))

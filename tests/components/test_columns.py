@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.components.base import BackpropArgs
 from support.harness import (
     check_component,
@@ -228,31 +227,6 @@ def test_composite_is_the_chain_of_its_components() -> None:
         check_output(composite, formula)
         check_component(composite)
         assert composite.num_parameters == 4 * 6 + 6 + 6 * 3 + 3
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "type=ElementwiseProductComponent input-dim=7 output-dim=3",
-        "type=ElementwiseProductComponent input-dim=3 output-dim=3",
-        "type=SumBlockComponent input-dim=7 output-dim=3",
-        "type=PermuteComponent column-map=0,1,1",
-        "type=ClipGradientComponent dim=3 clipping-threshold=-1",
-        "type=RepeatedAffineComponent input-dim=7 output-dim=3 num-repeats=2",
-        "type=DropoutMaskComponent output-dim=3 dropout-proportion=2",
-        "type=CompositeComponent num-components=1 component1='type=NoSuchComponent dim=3'",
-        "type=CompositeComponent num-components=1 component1='type=DropoutComponent dim=3'",
-        "type=CompositeComponent num-components=2 component1='type=NoOpComponent dim=3' "
-        "component2='type=NoOpComponent dim=4'",
-        "type=MaxpoolingComponent input-x-dim=4 input-y-dim=2 input-z-dim=3 pool-x-size=3 "
-        "pool-y-size=1 pool-z-size=3 pool-x-step=2 pool-y-step=1 pool-z-step=1",
-        "type=ConvolutionComponent input-x-dim=5 input-y-dim=4 input-z-dim=2 filt-x-dim=3 "
-        "filt-y-dim=9 filt-x-step=2 filt-y-step=1 num-filters=3",
-    ],
-)
-def test_what_does_not_fit_is_refused(bad: str) -> None:
-    with pytest.raises(ConfigError):
-        make(bad)
 
 
 @pytest.mark.parametrize(

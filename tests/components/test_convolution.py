@@ -6,11 +6,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from nnet3tools.errors import ConfigError, DataError, RequestError
+from nnet3tools.errors import DataError, RequestError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import BackpropArgs
-from nnet3tools.nnet.components.registry import read_component, read_precomputed_indexes
-from support.harness import check_component, forward, make, to_bytes
+from nnet3tools.nnet.components.registry import read_precomputed_indexes
+from support.harness import check_component, forward, make
 from support.time_aware import Ordered, check_dependencies, grid, inputs_for
 
 PLAIN = "num-filters-in=2 num-filters-out=3 height-in=5 height-out=5"
@@ -154,51 +154,9 @@ def test_rows_that_cannot_be_ordered_name_component_and_reason() -> None:
         component.reorder_indexes(grid(1, range(-1, 5)), grid(2, range(4)))
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (f"num-filters-in=2 num-filters-out=3 height-in=5 {THREE}", "height-out"),
-        (f"{PLAIN} time-offsets=0", "expected either offsets"),
-        (f"{PLAIN} offsets=0,0;1", "time,height"),
-        (f"{PLAIN} offsets=0,0;0,0", "repeated"),
-        (f"{PLAIN} height-offsets=1,0 time-offsets=0", "height-offsets must be a sorted"),
-        (f"{PLAIN} {THREE} required-time-offsets=2", r"required time offsets \[2\]"),
-        (f"{PLAIN} height-offsets=7 time-offsets=0", "offset .*height 7.* never inside the input"),
-        (
-            "num-filters-in=2 num-filters-out=3 height-in=5 height-out=9 "
-            "height-offsets=0 time-offsets=0",
-            "output height 5 gets no input",
-        ),
-        (f"{PLAIN} {THREE} height-subsample-out=0", "height-subsample-out must be positive"),
-        (f"{PLAIN} {THREE} max-memory-mb=0", "max-memory-mb must be positive"),
-        (f"{PLAIN} {THREE} init-unit=true", "num-filters-in and num-filters-out"),
-        (f"{PLAIN} {THREE} num-minibatches-history=1", "num-minibatches-history"),
-    ],
-)
-def test_bad_config(config: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        conv(config)
-
-
 def test_unused_input_heights_are_only_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
     conv("num-filters-in=1 num-filters-out=1 height-in=9 height-out=3 offsets=0,0")
     assert "input heights [3, 4, 5, 6, 7, 8] are not used" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (b"<HeightIn> 5", b"<HeightIn> 0", "<HeightIn> must be positive"),
-        (b"<Offsets> [ -1,-1 -1,0 ", b"<Offsets> [ -1,0 -1,-1 ", "not sorted"),
-        (b"<NumFiltersOut> 3", b"<NumFiltersOut> 4", "parameters of a convolution"),
-        (b"<RequiredTimeOffsets> [ -1 0 1 ]", b"<RequiredTimeOffsets> [ ]", "no required"),
-    ],
-)
-def test_bad_files(old: bytes, new: bytes, message: str) -> None:
-    text = to_bytes(conv(CONFIGS["3x3"]), False)
-    assert old in text
-    with pytest.raises(DataError, match=message):
-        read_component(Reader(io.BytesIO(text.replace(old, new)), "test", False))
 
 
 COMPUTATION = (

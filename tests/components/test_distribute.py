@@ -1,14 +1,10 @@
 """DistributeComponent: which block of an input row each output row copies, and the derivatives."""
 
-import io
-
 import numpy as np
 import pytest
 
-from nnet3tools.errors import ConfigError, DataError, RequestError
-from nnet3tools.io.stream import Reader
-from nnet3tools.nnet.components.registry import read_component
-from support.harness import check_component, forward, make, rows_of, to_bytes
+from nnet3tools.errors import RequestError
+from support.harness import check_component, forward, make, rows_of
 from support.time_aware import check_dependencies, check_precomputed, grid, tuples
 
 
@@ -52,19 +48,3 @@ def test_missing_input_names_the_output() -> None:
         RequestError, match=r"DistributeComponent: no input for output \(n=0, t=0, x=3"
     ):
         distribute().precompute_indexes(grid(1, [0]), grid(1, [0], x=6), True)
-
-
-@pytest.mark.parametrize(
-    "options", ["input-dim=6", "input-dim=6 output-dim=4", "input-dim=0 output-dim=1"]
-)
-def test_bad_config(options: str) -> None:
-    with pytest.raises(ConfigError):
-        distribute(options)
-
-
-def test_bad_file() -> None:
-    text = to_bytes(distribute(), False).replace(b"<OutputDim> 2", b"<OutputDim> 4")
-    with pytest.raises(
-        DataError, match="DistributeComponent: output-dim must divide input-dim, found 4 and 6"
-    ):
-        read_component(Reader(io.BytesIO(text), "test", False))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.errors import ConfigError, DataError, ProgramError
+from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import BackpropArgs, Properties
-from nnet3tools.nnet.components.registry import read_component, read_precomputed_indexes
+from nnet3tools.nnet.components.registry import read_precomputed_indexes
 from nnet3tools.nnet.indexes import make_indexes
-from support.harness import backward, check_round_trip, forward, make, rows_of, to_bytes
+from support.harness import backward, check_round_trip, forward, make, rows_of
 from support.time_aware import check_precomputed, grid
 
 
@@ -198,34 +198,7 @@ def test_time_mask_in_test_mode() -> None:
 # -- bad input
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ("type=GeneralDropoutComponent", "dim"),
-        ("type=GeneralDropoutComponent dim=6 block-dim=4", "must divide"),
-        ("type=GeneralDropoutComponent dim=6 dropout-proportion=1.5", "dropout-proportion"),
-        ("type=GeneralDropoutComponent dim=6 specaugment-max-proportion=2", "specaugment"),
-        (
-            "type=GeneralDropoutComponent dim=6 specaugment-max-proportion=0.2 continuous=true",
-            "continuous false",
-        ),
-        ("type=SpecAugmentTimeMaskComponent dim=6 time-mask-max-frames=1", "above 1"),
-        ("type=SpecAugmentTimeMaskComponent dim=6 zeroed-proportion=1", "zeroed-proportion"),
-        (
-            "type=SpecAugmentTimeMaskComponent dim=6 zeroed-proportion=0.9 time-mask-max-frames=5",
-            "too small",
-        ),
-    ],
-)
-def test_bad_config(config: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make(config)
-
-
 def test_bad_files() -> None:
-    text = to_bytes(dropout("dim=6"), False).replace(b"<BlockDim> 6", b"<BlockDim> 4")
-    with pytest.raises(DataError, match="block-dim must divide dim, found 4 and 6"):
-        read_component(Reader(io.BytesIO(text), "test", False))
     name = "GeneralDropoutComponentPrecomputedIndexes"
     text = f"<{name}> <NumMaskRows> 2 <Indexes> [ 0 2 ]\n</{name}> ".encode()
     with pytest.raises(DataError, match="does not exist"):

@@ -232,41 +232,6 @@ def test_property_bits_are_kaldis(config: str, bits: int) -> None:
 # -- config lines
 
 
-@pytest.mark.parametrize(
-    ("config", "words"),
-    [
-        ("type=AffineComponent input-dim=3", "output-dim"),
-        ("type=AffineComponent input-dim=0 output-dim=3", "input-dim must be positive"),
-        ("type=AffineComponent input-dim=3 output-dim=3 param-stddev=-1", "param-stddev"),
-        ("type=AffineComponent input-dim=3 output-dim=3 max-change=-1", "max-change"),
-        ("type=NaturalGradientAffineComponent input-dim=3 output-dim=3 rank-in=0", "rank"),
-        ("type=NaturalGradientAffineComponent input-dim=3 output-dim=3 alpha=-1", "alpha"),
-        ("type=LinearComponent input-dim=3 output-dim=x", "output-dim"),
-        ("type=FixedScaleComponent scale=1", "dim"),
-        ("type=PerElementOffsetComponent dim=6 block-dim=4", "divide"),
-        ("type=ScaleAndOffsetComponent dim=6 block-dim=4", "divide"),
-        ("type=ScaleAndOffsetComponent dim=6 rank=0", "rank"),
-        ("type=RectifiedLinearComponent dim=6 block-dim=4", "divide"),
-        ("type=RectifiedLinearComponent dim=6 self-repair-scale=0.5", "self-repair-scale"),
-        (
-            "type=TanhComponent dim=6 self-repair-scale=0.01 self-repair-upper-threshold=0.5",
-            "self-repair-upper-threshold",
-        ),
-        ("type=NormalizeComponent dim=6 target-rms=0", "target-rms"),
-        ("type=BatchNormComponent dim=6 block-dim=4", "divide"),
-        ("type=BatchNormComponent dim=6 epsilon=0", "epsilon"),
-        ("type=PnormComponent input-dim=5 output-dim=2", "divide"),
-        ("type=SumGroupComponent sizes=1,0", "positive"),
-        ("type=DropoutComponent dim=5", "dropout-proportion"),
-        ("type=DropoutComponent dim=5 dropout-proportion=1.5", "between"),
-        ("type=NoOpComponent dim=-5", "positive"),
-    ],
-)
-def test_bad_config_line_names_the_key(config: str, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        make(config)
-
-
 def test_parameters_come_from_files(tmp_path: Path) -> None:
     matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
     with (tmp_path / "m").open("wb") as file:

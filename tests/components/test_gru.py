@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.components.base import BackpropArgs
 from support.harness import check_component, check_output, forward, gradient_holder, make, rows_of
 
@@ -71,11 +70,3 @@ def test_self_repair_pulls_towards_zero() -> None:
         if repaired:
             return
     raise AssertionError("self-repair never ran")
-
-
-@pytest.mark.parametrize(
-    "bad", ["cell-dim=0", "cell-dim=4 recurrent-dim=5", "rank-in=0 cell-dim=3"]
-)
-def test_bad_options_are_refused(bad: str) -> None:
-    with pytest.raises(ConfigError):
-        make(f"type=GruNonlinearityComponent {bad}")

@@ -1,15 +1,11 @@
 """Statistics extraction and pooling against sums over windows, index by index."""
 
-import io
-
 import numpy as np
 import pytest
 
-from nnet3tools.errors import ConfigError, DataError, RequestError
-from nnet3tools.io.stream import Reader
+from nnet3tools.errors import RequestError
 from nnet3tools.nnet.components.base import Properties
-from nnet3tools.nnet.components.registry import read_component
-from support.harness import backward, check_component, check_round_trip, forward, make, to_bytes
+from support.harness import backward, check_component, check_round_trip, forward, make
 from support.time_aware import Ordered, check_dependencies, grid, inputs_for
 
 EXTRACTIONS = {
@@ -195,62 +191,3 @@ def test_flags_follow_the_options() -> None:
     assert flags & Properties.BACKPROP_NEEDS_OUTPUT
     assert not flags & Properties.BACKPROP_NEEDS_INPUT
     assert not pooling(POOLINGS["means and squares"]).properties & Properties.BACKPROP_NEEDS_OUTPUT
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ("type=StatisticsExtractionComponent", "input-dim"),
-        (
-            "type=StatisticsExtractionComponent input-dim=3 input-period=2 output-period=3",
-            "multiple",
-        ),
-        ("type=StatisticsPoolingComponent input-dim=3", "left-context and right-context"),
-        (
-            "type=StatisticsPoolingComponent input-dim=3 left-context=0 right-context=0",
-            "not both 0",
-        ),
-        (
-            "type=StatisticsPoolingComponent input-dim=3 left-context=3 right-context=2 "
-            "input-period=2",
-            "multiples of 2",
-        ),
-        (
-            "type=StatisticsPoolingComponent input-dim=4 left-context=3 right-context=2 "
-            "output-stddevs=true",
-            "odd input-dim",
-        ),
-        (
-            "type=StatisticsPoolingComponent input-dim=3 left-context=3 right-context=2 "
-            "variance-floor=0",
-            "variance-floor",
-        ),
-    ],
-)
-def test_bad_config(config: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make(config)
-
-
-@pytest.mark.parametrize(
-    ("component", "old", "new", "message"),
-    [
-        (
-            extraction("input-dim=3 output-period=4"),
-            b"<OutputPeriod> 4",
-            b"<OutputPeriod> 0",
-            "<OutputPeriod> must be positive, found 0",
-        ),
-        (
-            pooling(POOLINGS["stddevs"]),
-            b"<LeftContext> 4",
-            b"<LeftContext> -4",
-            "StatisticsPoolingComponent: left-context",
-        ),
-    ],
-)
-def test_bad_files(component, old: bytes, new: bytes, message: str) -> None:
-    text = to_bytes(component, False)
-    assert old in text
-    with pytest.raises(DataError, match=message):
-        read_component(Reader(io.BytesIO(text.replace(old, new)), "test", False))

@@ -1,15 +1,11 @@
 """TdnnComponent compared with splicing row by row; irregular times, subsampling, single output."""
 
-import io
-
 import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.errors import ConfigError, DataError, RequestError
-from nnet3tools.io.stream import Reader
+from nnet3tools.errors import RequestError
 from nnet3tools.nnet.components.base import Properties
-from nnet3tools.nnet.components.registry import read_component
 from support.harness import check_component, forward, from_bytes, make, to_bytes
 from support.time_aware import Ordered, check_dependencies, grid, inputs_for
 
@@ -117,35 +113,3 @@ def test_the_old_spelling_of_alpha_is_read() -> None:
     assert b"<AlphaInOut> 2 2 " in text
     old = text.replace(b"<AlphaInOut> 2 2 ", b"<Alpha> 2 ")
     assert to_bytes(from_bytes(old, False), False) == text
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("input-dim=4 output-dim=5", "time-offsets"),
-        ("input-dim=0 output-dim=5 time-offsets=0", "input-dim must be positive"),
-        ("input-dim=4 output-dim=5 time-offsets=1,1", "different integers"),
-        ("input-dim=4 output-dim=5 time-offsets=a", "time-offsets"),
-        ("input-dim=4 output-dim=5 time-offsets=0 rank-in=0", "rank must be positive"),
-        ("input-dim=4 output-dim=5 time-offsets=0 max-change=-1", "max-change"),
-    ],
-)
-def test_bad_config(options: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make(f"type=TdnnComponent {options}")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (b"<TimeOffsets> [ 0 1 ]", b"<TimeOffsets> [ 0 1 2 ]", "3 time-offsets"),
-        (b"<TimeOffsets> [ 0 1 ]", b"<TimeOffsets> [ 1 1 ]", "different integers"),
-        (b"<BiasParams>  [", b"<BiasParams>  [ 1", "bias of dimension 6"),
-        (b"<LinearParams>", b"<Linear>", "<LinearParams>"),
-    ],
-)
-def test_bad_files(old: bytes, new: bytes, message: str) -> None:
-    text = to_bytes(component("0,1"), False)
-    assert old in text
-    with pytest.raises(DataError, match=message):
-        read_component(Reader(io.BytesIO(text.replace(old, new)), "test", False))
