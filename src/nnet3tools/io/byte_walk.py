@@ -24,8 +24,8 @@ class OtherFormError(Exception):
 class WalkedIndexes(NamedTuple):
     """The number of Indexes in an encoded vector, and the steps of t between them.
 
-    If n = x = 0 in all rows and t changes by less than 125, `steps` has a byte per row: the change
-    of t from the row before (0 in the first row if its t is too far). Otherwise `steps` is None.
+    If n = x = 0 in all rows and t changes by less than 125, `steps` has a byte per row: t minus the
+    t of the row before (0 in the first row if its t is 125 or more). Otherwise `steps` is None.
     """
 
     num_rows: int
@@ -46,8 +46,8 @@ class ByteWalk:
     """A position in binary data, with methods that check the next value and move past it.
 
     A method raises IndexError if the data end too early, and OtherFormError if another value
-    follows than expected. `holes` lists the begin, the end and the form of each matrix and of every
-    other value that differs between records of one layout.
+    follows than expected. `holes` lists (begin, end, form) of the bytes of each value, such as a
+    matrix, that may differ between records of equal structure.
     """
 
     def __init__(self, data: bytes | bytearray, at: int) -> None:
@@ -74,7 +74,7 @@ class ByteWalk:
         return values
 
     def integer(self) -> int:
-        """Move past an integer without size byte and return it."""
+        """Move past a 4-byte integer that has no size byte before it, and return the integer."""
         return self.unpack(_INT)[0]
 
     def skip(self, size: int) -> None:
@@ -105,13 +105,13 @@ class ByteWalk:
         return is_true
 
     def float32(self) -> None:
-        """Move past a float32 and add the range of its 4 bytes to `self.holes`."""
+        """Move past a float32; list its 4 bytes in `self.holes`, the values that may vary."""
         self.word(b"\x04")
         self.skip(4)
         self.add_hole(self.at - 4, AnyBytes(4))
 
     def float_vector(self) -> tuple[float, ...]:
-        """Move past a vector of float32, add its range to `self.holes` and return the vector."""
+        """Move past a float32 vector and return it; list its bytes in `self.holes` as varying."""
         self.word(b"FV \x04")
         size = self.integer()
         if size < 0:
@@ -122,7 +122,7 @@ class ByteWalk:
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
     def add_hole(self, begin: int, form: MatrixForm | AnyBytes | None = None) -> None:
-        """Append (`begin`, position, `form`) to `self.holes`; `form` fixes the number of bytes."""
+        """List the bytes from `begin` to here in `self.holes`, the values that may vary."""
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
@@ -144,7 +144,7 @@ class ByteWalk:
         return WalkedIndexes(size, None)
 
     def matrix(self, num_rows: int) -> None:
-        """Move past a matrix with `num_rows` rows and add its range to `self.holes`."""
+        """Move past a matrix of `num_rows` rows; list its bytes in `self.holes` as varying."""
         begin = self.at
         form = stored_form(self.data, begin)
         if form is None:
@@ -159,7 +159,7 @@ class ByteWalk:
         self.add_hole(begin, form)
 
     def _sparse_rows(self, form: MatrixForm) -> int:
-        """Move past a sparse matrix of `form`; return the largest number of elements in a row."""
+        """Move past a sparse matrix of size `form`; return the most elements that a row has."""
         self.skip(SPARSE_HEAD)
         head, elements = form.head_of_row, sparse_elements(form.num_cols)
         most, before, num_left = 0, -1, form.num_rows

@@ -53,7 +53,7 @@ def matches(pattern: str) -> list[str]:
 
 
 def check_written(descriptor: int, name: str) -> None:
-    """Raise OSError, naming the file, if a delayed write failed; NFS reports that at close()."""
+    """Raise OSError, with the file's `name`, if a write to `descriptor` failed late, as on NFS."""
     try:
         os.close(os.dup(descriptor))
     except OSError as error:

@@ -32,12 +32,12 @@ _MAX_COMMON, _MAX_RARE = 32, 200
 
 
 class Layout:
-    """The common bytes of records that differ only in matrices and numbers (holes).
+    """The bytes that records of equal structure share: all but their matrices and numbers (holes).
 
-    `fixed` are the bytes before, between and after the holes, `forms` the forms of the holes. A
-    layout covers a record up to the first field of varying size (in chain examples the acceptor).
-    `rest` are bytes and fields that follow; `values` are field values by name, which reading these
-    fields needs.
+    `fixed` are the bytes before, between and after the holes, `forms` the form of each hole's
+    bytes. They describe a record up to the first field of varying size (in chain examples the
+    acceptor). `rest` are the bytes and fields that follow; `values` are values of earlier fields by
+    name, which reading `rest` needs.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Layout:
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
-        """A regular expression for a record's part that the layout covers; holes are groups."""
+        """Regular expression for a record's bytes up to `rest`, with a group for each hole."""
         parts = [re.escape(self.fixed[0])]
         for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
             parts += [form.pattern, re.escape(fixed)]
@@ -65,11 +65,11 @@ class Layout:
 
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
-        """A regular expression for an archive's entry: groups (key, record), or an empty match."""
+        """Regular expression for an archive's entry, with groups (key, record), or for no bytes."""
         return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def count(self, num_more: int) -> None:
-        """Count `num_more` records of the layout; set `is_common` if its pattern is worth using."""
+        """Count `num_more` records; set `is_common` once there are enough to compile `pattern`."""
         self._num_seen += num_more
         if not self.is_common and self._num_seen >= _COMMON:
             cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
@@ -86,9 +86,9 @@ class Layout:
 
 
 class EncodedRecord(Generic[T]):
-    """A record as bytes, `data`: the part that `layout` describes, then fields of varying size.
+    """A record as bytes, `data`: a part described by `layout`, then fields of varying size.
 
-    `holes` lists the byte range (begin, end) in `data` of each value in these last fields.
+    `holes` lists the byte range (begin, end) in `data` of each vector and number in these fields.
     """
 
     __slots__ = ("data", "holes", "layout")
@@ -105,7 +105,7 @@ class EncodedRecord(Generic[T]):
 
     @property
     def covered(self) -> bytes:
-        """The first bytes of the record: the part that the layout covers."""
+        """The first bytes of the record, up to the first value listed in `holes`."""
         return self.data[: self.holes[0][0]] if self.holes else self.data
 
     def prototype(self) -> T:
@@ -124,12 +124,12 @@ class EncodedRecord(Generic[T]):
             self.layout.record.write(writer, self.whole())
 
     def hole(self, place: int) -> bytes:
-        """The bytes in the range `self.holes[place]`."""
+        """The bytes of value number `place` of those listed in `self.holes`."""
         begin, end = self.holes[place]
         return self.data[begin:end]
 
     def changed(self, covered: bytes, layout: Layout, *values: bytes) -> EncodedRecord[T]:
-        """A copy that begins with `covered`, of layout `layout`, and has `values` in its `holes`.
+        """A copy whose first part is `covered`, with layout `layout`, and whose holes are `values`.
 
         The bytes between the holes are copied from this record.
         """
@@ -145,7 +145,7 @@ class EncodedRecord(Generic[T]):
 
 
 class LayoutTable:
-    """The layouts of all records read so far; all records are of the kind `record`."""
+    """Recognizes encoded records of the kind `record` by their likeness to earlier ones."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -202,14 +202,14 @@ class LayoutTable:
         fixed: tuple[bytes, ...],
         forms: tuple[MatrixForm | AnyBytes, ...],
     ) -> Layout:
-        """The layout that differs from `layout` in fixed bytes and in the forms of its holes."""
+        """The Layout like `layout` with other fixed bytes, and other forms of what varies."""
         found = self._get(fixed, forms, layout.rest, layout.values)
         if layout.is_common:
             found.count(_COMMON)
         return found
 
     def _walked(self, walk: ByteWalk) -> Layout:
-        """Move `walk` past the fields up to the first of varying size; return their layout."""
+        """Move `walk` past the fields up to the first of varying size; return their Layout."""
         start, values = walk.at, dict[str, Any]()
         steps = self._record.steps(values)
         rest: list[bytes | Field] = []
@@ -255,13 +255,13 @@ class LayoutTable:
         return None
 
     def _use(self, place: int) -> None:
-        """Move the common layout number `place` to the front, to be tried first."""
+        """Move layout number `place` of the list `_common` to its front, to be tried first."""
         self._common.insert(0, self._common.pop(place))
 
     def runs(self, reader: Reader) -> Iterator[tuple[Layout, list[re.Match[bytes]]]]:
-        """Consume entries in the reader's buffer; yield successive entries of one layout together.
+        """Consume the reader's entries; yield successive entries with one layout together.
 
-        Each result is the layout and the matches of its regular expression `entry`.
+        Each result is a Layout (the bytes that its records share) and matches of `layout.entry`.
         """
         data = reader.buffered(AT_HAND) if self._common else b""
         start = 0
@@ -272,7 +272,7 @@ class LayoutTable:
             yield self._common[0], run
 
     def _run(self, data: bytes, start: int) -> list[re.Match[bytes]]:
-        """Matches of successive entries of one layout from `start` on; empty if no layout fits."""
+        """Matches of successive entries from `start`, for the first Layout that fits; else []."""
         for i, layout in enumerate(self._common):
             found = layout.entry.finditer(data, start)
             if matches := list(itertools.takewhile(operator.attrgetter("lastindex"), found)):
@@ -296,7 +296,7 @@ def _go_over(walk: ByteWalk, field: Field, values: dict[str, Any]) -> Any:
 
 
 def _joined(steps: list[bytes | Field]) -> list[bytes | Field]:
-    """The steps of a ByteWalk, with successive `bytes` steps joined to one."""
+    """Join successive `bytes` items of `steps`, the parts of a record in the order of the file."""
     found: list[bytes | Field] = []
     for step in steps:
         if isinstance(step, bytes) and found and isinstance(found[-1], bytes):
@@ -307,7 +307,7 @@ def _joined(steps: list[bytes | Field]) -> list[bytes | Field]:
 
 
 def encoded_holder(name: str, layouts: LayoutTable, record: Record) -> Holder[Any]:
-    """A Holder that reads records as EncodedRecord, or as objects if `layouts` cannot find them."""
+    """A Holder that reads EncodedRecords, or objects if `layouts` does not recognize the bytes."""
 
     def read(reader: Reader) -> Any:
         found = reader.take(layouts.find) if reader.binary else None

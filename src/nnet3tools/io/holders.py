@@ -115,7 +115,7 @@ _CELLS: dict[type, np.dtype] = {
 
 
 def _int32_entries(reader: Reader) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """The complete entries of binary vectors of integers in the buffer of a reader."""
+    """Consume archive entries complete in the reader's buffer; yield (key, vector) of each."""
     from nnet3tools.io.entries import encoded_entries
 
     return encoded_entries(reader, _find_int32_vector)

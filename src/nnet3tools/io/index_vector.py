@@ -190,7 +190,7 @@ def _follows(reader: Reader, data: bytes) -> bool:
 
 
 def _split(reader: Reader, size: int, with_nodes: bool) -> tuple[bytes, NDArray]:
-    """Consume `size` encoded Indexes or, if `with_nodes`, Cindexes: (bytes, length of each)."""
+    """Consume `size` Indexes, or Cindexes if `with_nodes`: (all bytes, number of bytes of each)."""
     pattern = _NODE_ELEMENT if with_nodes else _ELEMENT
     pieces: list[bytes] = []
     lengths: list[int] = []

@@ -287,9 +287,9 @@ class InputBuffer:
             raise self.error(f"{what} takes {lack}")
 
     def _read_into(self, piece: NDArray[np.uint8], missing: int, what: str) -> None:
-        """Fill `piece` directly from the stream, as the buffer is empty.
+        """Fill `piece` with the next bytes of the file; used while the buffer is empty.
 
-        `missing` bytes, at least the piece's, are still to be read; errors say that `what` was
+        `missing` bytes (at least the piece's size) are still to be read; errors say that `what` was
         expected.
         """
         file: Any = self._file

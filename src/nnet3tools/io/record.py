@@ -80,12 +80,12 @@ MATRIX = ValueKind(
 class Field:
     """The description of a record's field: the attribute `name`, stored after `token` if not "".
 
-    `usual(value, values)` says whether a ByteWalk may pass over a record with this value: True for
-    single examples that Kaldi's programs write. `problem(values)` returns an error text about the
-    fields up to this one, or "" if they are valid. A field with a `default` may be absent; a `rare`
-    one is absent in most files and is written only if it has elements. `older` has tokens and kinds
-    of earlier versions of the format. `ends_layout`: records that are alike up to this field may
-    differ in size from here on.
+    `usual(value, values)` says whether a fast walk over bytes may accept a record with this value:
+    True for single examples that Kaldi's programs write. `problem(values)` returns an error text
+    about the fields up to this one, or "" if they are valid. A field with a `default` may be
+    absent; a `rare` one is absent in most files and is written only if it has elements. `older` has
+    tokens and kinds of earlier versions of the format. `ends_layout`: from this field on, records
+    that are alike so far may differ in size.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Field:
         self.kind.write(writer, value)
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield what a ByteWalk must pass over: bytes, and fields to store in `values` by name."""
+        """Yield the field's parts in a binary file: bytes, or a Field to be stored in `values`."""
         if self.rare:
             return
         if self.token:
@@ -178,7 +178,7 @@ class Repeated(Field):
                 writer.write_newline()
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield what a ByteWalk must pass over: token, number (a field), steps of each record."""
+        """Yield the parts in a binary file: bytes, and Fields that callers store in `values`."""
         assert isinstance(self.kind, Record)
         yield self.token.encode() + b" "
         yield Field(self.name, INT32, usual=self.usual)
@@ -221,14 +221,14 @@ class Record:
         return found
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Write the fields of an object."""
+        """Write the token <name>, the fields of the object `value`, and the token </name>."""
         writer.write_token(f"<{self.name}>")
         for field in self.fields:
             field.write(writer, getattr(value, field.name))
         writer.write_token(f"</{self.name}>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """Yield what a ByteWalk must pass over: bytes, and fields to store in `values` by name."""
+        """Yield the parts in a binary file: bytes, and Fields that callers store in `values`."""
         yield f"<{self.name}> ".encode()
         for field in self.fields:
             yield from field.steps(values)
@@ -236,7 +236,7 @@ class Record:
 
 
 class RecordObject:
-    """Base class of objects that files store as the class's `RECORD` describes."""
+    """Base class of objects that are read and written as the class attribute `RECORD` describes."""
 
     RECORD: ClassVar[Record]
 
