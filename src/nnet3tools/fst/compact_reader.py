@@ -96,7 +96,7 @@ def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
 
 
 def _part(whole: Fst, header: Header, begin: int, end: int) -> Fst:
-    """The FST of states `begin` to `end` (exclusive) of `whole`; `header` has its start state."""
+    """The FST of states `begin` to `end` (exclusive) of `whole`; next states count from `begin`."""
     offsets = whole.offsets[begin : end + 1]
     arcs = slice(int(offsets[0]), int(offsets[-1]))
     labels = whole.ilabels[arcs]

@@ -10,7 +10,7 @@ from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 
 
 class ArcsByLabel:
-    """The arcs of an FST by state and input label (output label with `output`), to compose with."""
+    """Finds an FST's arcs by state and input label (output label if made with output=True)."""
 
     def __init__(self, fst: Fst, output: bool = False) -> None:
         self.start, self.finals = fst.start, fst.finals.tolist()
@@ -32,17 +32,14 @@ class ArcsByLabel:
 
 
 class _ArcsOfLabels:
-    """Finds the arcs of a state that read epsilon or one of given labels, in their order."""
+    """Finds the arcs of a state with epsilon or one of given labels as input, in their order."""
 
     def __init__(self, fst: Fst) -> None:
         self._lists = fst.arc_lists()
         self._places: dict[int, dict[int, list[int]]] = {}
 
     def reading(self, state: int, labels: Collection[int]) -> list[ArcTuple]:
-        """The arcs of a state that read epsilon or one of `labels`, in order.
-
-        If that is faster, all arcs of the state are returned.
-        """
+        """The arcs of a state with input epsilon or one of `labels`; all, if that is faster."""
         arcs = self._lists[state]
         if len(arcs) <= _FEW_ARCS or len(arcs) <= 4 * len(labels):
             return arcs

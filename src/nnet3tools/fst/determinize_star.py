@@ -205,7 +205,7 @@ def _merged(elements: list[_Element]) -> list[_Element]:
 
 
 def _divided(subset: list[_Element]) -> tuple[Labels, float, list[_Element]]:
-    """Split a subset into (output labels common to all, total weight, remaining subset)."""
+    """Split a subset into (output labels common to all, total weight, subset without these)."""
     if len(subset) == 1:
         (only,) = subset
         return only.owed, only.weight, [_Element(only.state, 0.0, ())]
@@ -245,7 +245,7 @@ class _Closure:
     def grown(
         self, beginning: list[_Element], epsilons: Callable[[_Element], list[_Element]]
     ) -> list[_Element]:
-        """The elements that are reached by one or more epsilon arcs, sorted by state.
+        """The elements that one or more epsilon arcs lead to, sorted by state.
 
         `beginning` are the elements one epsilon away. `epsilons(element)` returns the elements one
         epsilon away from an element.

@@ -35,7 +35,7 @@ _LONGEST_SYMBOL = 1 << 20
 
 @dataclass(frozen=True)
 class Header:
-    """Header of an OpenFst file; `kind`: type of FST, `flags`: has symbol tables, is aligned."""
+    """An OpenFst file's header; `flags`: bits for symbol tables and for aligned arrays."""
 
     kind: str
     arc_type: str

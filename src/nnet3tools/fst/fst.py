@@ -178,7 +178,7 @@ class Fst:
         return self.relabelled(self.ilabels)
 
     def relabelled(self, labels: NDArray[np.int32]) -> Fst:
-        """The acceptor with `labels` (A,) in place of the labels of the arcs."""
+        """The acceptor with this FST's states and weights, whose arcs have `labels` (A,)."""
         return replace(self, ilabels=labels, olabels=labels, properties=0)
 
     def scaled(self, scale: float) -> Fst:
@@ -189,7 +189,7 @@ class Fst:
         return replace(self, weights=self.weights * factor, finals=finals, properties=0)
 
     def with_arcs_in(self, order: NDArray[np.intp]) -> Fst:
-        """The FST with arcs permuted by `order` (A,); it must keep each state's arcs together."""
+        """The FST with arc order[i] as arc i; `order` (A,) keeps each state's arcs together."""
         inputs = self.ilabels[order]
         outputs = inputs if self.olabels is self.ilabels else self.olabels[order]
         return replace(

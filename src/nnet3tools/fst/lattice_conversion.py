@@ -83,7 +83,7 @@ def expanded(lattice: CompactLattice) -> Lattice:
     finals: list[tuple[float, float] | None] = [None] * size
 
     def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
-        """Add arcs from `state` for the first `num_inner` ids of `first`; returns their end."""
+        """Add arcs to new states for `num_inner` ids of `first`; return the last new state."""
         word, graph, acoustic, ids, _ = first
         for place in range(num_inner):
             arcs.append([])

@@ -46,7 +46,7 @@ def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
 
 
 class _Work:
-    """Arcs and final weights while arcs are being joined, with the counts of arcs of each state."""
+    """An FST whose arcs are joined in place, with each state's numbers of arcs in and out."""
 
     def __init__(self, fst: Fst, plus: Callable[[float, float], float]) -> None:
         self._plus = plus

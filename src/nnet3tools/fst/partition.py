@@ -55,7 +55,7 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
 
 
 class _EnteringArcs:
-    """The arcs into a state that a split has yet to visit; compared by `label`, that of the first.
+    """The arcs into a state that are still to be visited, sorted by `label`, the first arc's label.
 
     They have positions `at` to `end` in an array of all arcs sorted by next state and label.
     """
@@ -124,7 +124,7 @@ class _Refinement:
         marked[state] = None
 
     def _finish_split(self) -> None:
-        """Make the smaller part of each class with marked states a new class."""
+        """Split the classes that have both marked and unmarked states; the smaller part is new."""
         for number, marked in self._marked.items():
             others = self._members[number]
             if not others:
