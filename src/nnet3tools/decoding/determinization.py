@@ -42,10 +42,10 @@ _ONE: _Element = (_Single(0.0), _Single(0.0), ())
 
 @dataclass
 class _OutputState:
-    """An output state: its subset of input states, normalized, and the output arcs created so far.
+    """An output state: the input states it stands for, and the output arcs created so far.
 
-    `forward_cost` is the cost of the best path to the state, `final` its final weight if it is
-    final.
+    `subset` has their costs and ids minus the best cost and the common ids. `forward_cost` is the
+    cost of the best path to the state, `final` its final weight if it is final.
     """
 
     subset: _Subset
@@ -161,7 +161,7 @@ class Determinizer:
 
     @staticmethod
     def _followed(element: _Element, arc: _Arc, other: _Element | None) -> _Element | None:
-        """(graph cost, acoustic cost, ids) of `element`, then `arc`; None if `other` is better."""
+        """The path `element` extended by `arc`; None if `other`, to the same state, is better."""
         graph, acoustic = element[0] + arc[1], element[1] + arc[2]
         if other is None:
             return graph, acoustic, element[2] + arc[3]
@@ -207,7 +207,7 @@ class Determinizer:
     # -- output states
 
     def _state_of_initial(self, subset: _Subset, forward_cost: float) -> tuple[int, _Element]:
-        """(output state of a normalized subset without epsilon closure, weight for the arc to it).
+        """(output state of a normalized subset after epsilon closure, weight for the arc to it).
 
         Normalizing the closure gives this weight. `forward_cost`: of the best path to the subset.
         """
@@ -246,7 +246,7 @@ class Determinizer:
             self._num_arcs += 1
 
     def _plan_arcs(self, number: int) -> None:
-        """Queue a task for each label of arcs that leave output state `number` within the beam."""
+        """Queue tasks to create the arcs of output state `number`, one per label in the beam."""
         by_label: dict[int, _Subset] = {}
         costs: dict[int, float] = {}
         state = self._states[number]

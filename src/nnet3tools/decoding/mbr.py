@@ -125,7 +125,7 @@ def _result(words: Sequence[int], risk: float, bins: Sequence[Bin]) -> BayesRisk
 
 
 def _separate(times: list[tuple[float, float]]) -> None:
-    """If the last two (begin, end) of `times` overlap, divide their time, in place, by length."""
+    """If the last two (begin, end) of `times` overlap, share their time by length, in place."""
     if len(times) < 2 or times[-2][1] <= times[-1][0]:
         return
     (begin, end), (next_begin, next_end) = times[-2:]
@@ -138,7 +138,7 @@ def _separate(times: list[tuple[float, float]]) -> None:
 
 
 class _Arcs:
-    """Arcs of a lattice with one final state, grouped by level: sources are in earlier levels."""
+    """A lattice's arcs by level: arcs that leave states which arcs of earlier levels enter."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         self._is_empty = lattice.fst.start == NO_STATE
@@ -182,17 +182,17 @@ class _Arcs:
         return np.exp(alpha[self._sources] + loglikes - alpha[self._targets])
 
     def statistics(self, hypothesis: _Ints) -> tuple[float, list[Bin]]:
-        """(expected edit distance between the lattice's paths and the hypothesis, the bins)."""
+        """(expected edit distance of the lattice from the hypothesis, one Bin per position)."""
         if self._is_empty:
             return 0.0, [Bin((0,), (1.0,), ((0.0, 0.0),)) for _ in hypothesis]
         risk, choices = self._distances(hypothesis)
         return risk, self._bins(hypothesis, choices)
 
     def _distances(self, hypothesis: _Ints) -> tuple[float, NDArray[np.int8]]:
-        """(expected edit distance, alignment choices (arcs, Q)).
+        """(expected edit distance, choice for each arc and each of the Q positions, (arcs, Q)).
 
-        A choice is _MATCH, _INSERTION or _DELETION, for an arc's word at a position of the
-        hypothesis.
+        A choice is how an arc's word is aligned at a position of the hypothesis: _MATCH, _INSERTION
+        or _DELETION.
         """
         is_word = (hypothesis != 0).astype(np.float64)
         deleted = np.concatenate([[0.0], np.cumsum(is_word)])
@@ -244,7 +244,7 @@ class _Arcs:
 
 
 def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
-    """The sum of `counts` (arcs, Q + 1) from each position to the first one that is no deletion.
+    """Sums (arcs, Q + 1) of `counts`, each from its position to the first that is no deletion.
 
     `is_deletion` is (arcs, Q). Each sum is a difference of sums from the right.
     """
@@ -263,9 +263,9 @@ def _carried(counts: _Floats, is_deletion: NDArray[np.bool_]) -> _Floats:
 def _binned(
     size: int, places: _Ints, words: _Ints, counts: _Floats, begins: _Ints, ends: _Ints
 ) -> list[Bin]:
-    """The `size` bins: entry i says that the word `words[i]` has `counts[i]` in bin `places[i]`.
+    """Make `size` Bins from (position, word, probability) in `places`, `words` and `counts`.
 
-    The word is spoken from frame `begins[i]` to `ends[i]`.
+    Each word is spoken from frame `begins[i]` to `ends[i]`; equal words of a position are merged.
     """
     keys, inverse = np.unique(places * (words.max() + 1) + words, return_inverse=True)
     total = np.bincount(inverse, counts)
