@@ -54,7 +54,7 @@ def _integer(kind: str, least: int) -> pp.ParserElement:
 
 
 def _number(text: str, position: int, tokens: pp.ParseResults) -> float:
-    """Parse action: convert a number to a float64; the parser reports numbers from 1e38 on."""
+    """Parse action: convert a number to float; from 1e38 on, a number is reported as an error."""
     if abs(float(tokens[0])) >= 1e38:
         fail(text, position, f"expected {Argument.NUMBER.value}, found '{tokens[0]}'")
     return float(tokens[0])
@@ -101,7 +101,7 @@ def _grammar() -> pp.ParserElement:
 
 
 def _leaf(name: str, offset: int, position: int) -> Expression:
-    """The tree of a layer's name at an offset in time; "-2.c" is output c, two layers before."""
+    """The tree of a layer's name, such as "a" or "-2.c", inside Offset if `offset` is not 0."""
     leaf = Expression("", name=name, position=position)
     return Expression("Offset", (leaf,), numbers=(offset,), position=position) if offset else leaf
 

@@ -54,7 +54,7 @@ class List:
 
 @dataclass(frozen=True)
 class Chain:
-    """Operands with infix operators of one precedence, such as a - b + c, from the left."""
+    """Operands with operators of one precedence, evaluated from the left, such as a - b + c."""
 
     first: Tree
     rest: tuple[tuple[str, Tree], ...]
@@ -100,20 +100,20 @@ def _leaf(text: str, position: int, digits: str) -> Number | Name:
 
 
 def _pair(text: str, position: int, tokens: Any) -> list[Any]:
-    """Parse action: the tokens of an infix operator, signs and a number or name, in one match."""
+    """Parse action for a regular expression's match: its [operator, (position, signs), operand]."""
     found = tokens[0]
     return [found[1], _signs(found.start(2), found[2]), _leaf(text, found.start(3), found[3])]
 
 
 def _chain(text: str, position: int, tokens: Any) -> Tree:
-    """Parse action: make a Chain, or a bare operand, of operand, operator, operand, ..."""
+    """Parse action: a Chain of the tokens operand, operator, operand, ...; or the only operand."""
     first, *rest = tokens
     pairs = tuple(zip(rest[::2], rest[1::2], strict=True))
     return Chain(first, pairs, position) if pairs else first
 
 
 def _power(text: str, position: int, tokens: Any) -> Tree:
-    """Parse action: make a Power, or a bare operand, of the tokens signs, operand, signs, ..."""
+    """Parse action: a Power of the tokens signs, operand, ...; the operand if it stands alone."""
     pairs = tuple(
         (tuple(signs), tree) for signs, tree in zip(tokens[::2], tokens[1::2], strict=True)
     )
