@@ -42,7 +42,10 @@ def in_context(
     topology: HmmTopology,
     disambig: Collection[int] = (),
 ) -> ContextGraph:
-    """Replace the input phones of an FST by phones in context, with the tree's context width."""
+    """Replace the input phones of an FST by phones in context, with the tree's context width.
+
+    DataError for an input label that is neither a phone of `topology` nor in `disambig`.
+    """
     if tree.width > _WIDEST:
         raise DataError(f"the tree's context of {tree.width} phones is too wide")
     known = set(topology.phones.tolist())
@@ -66,7 +69,7 @@ def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], li
 
 
 class _Expansion:
-    """The composition of a phone FST with a context FST, whose states are the last phones read."""
+    """Composes a phone FST with a context FST; a state of the latter is the last phones read."""
 
     def __init__(
         self, phones: Fst, tree: ContextDependency, disambig: frozenset[int], end_symbol: int
@@ -110,10 +113,7 @@ class _Expansion:
         return ContextGraph(Fst.from_lists(0, finals, arcs), list(self._labels))
 
     def _step(self, read: Window, phone: int) -> tuple[Window, int] | None:
-        """Read `phone` after the phones `read`: the new last phones, and the label of the window.
-
-        None if `phone` may not follow.
-        """
+        """(last phones read, window label) after reading `phone`; None if it may not follow."""
         if phone in self._disambig:
             return read, self._labels.setdefault((-phone,), len(self._labels))
         if phone == self._end:

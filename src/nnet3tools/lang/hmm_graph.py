@@ -47,13 +47,13 @@ class HmmGraphs:
         return self._loops.added_to(graph).projected()
 
     def transducer(self, windows: Sequence[Window]) -> Fst:
-        """The FST H: it reads transition ids and writes window numbers from 1 (GetHTransducer)."""
+        """The FST H: it reads transition ids and writes i for the phone in context windows[i]."""
         ids = iter(self.disambig_ids(windows))
         hmms = [Fst.linear([next(ids)]) if is_disambig(w) else self._hmm(w) for w in windows[1:]]
         return _loop_of(hmms)
 
     def disambig_ids(self, windows: Sequence[Window]) -> list[int]:
-        """Input labels of H for disambiguation symbols in `windows`, above all transition ids."""
+        """Labels, above all transition ids, for the windows that are disambiguation symbols."""
         count = sum(map(is_disambig, windows))
         first = self.model.num_transition_ids + 1
         return list(range(first, first + count))
@@ -70,7 +70,7 @@ class HmmGraphs:
         return {tuple(row): number for number, row in enumerate(self.model.tuples.tolist())}
 
     def _hmm(self, window: Window) -> Fst:
-        """The HMM of the central phone of `window`, without self-loops; DataError if none fits."""
+        """The HMM of the central phone of `window`, a sequence of phones, without self-loops."""
         phone = window[self.tree.central]
         entry = self.model.topology.states(phone)
         num_classes = self.model.topology.num_pdf_classes(phone)
@@ -138,7 +138,7 @@ def _loop_of(hmms: list[Fst]) -> Fst:
 
 
 def _add_to_loop(arcs: list[list[ArcTuple]], hmm: Fst, number: int) -> tuple[int, float, int]:
-    """Add HMM `number` to the loop's arcs; returns label, weight and target of the arc to it."""
+    """Add HMM `number` to `arcs`; return (label, weight, target) of the arc from state 0 to it."""
     of_hmm, finals, start = hmm.arc_lists(), hmm.finals.tolist(), hmm.start
     shared = (
         len(of_hmm[start]) == 1

@@ -52,8 +52,8 @@ _LOG10_PROB_OF_BEGIN = -99.0
 class _Counts:
     """The n-grams of one order with their counts, sorted by (history, last word).
 
-    `keys` are as in NGrams. `histories` and `suffixes` are the indexes, in the next lower order, of
-    the n-grams without last and without first word.
+    A key is the history's index in the next lower order * number of words + last word. `histories`
+    and `suffixes` are the indexes in that order of the n-grams without last and without first word.
     """
 
     keys: NDArray[np.int64]
@@ -93,7 +93,7 @@ def estimate(
 
 
 def _count(text: NumberedText, order: int, num_words: int) -> list[_Counts]:
-    """Count the n-grams of each order up to `order`, or up to the last that has any."""
+    """Count the n-grams of each order up to `order`; stops before the first order without any."""
     seen = text.words[(text.places > 0) & (text.words >= 0)]
     words, zeros = np.arange(num_words), np.zeros(num_words, np.int64)
     occurrences = np.bincount(seen, minlength=num_words)
@@ -119,7 +119,7 @@ def _count(text: NumberedText, order: int, num_words: int) -> list[_Counts]:
 
 
 def _smoothed(counts: Sequence[_Counts], num_words: int) -> tuple[NGrams, ...]:
-    """The probabilities and back-off weights of all n-grams, one NGrams object per order."""
+    """Apply Kneser-Ney smoothing to counts of all orders; return an NGrams object per order."""
     lower_probs = np.array([1.0 / (num_words - 1)])  # of all unigrams' one shorter n-gram
     probs, backoffs = [], []
     for order, counted in enumerate(counts, start=1):
