@@ -61,7 +61,7 @@ def seed(value: int) -> None:
 
 
 def last_seeding() -> tuple[int, int]:
-    """(number of calls of `seed`, last seed); generators on devices restart when this changes."""
+    """(number of calls of `seed`, last seed); other generators detect a new seed by it."""
     return _seeding
 
 

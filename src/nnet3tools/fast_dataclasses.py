@@ -21,7 +21,7 @@ else:
     _set = object.__setattr__
 
     class Field:
-        """What a dataclass knows of one attribute."""
+        """Description of one attribute of a dataclass: name, type, default and flags."""
 
         __slots__ = (
             *("name", "type", "default", "default_factory", "metadata"),
@@ -42,7 +42,7 @@ else:
             self.init, self.repr, self.compare, self.kw_only = init, repr, compare, kw_only
 
         def standard(self):
-            """The field of `dataclasses` with the same content."""
+            """This description as a `dataclasses.Field` of the standard library."""
             import dataclasses
 
             names = ("metadata", "init", "repr", "compare", "kw_only")
@@ -56,13 +56,13 @@ else:
             return made
 
     class _StandardFields:
-        """Descriptor: the fields in the form in which `dataclasses` expects them in a class."""
+        """Descriptor of __dataclass_fields__: a dict of the class's `dataclasses.Field`s."""
 
         def __get__(self, instance, owner):
             return {name: item.standard() for name, item in getattr(owner, _FIELDS).items()}
 
     def field(*, default=_ABSENT, default_factory=None, metadata=None, **flags):
-        """A field with more than a default value, as `dataclasses.field`."""
+        """An attribute with more options than a default, as `dataclasses.field`."""
         return Field(default, default_factory, metadata or {}, **flags)
 
     def fields(class_or_instance):
@@ -123,7 +123,7 @@ else:
         return cls
 
     def _collected(cls):
-        """The fields of a class and its bases by name; class attributes become plain defaults."""
+        """The Fields of a class and its bases by name; sets class attributes to defaults."""
         found = {}
         for base in reversed(cls.__mro__[1:]):
             found.update(base.__dict__.get(_FIELDS, {}))
@@ -146,7 +146,7 @@ else:
     _SlotDescriptor = type(Field.name)
 
     def _with_slots(cls, found, frozen):
-        """The class again with __slots__ for its own fields."""
+        """A copy of the class `cls` with __slots__ for its own fields."""
         inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
         omitted = {*found, "__dict__", "__weakref__"}
         body = {name: value for name, value in cls.__dict__.items() if name not in omitted}
@@ -159,7 +159,7 @@ else:
         return made
 
     def _later_init(cls):
-        """A first __init__, which compiles the class's own and puts it into its place."""
+        """An __init__ that compiles the class's real __init__, installs it and calls it."""
 
         def __init__(self, *args, **values):
             compiled = _init(cls)
@@ -170,7 +170,7 @@ else:
         return __init__
 
     def _init(cls):
-        """The compiled __init__ of a class."""
+        """Compile and return the __init__ that sets the fields of the dataclass `cls`."""
         names = {"_set": _set, "_ABSENT": _ABSENT}
         positional, keywords, body = [], [], []
         assignment = (
@@ -222,7 +222,7 @@ else:
         return __eq__
 
     def _frozen(cls, found):
-        """__setattr__ and __delattr__ of a frozen class."""
+        """__setattr__ and __delattr__ that refuse to change a class's fields `found`."""
 
         def refuse(self, name, verb):
             if type(self) is cls or name in found:

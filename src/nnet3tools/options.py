@@ -100,7 +100,7 @@ def colon_list(text: str, what: str) -> list[int]:
 
 
 def check_name(option_name: str, value: str, known: Collection[str]) -> None:
-    """OptionError, with the known values and the nearest, if an option's value is not known."""
+    """Raise OptionError unless `value` is in `known`; the message lists all known names."""
     if value in known:
         return
     import difflib  # needed for errors only
@@ -113,7 +113,7 @@ def check_name(option_name: str, value: str, known: Collection[str]) -> None:
 
 
 def listed_names(option_name: str, value: str, known: Collection[str]) -> list[str]:
-    """The known names in an option's value, a comma-separated list; OptionError for another."""
+    """The names in `value`, separated by commas; OptionError for a name that is not in `known`."""
     names = [name.strip() for name in value.split(",")]
     for name in names:
         check_name(option_name, name, known)
