@@ -81,7 +81,7 @@ class BatchedNetwork:
         return work.outputs
 
     def warm_up(self) -> None:
-        """Compile and record all programs in advance, so that the first streams need not wait."""
+        """Compute silence in all minibatch sizes, so that compiling delays no stream later."""
         for size in _MINIBATCH_SIZES:
             silence = np.zeros((size, self.shape.num_inputs, self.network.input_dim), np.float32)
             for _ in range(_RUNS_TO_WARM_UP):

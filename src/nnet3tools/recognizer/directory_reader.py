@@ -93,7 +93,7 @@ class ModelDirectory:
     # -- finding files
 
     def _places(self, part: Part) -> list[Path]:
-        """The possible paths of the file `part`; a user's graph determines those in graph/."""
+        """The paths where `part` may be; a file of graph/ is looked for beside the graph in use."""
         if part.name.startswith("graph/"):
             return [self._graph.parent / part.name.removeprefix("graph/")]
         return [self.path / place for place in part.places]
@@ -102,7 +102,7 @@ class ModelDirectory:
         return next((path for path in self._places(part) if is_file(path)), None)
 
     def _need(self, part: Part, attribute: str = "") -> Path | None:
-        """The path of the file `part`, or the path that the option with this attribute gives.
+        """The path that the user's option `attribute` gives, else the path of the file `part`.
 
         If the file is missing, the result is None, and a message is added to `missing`.
         """

@@ -85,7 +85,7 @@ def vosk_partial(partial: Partial) -> dict[str, Any]:
 
 
 def vosk_empty(alternatives: bool) -> dict[str, Any]:
-    """Vosk's JSON object for an utterance without sound; `alternatives` if these are requested."""
+    """Vosk's JSON object for an utterance without sound, with or without a list of alternatives."""
     return {"alternatives": [{"text": "", "confidence": 1.0}]} if alternatives else {"text": ""}
 
 

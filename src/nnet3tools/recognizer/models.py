@@ -35,7 +35,7 @@ def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | No
 
 
 def prepare_for_outputs(nnet: Nnet, is_acoustic: bool) -> None:
-    """Prepare a network, just read, for test; `is_acoustic`: it was read from a .mdl file."""
+    """Prepare a network for test (dropout, batch norm), in place; `is_acoustic`: of a .mdl file."""
     if is_acoustic:
         draw_before_statistics(nnet)
     prepare_for_test(nnet)

@@ -19,7 +19,7 @@ from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
 
 @dataclass
 class AcousticNetwork:
-    """A network prepared for test, with its priors; it makes computers for utterances and streams.
+    """A network prepared for test, with its priors; makes the objects that compute its outputs.
 
     `options` are for whole utterances; a stream is computed in chunks of `stream_frames` frames. If
     `batches` is not None, it computes chunks of several streams as one minibatch.
@@ -36,7 +36,7 @@ class AcousticNetwork:
 
     @cached_property
     def utterance_computer(self) -> UtteranceComputer:
-        """The computer of whole utterances, made at the first call."""
+        """The object that computes outputs of whole utterances, made at the first call."""
         return computer_together(self.nnet, self.options, self.priors)
 
     @property
@@ -50,7 +50,7 @@ class AcousticNetwork:
         return computer
 
     def batch_streams(self) -> None:
-        """Let streams made from now on share minibatches, if the network is local in time.
+        """Let later streams share minibatches, if each output depends on a fixed window of frames.
 
         Streams of a network with recurrences do not share minibatches, because each keeps a state.
         """
@@ -59,7 +59,7 @@ class AcousticNetwork:
             self.batches.warm_up()
 
     def new_stream(self) -> LoopedStream | BatchedStream:
-        """A new computer for one live stream.
+        """An object that computes the network's outputs for one live stream.
 
         The first LoopedStream compiles the program, some 0.7 s for a TDNN-F. When a stream is
         deleted, its LoopedComputer is kept for the next. UserError for a network that cannot be

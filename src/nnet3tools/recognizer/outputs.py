@@ -73,7 +73,7 @@ def computer_for_tables(
 
 
 def _is_flushed(wspecifier: str) -> bool:
-    """Whether a wspecifier asks to flush the table after each object; False if it is malformed."""
+    """Whether a wspecifier has the option f, to flush after each object; False if malformed."""
     from nnet3tools.io.specifiers import parse_wspecifier
 
     with contextlib.suppress(OptionError):  # TableWriter reports it

@@ -182,7 +182,7 @@ class Session:
         return len(data) / 2 / self._config.sample_rate
 
     def _shown(self, results: list[Result]) -> tuple[str, int]:
-        """The answer (JSON) that joins the results of utterances, and its number of words."""
+        """(the JSON answer for the results of some utterances, joined; the number of its words)."""
         result = joined(results)
         if self._config.max_alternatives and not result.words and not result.alternatives:
             return _json(vosk_empty(alternatives=True)), 0
