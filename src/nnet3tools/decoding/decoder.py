@@ -174,7 +174,7 @@ class Decoder:
     ) -> np.float32:
         """The lowest cost of a path that goes on from the best token by one emitting arc.
 
-        `best` is the cost of this token, `state` its state. Costs are summed in Kaldi's order.
+        `best` is the token's cost, `state` its state, `loglikes` (pdfs,) the next frame's outputs.
         """
         graph, fst = self.graph, self.graph.fst
         _, arcs = graph.emitting(np.array([state]), np.zeros(1, np.intp))
