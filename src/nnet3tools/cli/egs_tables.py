@@ -79,7 +79,7 @@ class Changes(Generic[E]):
 
     @classmethod
     def batched(cls, changes: BatchedChanges[Any]) -> Changes[Any]:
-        """The functions of a BatchedChanges, which changes examples of one layout together."""
+        """The functions of a BatchedChanges, which changes examples of equal structure together."""
         parts = changes.scale, changes.select, changes.rename, changes.finish, changes.num_bytes
         return Changes(*parts)
 
@@ -101,7 +101,7 @@ class _Changer(Generic[E]):
         self._name = ""
 
     def weighted(self, key: str, example: E) -> E | None:
-        """The weighted example; None, after a warning, if its weight or new name is missing."""
+        """The example scaled by its weight; None, after a warning, if a table lacks its key."""
         if self._weights is not None:
             if (weight := self._weights.get(key)) is None:
                 log.warning(f"No weight for example key {key}")
@@ -115,7 +115,7 @@ class _Changer(Generic[E]):
         return example
 
     def selected(self, key: str, example: E) -> E | None:
-        """One renamed copy of a weighted example; None if the frame to be selected is missing."""
+        """The part of a weighted example to write, renamed; None if its frame is missing."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
             return selected

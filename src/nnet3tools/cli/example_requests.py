@@ -22,7 +22,7 @@ _HOLDERS = {"<Nnet3ChainEg>": CHAIN_MINIBATCH, "<Nnet3DiscriminativeEg>": DISCRI
 
 
 class AnyKindObjective(SequenceObjective):
-    """An objective that only names the network outputs to request for an example of any kind."""
+    """An objective that only tells which network outputs to request for an example of any kind."""
 
     def __init__(self, xent_regularize: float = 0.0) -> None:
         super().__init__(xent_regularize, xent_deriv=True, apply_deriv_weights=True)

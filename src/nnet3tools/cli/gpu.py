@@ -158,7 +158,7 @@ def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
 
 
 def _open_device(cupy: Any, number: int) -> Any:
-    """An empty array on GPU `number`, on which a CUDA context is created."""
+    """An empty array on GPU `number`, with a new CUDA context; NoGpuError if memory is short."""
     runtime = cupy.cuda.runtime
     cupy.cuda.Device(number).use()
     free = runtime.memGetInfo()[0]

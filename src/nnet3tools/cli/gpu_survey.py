@@ -88,7 +88,7 @@ def _text(name: str | bytes) -> str:
 
 @contextlib.contextmanager
 def _nvml(missed: bool) -> Iterator[Any]:
-    """Yield NVML's functions, or None if NVML is missing; then `missed` asks for a warning."""
+    """Yield NVML's functions; None if NVML is missing, after a warning if `missed` is True."""
     try:
         import pynvml
     except ImportError:

@@ -30,7 +30,7 @@ def decode_streams(
 ) -> float:
     """Decode tables, files and standard input ("-") as streams; returns the seconds of sound.
 
-    Ctrl-C ends the input: the result so far is written before SystemExit goes on.
+    Ctrl-C ends the input: the result so far is written before the program exits.
     """
     live, seconds = _LiveDecoding(recognizer, options, output), 0.0
     for source in sources:

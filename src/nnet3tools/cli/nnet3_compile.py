@@ -119,7 +119,7 @@ def _check_together(options: Options) -> None:
 def compile_request(
     options: Options, nnet_in: str, request_in: str, computation_out: str | None = None
 ) -> None:
-    """Explain a request as the options say; unless `computation_out` is None, write its program."""
+    """Print the stages of compiling that --explain names; write the program if a file is given."""
     from nnet3tools.compiler.explaining import LISTINGS, Explanation
     from nnet3tools.graph.request import ComputationRequest
     from nnet3tools.nnet.model_file import read_nnet

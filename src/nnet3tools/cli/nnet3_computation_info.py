@@ -95,7 +95,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _program_of_file(options: Options, nnet: Nnet, computation_in: str) -> Computation | None:
-    """The program in a file, or number --program of a cache; without it, list a cache: None."""
+    """The program in a file: number --program of a cache; None, after listing it, if this is 0."""
     from nnet3tools.io.files import open_input
     from nnet3tools.optimizer.cache_files import is_cache, read_entries
     from nnet3tools.program.computation import Computation
@@ -145,7 +145,7 @@ def _write_pictures(
 
 
 def _request_views(options: Options, report: ProgramReport) -> dict[str, Any]:
-    """Data on --request for the HTML page: its graph, and its program before and after each pass.
+    """Data for the HTML page: the graph of --request, and the program before and after each pass.
 
     DataError if the program of `report` is not one for this request.
     """

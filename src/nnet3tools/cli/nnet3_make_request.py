@@ -99,7 +99,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _chunk_request(options: Options, nnet: Nnet, num_frames: int) -> ComputationRequest:
-    """The request for a chunk of an utterance, or for all `num_frames` frames with --num-frames."""
+    """The request for chunk --chunk of `num_frames` frames, which are one chunk without --feats."""
     from nnet3tools.executor.chunks import chunks_of_utterance
     from nnet3tools.executor.simple_network import SimpleNetwork
 

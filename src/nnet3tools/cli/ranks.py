@@ -158,7 +158,7 @@ def _be_rank(
     to_errors: Connection,
     work: Callable[[Ranks], int],
 ) -> None:
-    """Do the work of a rank in a new process, and end the process.
+    """Call `work` as process number `rank` of a training, and end this new process.
 
     Rank 0 uses the first end of all `pairs`, rank r the second of pair r - 1; all use `to_errors`.
     """
@@ -185,7 +185,7 @@ def _be_rank(
 
 @contextlib.contextmanager
 def joined(options: RankOptions) -> Iterator[Ranks | None]:
-    """Scope with the Ranks of a process with --rank; None if it trains alone."""
+    """Scope that connects a process with --rank to the others; None if it trains alone."""
     if options.size == 1 or options.rank < 0:
         yield None
         return

@@ -112,7 +112,7 @@ _SECONDS_TO_STOP = 5.0
 
 @contextmanager
 def _environment_restored() -> Iterator[None]:
-    """Context after which --no-commands of one program holds for no other in this process."""
+    """Context that restores, at its end, the environment variable which --no-commands sets."""
     before = os.environ.get(NO_COMMANDS)
     try:
         yield
@@ -149,7 +149,7 @@ def _termination_raises() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def drop(unraisable: sys.UnraisableHookArgs) -> None:
-        """Hook for exceptions in destructors, which Python drops: raise a SystemExit again."""
+        """Hook for exceptions in destructors, which Python drops: schedule another SystemExit."""
         nonlocal dropped
         if not isinstance(unraisable.exc_value, SystemExit):
             sys.__unraisablehook__(unraisable)

@@ -112,7 +112,7 @@ class _Totals:
 
 
 def _of_speakers(spk2utt: str, source: str, totals: _Totals) -> Iterator[tuple[str, np.ndarray]]:
-    """(speaker, statistics) for each line of spk2utt; `source`: features; `totals` counts them."""
+    """Yield (speaker, CMVN statistics) by line of spk2utt; `source`: features; `totals` counts."""
     from nnet3tools.io.holders import MATRIX, TOKEN_VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader
 

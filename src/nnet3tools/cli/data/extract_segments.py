@@ -60,7 +60,7 @@ def main(options: Options, args: list[str]) -> None:
 def _piece(
     line: str, reader: RandomAccessTableReader[Wave], options: Options
 ) -> tuple[str, Wave] | None:
-    """The name and sound of a line's segment; None, after a warning, if it cannot be cut."""
+    """(name, sound) of a line's segment, cut from a recording in `reader`; None if impossible."""
     from nnet3tools.features.segments import cut_segment, parse_segment
 
     try:

@@ -95,7 +95,7 @@ def _decode_files(
     output: Output,
     counts: UtteranceCounts,
 ) -> float:
-    """Decode files and tables, `sources`, by whole utterances to `output`; returns its seconds."""
+    """Decode all sound in files and tables, write results to `output`; return seconds of sound."""
     from nnet3tools.recognizer.in_order import InOrder
     from nnet3tools.recognizer.whole_files import UtteranceQueue
 
@@ -121,7 +121,7 @@ def _decode_files(
 def _utterances(
     queue: UtteranceQueue, sources: list[str], counts: UtteranceCounts
 ) -> Iterator[Utterance]:
-    """Add the sound of `sources` to `queue`; yield computed utterances, count faulty ones."""
+    """Yield the utterances of `sources` as soon as `queue` has computed them; count faulty ones."""
     for key, samples, rate in waves(sources, counts):
         with skipping(key, counts):
             queue.accept(key, samples, rate)
