@@ -90,7 +90,7 @@ class ChainEgsMaking(EgsMaking):
         return (*self.targets.reading(self._egs / f"targets.{name}.scp"), words)
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """Options of --egs.opts for nnet3-chain-get-egs; `is_subset`: not for training examples."""
+        """Words of --egs.opts for nnet3-chain-get-egs; `is_subset`: for validation etc."""
         if self.experiment.is_e2e:
             return ()
         opts, found = self.opts, []
@@ -117,9 +117,9 @@ class ChainEgsMaking(EgsMaking):
         return (valid, diagnostic, train, diagnostic)
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The pipeline that normalizes and shuffles the examples of archives with number `group`.
+        """The pipeline that normalizes and shuffles training examples, without its output argument.
 
-        `sources` is their rspecifier. The last program lacks its last argument, the output.
+        `sources` is their rspecifier; `group` is the number of the archives that they are for.
         """
         if not (normalization := self._normalization()):
             return super()._shuffle(group, sources)

@@ -28,7 +28,7 @@ def is_done(job: Job) -> bool:
 
 
 def is_stage_done(stage: Stage) -> bool:
-    """Whether a stage is done: outputs exist, `absent` files do not, and its logs tell success."""
+    """Whether a stage is done: `outputs` exist, files `absent` do not, and its jobs succeeded."""
     there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
     left = any(matches(pattern) for pattern in stage.absent)
     return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))
@@ -69,7 +69,7 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Repeat links, removals and texts of a done stage; an interrupted run may lack them."""
+        """Repeat the links, removals and texts of a done stage, which was perhaps interrupted."""
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()
@@ -110,7 +110,7 @@ class Driver:
         self._runner.submit(job)
 
     def _finish(self, unfinished: Callable[[], set[str]]) -> None:
-        """Wait until `unfinished()`, logs of jobs, is empty; run each failed job once more."""
+        """Wait until `unfinished()`, a set of jobs' logs, is empty; run failed jobs once more."""
         while unfinished():
             for outcome in self._runner.wait(_SECONDS_OF_WAIT):
                 self._take(outcome)

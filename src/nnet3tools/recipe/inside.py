@@ -164,7 +164,7 @@ def _run_by_bash(pipeline: Pipeline) -> int:
 
 
 def _pipe_read(word: str) -> str:
-    """The argument itself if it is a pipe "command |" to read from, else ""."""
+    """The pipe "command |" that an argument such as "ark:command |" names; "" for none."""
     if not word.endswith("|"):
         return ""
     try:

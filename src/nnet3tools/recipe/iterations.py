@@ -193,7 +193,7 @@ def _training_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[s
 
 
 def _rank_options(e: Experiment, n: int, job: int, num_jobs: int) -> tuple[str, ...]:
-    """Options that make the training program of job `job` one of `num_jobs` ranks."""
+    """Words that make job `job` one of `num_jobs` processes that train one model together."""
     return (
         f"--num-{'gpus' if e.wants_gpu else 'workers'}={num_jobs}",
         f"--rank={job - 1}",

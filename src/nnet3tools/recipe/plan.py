@@ -106,7 +106,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Later:
-    """A step that makes its list of steps when it runs, because logs or models decide it."""
+    """A step whose list of steps is made when it runs, because it depends on logs or models."""
 
     steps: Callable[[], list[Step]]
 

@@ -18,7 +18,7 @@ from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, Write
 
 
 def early_copies(e: Experiment) -> list[Step]:
-    """Steps that copy tree, phones.txt, num_jobs, and end to end phone_lm.fst and 0.trans_mdl."""
+    """Steps that copy tree, phones.txt, num_jobs (end to end also phone_lm.fst, 0.trans_mdl)."""
     if (tree_dir := e.tree_dir) is None:
         return []
     names = ["phones.txt", "tree"]
@@ -171,7 +171,7 @@ def _prior_stage(e: Experiment) -> Stage:
 
 
 def _scales(e: Experiment) -> list[Step]:
-    """Steps that write the vector of scales, smoothed and formatted like Kaldi's script."""
+    """Steps that write the scales of the softmax input, computed from pdf counts as Kaldi does."""
     path = e.dir / "pdf_counts"
     words = " ".join(read_lines(path)).split()
     if len(words) < 3 or (words[0], words[-1]) != ("[", "]"):

@@ -105,7 +105,7 @@ class _Training:
         return any(e.dir.glob(e.model("[0-9]*").name)) or exists(e.model("final"))
 
     def _has_something(self) -> bool:
-        """Whether the directory has earlier results that other options would invalidate."""
+        """Whether the directory has models, examples or init.raw of an earlier run."""
         e = self._e
         results = (e.dir / "init.raw", e.dir / "egs" / "combine.egs")
         return self._has_model() or any(exists(path) for path in results)
@@ -184,7 +184,7 @@ def make_runner(
 
 
 def _most_together(e: Experiment, most_jobs: int, num_at_once: int) -> int:
-    """The most jobs of an iteration that may average their models in memory; 0 if none may.
+    """The number of jobs of an iteration that may average their models in memory; 0 if none may.
 
     An iteration has up to `most_jobs` jobs; `num_at_once` run together. OptionError if impossible.
     """
