@@ -122,7 +122,7 @@ class ByteWalk:
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
     def add_hole(self, begin: int, form: MatrixForm | AnyBytes | None = None) -> None:
-        """List the bytes from `begin` to here in `self.holes`, the values that may vary."""
+        """List the bytes from `begin` to here, of form `form`, in `self.holes` as varying."""
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:

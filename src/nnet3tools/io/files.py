@@ -212,7 +212,7 @@ def read_text(rxfilename: str, most: int = MAX_TEXT) -> str:
 
 
 def read_text_lines(rxfilename: str, most: int = MAX_TEXT) -> list[str]:
-    """The lines of `read_text`, without their line ends."""
+    """The lines of a text file or pipe, without line ends; errors are those of `read_text`."""
     *lines, last = read_text(rxfilename, most).split("\n")
     return [line.removesuffix("\r") for line in ([*lines, last] if last else lines)]
 

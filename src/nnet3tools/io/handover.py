@@ -70,7 +70,7 @@ class TableKeeper(Protocol):
     """Interface of a cache of archives that several programs of one process read."""
 
     def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-        """All (key, object) pairs of the archive `path`; None if it must be read from disk."""
+        """The (key, object) pairs of archive `path` as read by `holder`; None to read from disk."""
 
 
 _offered: dict[str, Handed] = {}
@@ -116,7 +116,7 @@ def keep_tables(keeper: TableKeeper | None) -> None:
 
 
 def kept_table(path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-    """The (key, object) pairs that the keeper holds of the archive at `path`, or None."""
+    """The (key, object) pairs of archive `path` from the keeper, for `holder`; None without it."""
     return None if _keeper is None else _keeper.table(path, holder)
 
 

@@ -44,7 +44,7 @@ class Holder(Generic[T]):
         return self.read(reader)
 
     def write_object(self, writer: Writer, value: T) -> None:
-        """Write the binary header, if the kind has one, and the object."""
+        """Write the binary header, if the kind has one, and the object `value`."""
         if self.has_header:
             writer.write_header()
         self.write(writer, value)

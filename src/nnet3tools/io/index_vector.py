@@ -141,7 +141,7 @@ def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
 
 
 def _read_one_sequence(reader: Reader, size: int) -> Ints | None:
-    """Read a vector of one sequence (n = x = 0, small steps of t); None for other vectors."""
+    """Read `size` Indexes of one sequence (n = x = 0, small steps of t); None for other Indexes."""
     piece = reader.buffered(size)
     if len(piece) < size or _FULL in piece:
         return None

@@ -119,7 +119,7 @@ def sparse_elements(num_cols: int) -> re.Pattern[bytes]:
 
 @lru_cache(maxsize=64)
 def sparse_rows(num_cols: int, count: int) -> re.Pattern[bytes]:
-    """A regular expression for rows of a sparse matrix that all have `count` elements."""
+    """A regular expression for rows of a sparse matrix (`num_cols`) with `count` elements each."""
     row = MatrixForm("SM", 1, num_cols).head_of_row + struct.pack("<i", count)
     elements = _element_pattern(num_cols) + b"{%d}" % count if count else b""
     return re.compile(b"(?:" + re.escape(row) + elements + b")*+", re.DOTALL)

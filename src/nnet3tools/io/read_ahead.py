@@ -60,7 +60,7 @@ def _produce(
     queued: queue.Queue[tuple[Any, BaseException | None]],
     stopped: threading.Event,
 ) -> None:
-    """Queue ((item,), None) for each item, then (None, None) or (None, exception)."""
+    """Queue ((item,), None) per item, then (None, None) or (None, error); ends if `stopped`."""
 
     def put(message: tuple[Any, BaseException | None]) -> bool:
         while not stopped.is_set():

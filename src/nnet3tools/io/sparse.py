@@ -265,7 +265,7 @@ def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
 
 
 def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] | None:
-    """Decode `num_rows` rows: (matrix, bytes used); None unless complete and of equal length."""
+    """Decode `num_rows` rows of equal length in `piece`: (matrix, bytes used); else None."""
     count = int.from_bytes(piece[9:13], "little", signed=True) if len(piece) >= 13 else -1
     used = (_ROW_HEAD + 10 * count) * num_rows
     if count < 0 or used > min(len(piece), 1 << 31):

@@ -75,7 +75,7 @@ def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
 
 
 def _converted(words: list[bytes], convert: type[int] | type[float], dtype: type) -> NDArray:
-    """Convert words to an array of numbers; ValueError quotes the first wrong word."""
+    """Convert words by int() or float() to an array; ValueError quotes the first wrong word."""
     try:
         return np.array(words if convert is float else list(map(int, words)), dtype)
     except (ValueError, OverflowError):
