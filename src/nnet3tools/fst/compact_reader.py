@@ -96,7 +96,10 @@ def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
 
 
 def _part(whole: Fst, header: Header, begin: int, end: int) -> Fst:
-    """The FST of states `begin` to `end` (exclusive) of `whole`; next states count from `begin`."""
+    """The FST of states `begin` to `end` (exclusive) of `whole`, numbered from 0.
+
+    Next states are counted from `begin` already; `header` has the start state and properties.
+    """
     offsets = whole.offsets[begin : end + 1]
     arcs = slice(int(offsets[0]), int(offsets[-1]))
     labels = whole.ilabels[arcs]

@@ -36,7 +36,7 @@ _VECTOR, _ACCEPTOR = _start_of(b"vector"), _start_of(b"compact_acceptor")
 
 
 def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
-    """Move past a file header; returns (properties, number of states, number of arcs).
+    """Move `walk` past a file header; returns (properties, number of states, number of arcs).
 
     The file must begin with `start_of_file`. OtherFormError for symbol tables, padding and other
     files.
@@ -53,7 +53,7 @@ def _walk_header(walk: ByteWalk, start_of_file: bytes) -> tuple[int, int, int]:
 
 
 def walk_vector(walk: ByteWalk) -> None:
-    """Move past a valid vector FST; OtherFormError for an invalid one or one with symbol tables."""
+    """Move `walk` past a valid vector FST; OtherFormError if it is invalid or has symbol tables."""
     _, num_states, _ = _walk_header(walk, _VECTOR)
     finals: list[float] = []
     arcs: list[bytes] = []
@@ -86,7 +86,7 @@ def _check_vector(finals: list[float], arcs: bytes, num_states: int) -> None:
 
 
 def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
-    """Move past a valid compact acceptor whose labels are 0 to `label_dim`.
+    """Move `walk` past a valid compact acceptor whose labels are 0 to `label_dim`.
 
     OtherFormError for invalid files, and for forms that our writer does not produce: symbol tables,
     padding, unknown properties.
@@ -109,7 +109,7 @@ def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
 
 
 def _array(walk: ByteWalk, kind: str, count: int) -> array[Any]:
-    """Move past `count` numbers of four bytes, of the array type `kind`, and return them."""
+    """Move `walk` past `count` 4-byte numbers of the array type `kind`, and return the numbers."""
     end = walk.at + 4 * count
     walk.need(4 * count)
     values = array(kind, bytes(walk.data[walk.at : end]))
