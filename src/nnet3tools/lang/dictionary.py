@@ -82,18 +82,18 @@ class PhoneNames:
     by_position: bool
 
     def versions(self, phone: str, silence: bool) -> list[str]:
-        """The names of a phone, one per word position; for silence, also the name outside words."""
+        """The names of a phone, one per word position; for silence, also the name without one."""
         if not self.by_position:
             return [phone]
         suffixes = ("", *_POSITIONS) if silence else _POSITIONS
         return [phone + suffix for suffix in suffixes]
 
     def expanded(self, sets: Sequence[Sequence[str]], silence: bool) -> list[list[str]]:
-        """For each set of phones, the names of its phones with all word positions."""
+        """For each set of phones, the names of its phones for all word positions (`versions`)."""
         return [[v for phone in phones for v in self.versions(phone, silence)] for phones in sets]
 
     def pronunciation(self, entry: Pronunciation) -> Pronunciation:
-        """A copy with a suffix on each phone: _B, _I, _E, or _S for a word of one phone."""
+        """A copy of `entry` with a suffix on each phone: _B, _I, _E, or _S for a single phone."""
         if not self.by_position:
             return entry
         first, *rest = entry.phones
@@ -103,7 +103,7 @@ class PhoneNames:
         return replace(entry, phones=(first + "_B", *between, rest[-1] + "_E"))
 
     def questions(self, silence: Sequence[str], nonsilence: Sequence[str]) -> list[list[str]]:
-        """Sets of phone names for tree questions: all phones with one word-position suffix."""
+        """Sets of phone names for tree questions: all names of one kind with the same suffix."""
         if not self.by_position:
             return []
         of_words = [[phone + suffix for phone in nonsilence] for suffix in _POSITIONS]

@@ -109,7 +109,7 @@ class _Builder:
     def _add_word(
         self, entry: Pronunciation, start: int, ends: Sequence[tuple[int, float]]
     ) -> None:
-        """Add the path of a pronunciation; its last phone leads to each (state, cost) of `ends`."""
+        """Add a pronunciation's path from `start`; its last arcs lead to (state, cost) `ends`."""
         cost, label, state = -math.log(entry.probability), self._words[entry.word], start
         for phone in entry.phones[:-1]:
             after = self._new_state()

@@ -63,7 +63,7 @@ class SelfLoops:
         return Fst.from_lists(fst.start, finals, arcs)
 
     def _separate(self, arcs: list[list[ArcTuple]], finals: list[float], start: int) -> None:
-        """Split graph states in place until each is entered from at most one transition state.
+        """Split states of the graph (`arcs`, `finals`), in place: one transition state enters each.
 
         If several transition states lead to a graph state, each leads to a new state instead, and
         epsilons lead from these to the old state.

@@ -30,7 +30,7 @@ PhoneSets = Sequence[Sequence[int]]
 
 
 def read_shared_phones(rxfilename: str, topology: HmmTopology) -> list[list[int]]:
-    """Read sets of phones that share pdfs, one set per line; with no file, one set per phone."""
+    """Read sets of phones that share pdfs, one per line; "": a set for each phone of `topology`."""
     if not rxfilename:
         return [[phone] for phone in topology.phones.tolist()]
     sets = [sorted(phones) for phones in read_sets(rxfilename)]
