@@ -55,7 +55,7 @@ class EndpointRule(OptionGroup):
 
 
 def _rule(nonsilence: bool, silence: float, cost: float, length: float) -> type[EndpointRule]:
-    """A subclass of EndpointRule in which must_contain_nonsilence and the limits have defaults."""
+    """A subclass of EndpointRule whose four options have the arguments as defaults, in order."""
     defaults = (nonsilence, silence, cost, length)
     fields = [
         (item.name, type(value), dataclasses.field(default=value, metadata=item.metadata))

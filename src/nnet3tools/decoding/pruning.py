@@ -100,7 +100,7 @@ def _detours(
 def _keep(
     frame: Frame, kept: NDArray[np.bool_], emitting: NDArray[np.bool_], epsilon: NDArray[np.bool_]
 ) -> tuple[NDArray[np.intp], bool]:
-    """Remove the tokens and links of a frame for which the masks are False, in place.
+    """Remove tokens and links of a frame, in place: those whose mask (`kept` for tokens) is False.
 
     Returns the new number of each former token, and whether anything was removed.
     """

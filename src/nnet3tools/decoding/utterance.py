@@ -82,7 +82,7 @@ class UtteranceDecoder:
         return self.finish(decoder, key)
 
     def finish(self, decoder: Search, key: str) -> Decoded | None:
-        """The result after the last frame of utterance `key`; None, with a warning, if it fails."""
+        """The result of utterance `key` from `decoder`; None, with a warning, if it failed."""
         if not decoder.is_alive:
             log.warning(f"Failed to decode utterance with id {key}")
             return None

@@ -68,7 +68,7 @@ def word_spans(
 def _spans_by_lexicon(
     alignment: NDArray[np.int32], words: list[int], transitions: Transitions, lexicon: Lexicon
 ) -> list[tuple[int, int]] | None:
-    """(begin, end) in frames of each word; None if the phones do not match the pronunciations."""
+    """(begin, end) in frames of each word; None if the alignment's phones do not fit `lexicon`."""
     ends = [0, *phone_ends(transitions, alignment).tolist()]
     phones = transitions.phones[alignment[ends[:-1]]].tolist()
     # State: the number of phones used, and the first and last phone of each word so far.
