@@ -107,7 +107,7 @@ def _leaf(name: str, offset: int, position: int) -> Expression:
 
 
 def _resolved(expression: Expression, text: str, previous: Sequence[str]) -> Expression:
-    """The expression with names of layers in place of negative numbers, which count backward."""
+    """The expression with names of `previous` in place of negative numbers; -1 is the last name."""
     if expression.operator:
         children = tuple(_resolved(child, text, previous) for child in expression.children)
         return replace(expression, children=children)
