@@ -20,8 +20,8 @@ def inspect_directory(
 ) -> tuple[list[str], list[str]]:
     """(lines that describe the files of a model directory, reasons why it cannot decode).
 
-    The reasons are the errors of loading it. DataError for a folder that does not exist. For the
-    arguments see ModelDirectory.
+    The reasons are the errors of loading it. DataError for a folder that does not exist. The
+    arguments are those of ModelDirectory; `read_options` parses option words.
     """
     directory = ModelDirectory(folder, graph, options, read_options)
     problems = directory.missing

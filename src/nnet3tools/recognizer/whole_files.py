@@ -72,7 +72,7 @@ class UtteranceQueue:
             yield replace(utterance, outputs=outputs, seconds=utterance.seconds + shared)
 
     def recognize(self, utterance: Utterance, nbest: int = 0) -> tuple[Result, float] | None:
-        """(result, real-time factor) of an utterance; None, after a warning, if no path is found.
+        """(result with `nbest` alternatives, real-time factor); None, with a warning, without path.
 
         Several threads may call this method at the same time.
         """
