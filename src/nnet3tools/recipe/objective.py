@@ -92,7 +92,7 @@ class Objective:
         return (self.program("combine"), *given, *self.graph, *models, examples, out)
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of the examples `order` in `egs`: a pipe that copies, shuffles, merges."""
+        """The rspecifier of a job's examples in `egs`: a pipe that copies, shuffles and merges."""
         shift = (f"{self.shift_option}={order.shift}",) if self.shift_option else ()
         source: tuple[str, ...] = (f"ark:{egs}/{self.archive(order.archive)}",)
         if is_multitask:
@@ -108,7 +108,7 @@ class Objective:
         )
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """The rspecifier that merges the subset `name` ("combine" etc.) by the rule `sizes`."""
+        """The rspecifier of subset `name` ("combine" etc.) in `egs`, merged by the rule `sizes`."""
         source: tuple[str, ...] = (f"ark:{egs}/{self.subset(name)}",)
         if is_multitask:
             source = (*_multitask_options(egs, f"{name}.", ""), f"scp:{egs}/{name}.scp")

@@ -80,7 +80,7 @@ class Concatenate:
 
 
 def copy_file(source: Path, target: Path) -> Concatenate:
-    """The step that copies a file."""
+    """The step that copies the file `source` to `target`."""
     return Concatenate(target, (source,))
 
 

@@ -92,7 +92,7 @@ def _read_wave(rxfilename: str) -> Wave:
 
 
 def _part(wave: Wave, source: SoundSource) -> Sound:
-    """Cut the part that `source` names out of a recording."""
+    """Cut the part that `source` names (times, channel) out of the recording `wave`."""
     clipped = float(np.mean(np.abs(wave.samples.astype(np.int32)) >= 32735))
     segment = Segment("", "", source.start, max(source.end, -1.0), source.channel)
     try:

@@ -151,7 +151,7 @@ def _take_line(out: LogFile, line: str) -> None:
 
 
 def _take_run_pl_line(out: LogFile, line: str) -> None:
-    """Parse a line that run.pl writes around a job; store start, time, status or command."""
+    """Parse a line that run.pl writes around a job; store time, status or command in `out`."""
     if line.startswith("# Started at "):
         out.started = _parse_date(line.removeprefix("# Started at "))
     elif found := _TIME.search(line):

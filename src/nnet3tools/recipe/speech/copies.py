@@ -103,7 +103,7 @@ def _write_data(setup: Setup, folder: Path, sizes: CopySizes) -> None:
 
 
 def _part_of(setup: Setup, items: list[str], part: int) -> list[str]:
-    """The part with number `part`, counted from 1, of a list split into equal parts."""
+    """Part number `part`, counted from 1, of `items` split into parts of equal size."""
     first, last = (len(items) * number // setup.num_parts for number in (part - 1, part))
     return items[first:last]
 

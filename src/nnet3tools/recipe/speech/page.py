@@ -146,7 +146,7 @@ def _words(pairs: list[WordPair]) -> str:
 
 
 def _copy_sounds(data: Path, keys: list[str]) -> dict[str, Path]:
-    """Copy the sound of utterances to the folder report; returns the files by utterance."""
+    """Copy the sound of the utterances `keys` to the folder report; returns the files by key."""
     _SOUND.mkdir(exist_ok=True)
     files = {}
     with RandomAccessTableReader(f"scp:{data}/wav.scp", WAVE) as table:
