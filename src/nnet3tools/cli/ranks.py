@@ -131,7 +131,7 @@ def run_ranks(size: int, work: Callable[[Ranks], int]) -> int:
 
 
 def _codes_of(ranks: Sequence[BaseProcess]) -> list[int | None]:
-    """The exit codes of processes when all have ended, or some time after the first failure.
+    """Wait for processes: their exit codes when all have ended, or a while after the first failure.
 
     The code of a process that is still running is None.
     """
