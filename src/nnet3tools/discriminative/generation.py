@@ -42,7 +42,7 @@ class DiscriminativeExampleMaker:
         supervision: DiscriminativeSupervision,
         ivectors: NDArray[np.float32] | None,
     ) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
-        """The key and example of each chunk of an utterance; warns of a too short utterance."""
+        """Yield (key, example) for each chunk; if the utterance is too short, only warn."""
         num_frames = features.shape[0]
         if not (chunks := self.splitter.chunks(utterance, num_frames)):
             return

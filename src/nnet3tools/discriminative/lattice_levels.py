@@ -21,10 +21,10 @@ _Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _Groups:
-    """Arcs grouped by their source states, or by their targets, in order of the states' levels.
+    """Arcs grouped by their source states or by their targets, and the groups sorted by level.
 
-    Level i has the arcs `order[ends[i]:ends[i + 1]]`. Within them, the arcs of state `states[i][k]`
-    begin at offset `firsts[i][k]`.
+    An arc leads to a state of a higher level. The arcs of level i's states are
+    `order[ends[i]:ends[i + 1]]`; in them, those of state `states[i][k]` begin at `firsts[i][k]`.
     """
 
     order: _Ints
@@ -34,7 +34,7 @@ class _Groups:
 
     @classmethod
     def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
-        """Group arcs by `states`, each arc's source or target; `levels` has the level by state."""
+        """Group arcs by `states`, the source or target of each; `levels` has the level by state."""
         order = np.lexsort((states, levels[states]))
         in_order = states[order]
         bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
@@ -52,7 +52,7 @@ class _Groups:
 class Probabilities:
     """Log-probabilities in a lattice: forward `alpha` (N,) and backward `beta` (N,) of N states.
 
-    They count paths within one part of a LevelledLattice. `totals` has the sum of each part.
+    They sum over paths in the state's part of a LevelledLattice; `totals` has each part's sum.
     """
 
     alpha: _Doubles
@@ -88,7 +88,7 @@ class LevelledLattice:
         self._by_source = _Groups.of(self.sources, levels, count)
 
     def _levels(self) -> _Ints:
-        """A level for each state; the target of an arc has a higher level than its source."""
+        """Numbers (states,), such that an arc's target has a higher number than its source."""
         if (self.labels != 0).all():
             return self._times - self._times[self._starts][self._pieces]
         levels = [0] * len(self._times)  # the states are in topological order
@@ -97,9 +97,9 @@ class LevelledLattice:
         return np.array(levels)
 
     def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
-        """Costs in `lattice` of the arcs inside of parts, and of the final states of all parts.
+        """The total costs in `lattice` of the arcs `arcs`, and of the ends of all parts.
 
-        `lattice` has the same arcs as the lattice that was split.
+        A part ends in a final state or by an arc to the next part. `lattice` has the same arcs.
         """
         fst = lattice.fst
         graph, final_graph = fst.weights.astype(np.float64), fst.finals[fst.is_final]
@@ -178,7 +178,7 @@ class LevelledLattice:
 
 @dataclass(frozen=True)
 class _Joints:
-    """How a lattice is split: first state of each part, part of each state, arcs between parts."""
+    """Parts of a lattice: their first states, the part of each state, which arcs join two parts."""
 
     starts: _Ints
     pieces: _Ints

@@ -58,7 +58,7 @@ class Judged:
 class DiscriminativeObjective:
     """One criterion (mmi, mpfe or smbr), for the pdfs of one transition model.
 
-    The output's probabilities are divided by `priors` (pdfs,), unless that is None.
+    The output's probabilities are divided by `priors` (pdfs,), unless that is empty.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class DiscriminativeObjective:
     def _log_likes(
         self, output: NDArray[np.float32], rows: NDArray[np.int32], cols: NDArray[np.int32]
     ) -> NDArray[np.float32]:
-        """The scaled log-likelihoods at `rows` and `cols` of the output."""
+        """Floored `output` at (`rows`, `cols`), minus log-priors, times --acoustic-scale; (N,)."""
         found = output[rows, cols]
         if num_floored := int((found < _FLOOR).sum()):
             found = np.where(found < _FLOOR, _FLOOR, found)
@@ -138,7 +138,7 @@ class DiscriminativeObjective:
         return found * np.float32(self._options.acoustic_scale)
 
     def _boosted(self, supervision: DiscriminativeSupervision, levels: LevelledLattice) -> Lattice:
-        """A copy of the lattice after --boost: arcs with a wrong, non-silence phone cost less."""
+        """The lattice; for mmi, --boost is taken off arcs whose phone is wrong and not silence."""
         lattice, boost = supervision.den_lat, np.float32(self._options.boost)
         if self._options.criterion != "mmi" or boost == 0.0:
             return lattice
@@ -152,9 +152,9 @@ class DiscriminativeObjective:
     def _is_right(
         self, supervision: DiscriminativeSupervision, levels: LevelledLattice
     ) -> NDArray[np.float64]:
-        """For each arc, 1 if its phone (mpfe) or pdf (smbr) is the alignment's, else 0; (A,).
+        """For each of `levels.arcs`: 1 if its phone (mpfe) or pdf (smbr) is the alignment's, or 0.
 
-        With --one-silence-class all silence phones are one, otherwise silence is never right.
+        With --one-silence-class any two silence phones are equal, otherwise arcs of silence get 0.
         """
         model = self._model.transitions()
         kind = model.phones if self._options.criterion == "mpfe" else model.pdfs
@@ -179,7 +179,7 @@ class DiscriminativeObjective:
     ) -> Elements:
         """The derivative by `output`: `values`, one for each arc, summed at equal `rows`, `cols`.
 
-        For mmi, 1 is added at each pdf of `reference`, which is that of the alignment.
+        For mmi, 1 is added at the alignment's pdf of each row, a position in `reference`.
         """
         places = rows.astype(np.int64) * output.shape[1] + cols
         if self._options.criterion == "mmi":
@@ -199,7 +199,7 @@ class DiscriminativeObjective:
 
 
 def _rows(supervision: DiscriminativeSupervision, frames: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The output row of each of `frames`, which are numbered sequence by sequence."""
+    """The output row (frame by frame) of each of `frames`, which are numbered by sequence first."""
     sequence, frame = np.divmod(frames, supervision.frames_per_sequence)
     return frame * supervision.num_sequences + sequence
 
@@ -226,9 +226,9 @@ def _judged(
     deriv: Elements,
     reference: Elements,
 ) -> Judged:
-    """The Judged of a minibatch: objective and derivative times the weight of `supervision`.
+    """The results of a minibatch; objectives and derivative are scaled by `supervision.weight`.
 
-    If the objective is NaN, the derivative becomes zero and the objective a constant per frame.
+    If the objective is NaN, the derivative becomes zero and the objective -10 per frame.
     """
     scale = supervision.weight
     weight = supervision.num_frames * scale

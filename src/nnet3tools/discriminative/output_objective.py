@@ -31,8 +31,8 @@ _NOT_FINITE = -10.0
 class Tally:
     """Sums over minibatches that are logged for one output: parts of the objective, l2 term.
 
-    `positive` and `negative` are sums of derivative elements. `gradients` and `output` (pdfs,) are
-    sums of derivatives and outputs, for debugging.
+    `positive` and `negative` sum derivative elements. For debugging, `gradients` and `output`
+    (pdfs,) are sums of derivatives and of probabilities.
     """
 
     num_frames: int = 0
@@ -87,10 +87,10 @@ class DiscriminativeOutputObjective(SequenceObjective):
         computer: NnetComputer,
         derivs: tuple[Array, ...],
     ) -> list[Measured]:
-        """Compute the criterion, and the cross-entropy with the alignment for an -xent output.
+        """Measure the criterion and, for an -xent output, its cross-entropy with the alignment.
 
-        Derivatives are written to `derivs`, one for each of these outputs, unless it is ().
-        `tallies` is updated.
+        The outputs are those that `computer` has computed. Derivatives are written to `derivs`, one
+        array for each of the two, unless it is (). `tallies` is updated.
         """
         name = supervision.name
         output = computer.get_output(name)
@@ -124,7 +124,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
         return _NOT_FINITE if math.isnan(total) else total
 
     def _accumulate(self, tally: Tally, deriv: Elements, output: NDArray[np.float32]) -> None:
-        """Add the derivatives and outputs of each pdf to the tally, for debugging."""
+        """If options ask for it, add derivatives or probabilities of each pdf to the tally."""
         options, size = self._options, output.shape[1]
         if (options.accumulate_gradients or options.accumulate_output) and options.num_pdfs != size:
             raise DataError(f"--num-pdfs={options.num_pdfs}: the output has {size} columns")

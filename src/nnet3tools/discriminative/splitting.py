@@ -72,7 +72,7 @@ class SupervisionSplitter:
         model: TransitionModel,
         supervision: DiscriminativeSupervision,
     ) -> None:
-        """Prepare to cut `supervision`; DataError if merged or with ids unknown to the model."""
+        """Prepare to cut; DataError for several sequences, or transition ids unknown to `model`."""
         if supervision.num_sequences != 1:
             raise DataError("a supervision of several sequences cannot be split")
         labels = supervision.den_lat.fst.ilabels
@@ -145,8 +145,8 @@ class SupervisionSplitter:
     def _collapsed(self, acceptor: CompactLattice) -> CompactLattice:
         """The acceptor with all transition ids of one pdf in one frame replaced by the first.
 
-        As in Kaldi, a state is given the frame of the state with its number in the whole lattice.
-        So ids of one pdf may stay different, or be replaced across frames.
+        As in Kaldi, state i is taken to have the frame of state i of the whole lattice. So ids of
+        one pdf may stay different, or be replaced across frames.
         """
         fst = acceptor.fst
         places = self._times[fst.sources].astype(np.int64) * len(self._pdfs)
