@@ -47,7 +47,7 @@ class OnlineCmvnStream:
         self._count = 1
 
     def accept(self, features: Features) -> Features:
-        """Return the next frames of the stream, normalized, with shape (frames, D)."""
+        """Return `features`, the next frames of the stream, normalized; (frames, D)."""
         if not self._options.norm_means or not len(features):
             return features
         check_overall(self._overall, features.shape[1])
@@ -59,7 +59,7 @@ class OnlineCmvnStream:
         return self._options.cmn_window
 
     def _next(self, features: Features) -> Features:
-        """Return the next frames of the stream, normalized; at most as many as a window has."""
+        """Return the next frames of the stream, `features`, normalized; at most `cmn_window`."""
         if self._count + len(features) > len(self._sums):
             kept = self._sums[self._count - self._window - 1 : self._count].copy()
             self._sums[: len(kept)], self._count = kept, len(kept)
@@ -89,7 +89,10 @@ def _normalized(
     options: OnlineCmvnOptions,
     skipped: list[int],
 ) -> Features:
-    """Normalize by window `stats` (frames, 2, D + 1), filled up with `speaker`, then `overall`."""
+    """`features`, normalized by the statistics `stats` (frames, 2, D + 1) of each frame's window.
+
+    Frames that a window lacks are added to `stats`, from `speaker`, then from `overall`.
+    """
     if speaker is not None:
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
     _fill(stats, overall, options.cmn_window, options.global_frames)
@@ -119,16 +122,13 @@ def _sums(features: Features, before: NDArray[np.float64], with_squares: bool) -
 
 
 def _window_stats(sums: Stats, window: int, first: int) -> Stats:
-    """CMVN statistics of the window of each frame from number `first` on, (frames, 2, D + 1).
-
-    `sums` is the result of `_sums`.
-    """
+    """Statistics (frames, 2, D + 1) of the windows of frames from `first` on; `sums`: by `_sums`"""
     ends = np.arange(first + 1, len(sums))
     return sums[first + 1 :] - sums[np.maximum(ends - window, 0)]
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
-    """Add `other` to `stats`, in place, scaled to the frames (at most `most`) each window lacks."""
+    """Add `other` to each window's `stats`, scaled to the frames, at most `most`, that it lacks."""
     if other[0, -1] > 0.0:
         lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
         stats += (lacking / other[0, -1])[:, None, None] * other

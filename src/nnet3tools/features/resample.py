@@ -63,7 +63,7 @@ class Resampler:
         return self._outputs(-(-self._num_input * self._phases // self._step))
 
     def _outputs(self, end: int) -> NDArray[np.float32]:
-        """The output samples up to number `end`; the input must have all samples that they need."""
+        """The next output samples, before number `end`. The input must have all that they need."""
         output = np.empty(end - self._num_output, np.float32)
         if not len(output):
             return output
@@ -89,7 +89,7 @@ class Resampler:
         return periods * self._step + firsts
 
     def _weights(self, phases: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Filter weights (phases, width) of outputs whose number modulo the period is a phase."""
+        """Filter weights (N, width) of the outputs numbered `phases` (N,), which are periodic."""
         inputs = (self._firsts(phases)[:, None] + np.arange(self._width)) / self._rate
         weights = _filter(inputs - (phases / self._new_rate)[:, None], self._cutoff) / self._rate
         return weights.astype(np.float32)

@@ -114,7 +114,7 @@ def import_soundfile() -> Any:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
-    """Scope with an open sound file; errors of libsndfile become DataError."""
+    """Context in which the file is open as a soundfile.SoundFile; its errors become DataError."""
     soundfile = import_soundfile()
     try:
         # A descriptor, because from a name soundfile would take the format of headerless files.
