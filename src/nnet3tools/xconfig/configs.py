@@ -26,7 +26,7 @@ _ABOUT = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """Input of a conversion: the xconfig `text` from `file`, and a network to add its layers to.
+    """What an xconfig run converts: the xconfig `text` of `file`, and a network to add layers to.
 
     `command` is the command line, for comments in the output. `edits` (of nnet3-copy) give the
     network an output named "output"; only the search for its context needs them.
@@ -49,7 +49,7 @@ def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
 
 
 def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
-    """The layers' lines by config, init only with an output; ConfigError if others lack outputs."""
+    """Lines of all layers by config; an init without output is left out, else ConfigError."""
     configs: dict[str, list[str]] = {config: [] for config in CONFIGS}
     for layer in layers:
         for config, lines in layer.configs().items():
@@ -107,7 +107,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
-    """Build the network of `lines`, which are config `config`; ConfigErrors name xconfig lines."""
+    """The network of config `config`, which has `lines`; ConfigErrors name xconfig lines."""
     tensor.random.seed(0)
     nnet = conversion.existing.copy() if conversion.existing else Nnet()
     try:
@@ -121,9 +121,9 @@ def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list
 
 
 def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
-    """The text of the file `vars`; "", after a warning, if the context cannot be computed.
+    """The text of the file `vars`, left and right context; "", after a warning, without a context.
 
-    `trials` has the networks by config. As in Kaldi, the configs are written even if this fails.
+    `trials` has the network of each config. As in Kaldi, the configs are written in any case.
     """
     asked = {**trials, "ref": _edited(trials["ref"], conversion.edits)}
     try:

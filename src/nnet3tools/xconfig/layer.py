@@ -191,7 +191,7 @@ class Layer:
             raise self.line.error(message)
 
     def require_size(self, entries: int) -> None:
-        """Raise ConfigError if `entries`, the number of values to be written, is too large."""
+        """ConfigError if `entries`, the count of numbers to be written, is above MAX_ENTRIES."""
         self.require(entries <= MAX_ENTRIES, f"{entries} numbers would be written: too many")
 
     def derive(self) -> None:
@@ -214,7 +214,7 @@ class Layer:
         raise NotImplementedError
 
     def configs(self) -> dict[str, list[str]]:
-        """The layer's lines for each of CONFIGS; "init" gets lines only with include-in-init."""
+        """The layer's lines by config: init (only with include-in-init), ref and final."""
         out = ConfigLines(self.name)
         self.write(out)
         init = out.lines if self.values.get("include-in-init") else []

@@ -77,7 +77,7 @@ class BasicLayer(Layer):
         return {"": Output(f"{self.name}.{self.operations[-1]}", self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """Add lines for [linear,] affine, operations; add-log-stddev fills one of `dim` columns."""
+        """Add lines for [linear,] affine, operations; add-log-stddev has one of `dim` columns."""
         node, input_dim = self.input.node, self.input.dim
         dim = self["dim"] - 1 if self["add-log-stddev"] else self["dim"]
         if (bottleneck := self["bottleneck-dim"]) > 0:

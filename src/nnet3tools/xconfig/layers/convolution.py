@@ -146,7 +146,7 @@ class ConvLayer(Layer):
 
 
 def num_filters(layer: Layer, key: str) -> int:
-    """The input's columns divided by the option `key`, the number of heights; or ConfigError."""
+    """The input's columns / option `key`, the number of heights; ConfigError with a remainder."""
     height = layer[key]
     layer.require(
         layer.input.dim % height == 0,
@@ -161,8 +161,8 @@ def write_relu(
 ) -> str:
     """Add the ReLU <layer><suffix> with input `node`; return its node's name.
 
-    Blocks of `filters` columns share statistics. The layer's option with the threshold of
-    self-repair ends in `number`.
+    Blocks of `filters` columns share statistics. The threshold is the layer's option
+    self-repair-lower-threshold<number>.
     """
     return out.step(
         suffix,

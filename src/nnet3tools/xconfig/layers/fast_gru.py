@@ -65,9 +65,9 @@ class _FastGru(RecurrentLayer):
         out.node(f".{gate}_t", node, component=used)
 
     def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *delayed: str) -> None:
-        """Add the component (type `kind`) that computes candidate and cell, and its node.
+        """Add the component that computes candidate and cell, of type `kind`, and its node.
 
-        `settings` is text for its line. It reads nodes `delayed` (<layer>.<name>) one step back.
+        `settings` is text for its line. Nodes <layer>.<name> in `delayed` are read one step back.
         """
         cell, options = f"cell-dim={self['cell-dim']}", self["gru-nonlinearity-options"]
         out.component(".gru_nonlin", kind, cell, settings, options)

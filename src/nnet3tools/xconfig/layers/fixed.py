@@ -27,7 +27,7 @@ class FixedAffineLayer(Layer):
     )
 
     def configs(self) -> dict[str, list[str]]:
-        """Lines by config: final has the file's transform, ref a random one, init the input."""
+        """Lines by config: ref, random transform; final, the file's; init, the input as output."""
         source = self.input.node
         init, ref, final = (ConfigLines(self.name) for _ in range(3))
         if self["write-init-config"]:

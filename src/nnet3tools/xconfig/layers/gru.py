@@ -19,7 +19,7 @@ from nnet3tools.xconfig.registry import register
 
 
 class _Gru(RecurrentLayer):
-    """Base class of GRU layers made of single components, up to the cell y."""
+    """Base class of GRU layers whose gates, candidate and cell are elementary components."""
 
     GATES = "zr"
 
@@ -33,7 +33,7 @@ class _Gru(RecurrentLayer):
         return self.recurrent_dim if gate == "r" else self["cell-dim"]
 
     def write_gate(self, out: ConfigLines, gate: str, dropout: str) -> None:
-        """Add the nodes of a gate; with dropout, its last component is <layer><dropout>."""
+        """Add the nodes of a gate; with dropout, the last has the component <layer><dropout>."""
         pre = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=f".W_z.xs_{gate}")
         if self.drops:
             pre = out.node(f".{gate}_predrop_t", pre, component=f".{gate}")
@@ -47,7 +47,7 @@ class _Gru(RecurrentLayer):
         out.node(".y_t", f"Sum({self.node('y1_t')}, {self.node('y2_t')})", component=".y")
 
     def write_products(self, out: ConfigLines, first: str, dim: int) -> None:
-        """Add the cell's products and sum, and one more product <layer><first> of `dim` columns."""
+        """Add components for (1 - z) h, z y_before, their sum, and a product <layer><first>."""
         self.product(out, first, dim)
         self.product(out, ".y1", self["cell-dim"])
         self.product(out, ".y2", self["cell-dim"])
@@ -64,7 +64,7 @@ class _ResetGru(_Gru):
     """Base class of GRU layers whose reset gate multiplies the recurrent value."""
 
     def write_to_cell(self, out: ConfigLines) -> None:
-        """Add all components and nodes up to the node y_t of the cell."""
+        """Add all components and nodes from the gates to the node y_t of the cell, inclusive."""
         cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
         for gate in self.GATES:
             self.affine(out, f".W_z.xs_{gate}", input_dim, self.gate_dim(gate))
@@ -169,7 +169,7 @@ class _OutputGru(_ProjectedGru):
     GATES = "zo"
 
     def write_to_output(self, out: ConfigLines) -> None:
-        """Add all components and nodes up to y_o_t, the cell multiplied by the output gate."""
+        """Add all components and nodes to node y_o_t, inclusive: cell times output gate."""
         self._write_components(out)
         for gate in self.GATES:
             self.write_gate(out, gate, ".dropout")

@@ -85,7 +85,7 @@ class OutputLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The values before the output-node, by name; the output-node cannot be an input."""
+        """The nodes before the output-node, "affine" and "log-softmax"; there is no main output."""
         parts = ["affine", "log-softmax"] if self["include-log-softmax"] else ["affine"]
         return {part: Output(f"{self.name}.{part}", self["dim"]) for part in parts}
 

@@ -21,7 +21,7 @@ _SCALE = "NaturalGradientPerElementScaleComponent"
 
 
 class _PeepholeLstm(RecurrentLayer):
-    """Base class of LSTM layers made of single components, up to the memory's output m."""
+    """Base class of LSTM layers whose gates and cell are elementary components, with peepholes."""
 
     def _write_cell(self, out: ConfigLines) -> None:
         self._write_components(out)

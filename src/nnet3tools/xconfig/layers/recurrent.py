@@ -70,7 +70,7 @@ class RecurrentLayer(Layer):
         return 1.0 if time < 0 else 1.0 - abs(self["delay"]) / time if time else 0.0
 
     def truncation(self) -> str:
-        """The settings of BackpropTruncationComponent as text; with decay-time, also its scale."""
+        """Settings of BackpropTruncationComponent, with the cell's decay if the type allows one."""
         text = self.given("clipping-threshold", "zeroing-threshold", "zeroing-interval")
         text += f" recurrence-interval={abs(self['delay'])}"
         decays = "decay-time" in self.OPTIONS
@@ -85,7 +85,7 @@ class RecurrentLayer(Layer):
         return f"self-repair-scale={self['self-repair-scale-nonlinearity']:.10f}"
 
     def scales(self) -> str:
-        """The settings of per-element scales as text; initial values are random unless given."""
+        """Settings of per-element scales; by default, initial values have mean 0 and stddev 1."""
         text: str = self["ng-per-element-scale-options"]
         told = "param-mean" in text or "param-stddev" in text
         return text if told else f"{text} param-mean=0.0 param-stddev=1.0"

@@ -80,7 +80,7 @@ class ResBlock(_Block):
         self.values["num-filters"] = filters
 
     def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the sum of input and convolutions, as a node or a descriptor."""
+        """Main output, input plus last convolution: the node `noop`, or the text of a Sum."""
         last = f"{self.name}.conv{self._num_convolutions}"
         sources = {
             "input": self.input.node,
@@ -92,7 +92,7 @@ class ResBlock(_Block):
         return {"": Output(node, self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Add lines for relu1, batchnorm1, conv1, ...; in a bottleneck only conv2 has offsets."""
+        """Add lines for relu1, batchnorm1, conv1, ...; of three convolutions only conv2 is wide."""
         node, height = self.input.node, self["height"]
         widths = [self["num-filters"]] * 3
         if self._num_convolutions == 3:
@@ -194,7 +194,7 @@ class Res2Block(_Block):
         return self["num-bottleneck-filters"] if narrow else self["num-filters"]
 
     def _convolution(self, out: ConfigLines, n: int, node: str) -> str:
-        """Add the n-th convolution of `node`; return its node. The first subsamples the height."""
+        """Add the n-th convolution of `node`; return its node. The first can halve the height."""
         first, period = n == 1, self["time-period"]
         subsample = f"height-subsample-out={2 if first and self._halves else 1}"
         heights = self.given("height-in") if first else f"height-in={self['height-out']}"

@@ -19,7 +19,7 @@ class OneComponent(Layer):
     KIND: ClassVar[str] = ""
 
     def outputs(self) -> dict[str, Output]:
-        """The layer's main output: the component's node, as wide as the input without `dim`."""
+        """The component's node as main output: `dim` columns; without that option, the input's."""
         return {"": Output(self.name, self.values.get("dim", self.input.dim))}
 
     def write(self, out: ConfigLines) -> None:
@@ -165,7 +165,7 @@ class Delta(Layer):
         return {"": Output(self.name, 3 * self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Add scaled copies of the input, as a descriptor cannot have two scales of one node."""
+        """Add differences of renamed copies (a descriptor scales a node once), and batch norm."""
         node, dim = self.input.node, self.input.dim
         for copy in (f"{node}_copy1", f"{node}_copy2"):
             out.add(f"dim-range-node name={copy} input-node={node} dim={dim} dim-offset=0")

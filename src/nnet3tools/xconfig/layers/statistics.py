@@ -36,7 +36,7 @@ class StatsLayer(Layer):
         self.values["dim"] = dim
 
     def check(self) -> None:
-        """Raise ConfigError unless periods divide each other and the contexts."""
+        """ConfigError unless input-period divides stats-period, and this divides both contexts."""
         periods, contexts = (self._input_period, self._period), (self._left, self._right)
         self.require(
             min(periods) > 0
