@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def average_models(models: Sequence[str], weights: Sequence[float], num_threads: int = -1) -> Nnet:
     """The sum of weight * network over model files of one structure, in Kaldi's order of additions.
 
-    `num_threads` threads read the models (-1: a chosen number). The number affects the rounding.
+    `num_threads` threads read the models (-1: 1 to 3). The number affects the rounding.
     """
     parts = _parts(list(zip(models, weights, strict=True)), num_threads)
     with ThreadPoolExecutor(len(parts)) as pool:
@@ -44,7 +44,7 @@ def average_models(models: Sequence[str], weights: Sequence[float], num_threads:
 
 
 def _parts(items: list[Any], num_threads: int = -1) -> list[list[Any]]:
-    """Divide models into lists, one for each thread, which are summed before the sums are added."""
+    """`items` dealt out to at most `num_threads` lists (-1: 1 to 3), one for each thread."""
     count = len(items)
     if num_threads <= 0:
         num_threads = 3 if count > 10 else 2 if count > 5 else 1
@@ -66,10 +66,7 @@ def _weighted_sum(models: list[tuple[str, float]]) -> Nnet:
 
 
 def weighted_average(rows: np.ndarray, weights: Sequence[float]) -> np.ndarray:
-    """The sum of weight * row (float32), with the rounding of `average_models`.
-
-    Rows with weight 0 are left out.
-    """
+    """The sum (float32) of weight * row, rounded as in `average_models`; weights 0 are left out."""
     sums = list[np.ndarray]()
     for part in _parts([(row, w) for row, w in zip(rows, weights, strict=True) if w]):
         total = np.zeros(rows.shape[1], np.float32)
@@ -149,7 +146,7 @@ class JointTraining:
         return all(ended for _, ended in found)
 
     def _exchange(self, to_model: bool) -> None:
-        """Copy all parameters to this rank's vector or, if `to_model`, from it to the model."""
+        """Copy all parameters into `_sum.mine`, the vector to average, or back if `to_model`."""
         start = 0
         for _, component in self._trainer.nnet.updatable_components():
             for array in component.parameters().values():
@@ -178,7 +175,10 @@ class JointTraining:
 
 
 class SharedRows:
-    """An average over ranks on CPUs: each averages a part of the columns of a shared matrix."""
+    """Averages vectors over ranks on CPUs, in a shared matrix with a row for each rank.
+
+    A rank (one of several training processes) averages its part of the columns, for all rows.
+    """
 
     def __init__(self, ranks: Ranks, count: int) -> None:
         """Prepare to average `count` values."""
@@ -187,7 +187,7 @@ class SharedRows:
         """The values of this rank, which `average` replaces by the average."""
 
     def average(self, weights: Sequence[float]) -> None:
-        """Set `mine`, the values of each rank, to the weighted average over the ranks."""
+        """Replace `mine` of each rank by the average over ranks; each rank must call this."""
         ranks, count = self._ranks, len(self.mine)
         columns = self._rows[
             :, count * ranks.rank // ranks.size : count * (ranks.rank + 1) // ranks.size
@@ -197,7 +197,7 @@ class SharedRows:
 
 
 class SummedByNccl:
-    """An average over ranks with a GPU each."""
+    """Averages vectors over ranks (processes) with a GPU each, by a sum that NCCL computes."""
 
     def __init__(self, ranks: Ranks, count: int, like: Array) -> None:
         """Prepare to average `count` values on the GPU of the array `like`."""
@@ -209,6 +209,6 @@ class SummedByNccl:
         """The values of this rank, which `average` replaces by the average."""
 
     def average(self, weights: Sequence[float]) -> None:
-        """Set `mine`, the values of each rank, to the weighted average over the ranks."""
+        """Replace `mine` of each rank by the average over ranks; each rank must call this."""
         tensor.scale(self.mine, weights[self._rank])
         self._nccl.sum(self.mine)

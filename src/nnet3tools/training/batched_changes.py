@@ -52,8 +52,8 @@ class ChangesOfKind(Generic[E]):
 
     `ios(example)` returns the inputs and outputs that have matrices; `with_ios(example, ios)`
     returns a copy of the example with `ios` in their place. `scale(example, key, weight)`
-    multiplies the supervision, `rename(example, key, name)` renames the output. `layouts` has the
-    layouts found so far.
+    multiplies the supervision, `rename(example, key, name)` renames the output; `key` is for
+    messages. `layouts` encodes examples.
     """
 
     layouts: LayoutTable
@@ -74,7 +74,7 @@ FRAME_CHANGES: ChangesOfKind[NnetExample] = ChangesOfKind(
 
 @dataclass(frozen=True, eq=False)
 class RowMap(Generic[E]):
-    """The source row of every row of a changed example, for all examples of one layout.
+    """The source row of every row of a changed example, for all encoded examples of one layout.
 
     `rows` has the source rows of each input or output. `dummy` is a changed example whose features
     are these row numbers. `new_layout` is the layout of the changed examples.
@@ -142,7 +142,7 @@ class BatchedChanges(Generic[E]):
         return self._changed(pending, chosen, lambda one: self._selection.cut(one, key, chosen))
 
     def _pending(self, example: Any) -> E | PendingChange:
-        """If the example is encoded, a PendingChange that changes nothing; else the example."""
+        """An encoded example with an identity row map, ready for changes; others unchanged."""
         if not isinstance(example, EncodedRecord):
             return example
         # Checked for each example: one layout may get many new names.
@@ -176,7 +176,7 @@ class BatchedChanges(Generic[E]):
         return change(example.whole())
 
     def _mapped(self, layout: Layout, dummy: E) -> RowMap[E] | None:
-        """The row map from `layout` to the changed `dummy`; None if `dummy` cannot be encoded."""
+        """Row map from `layout` to `dummy`, a changed example; None if it cannot be encoded."""
         if (encoded := self._kind.layouts.encode(dummy)) is None:
             return None
         rows = self._rows(dummy)

@@ -15,7 +15,7 @@ _MOST = 64
 
 
 class ExampleWriter:
-    """Writes examples; keeps the bytes around the matrices by the names and index arrays.
+    """Writes examples fast: bytes between the matrices are encoded once per names and index arrays.
 
     Examples of one utterance share index arrays, which must not be changed.
     """

@@ -48,7 +48,7 @@ class LdaAccumulator:
         return not any(c.couples_rows or c.properties & Properties.RANDOM for c in components)
 
     def accumulate(self, example: NnetExample, single: NnetExample | None = None) -> None:
-        """Add an example to the statistics, or a minibatch whose first example is `single`.
+        """Add an example to the statistics, or a minibatch of several, one of which is `single`.
 
         DataError if the example does not fit the network or earlier examples, NotFiniteError if it
         has NaN or infinity. Errors occur before statistics are changed or random numbers drawn.

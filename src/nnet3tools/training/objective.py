@@ -37,7 +37,7 @@ from nnet3tools.training.example import NnetExample, NnetIo
 class Measured:
     """Total weight, objective and regularization term of one output on one minibatch.
 
-    On a device all three may be Numbers.
+    On a device they may be Numbers, whose values are copied to the host when they are read.
     """
 
     name: str
@@ -51,9 +51,9 @@ class Evaluation:
     """A computation, not yet run, of the objective of an output (and of its -xent output).
 
     `run` returns the objective of each of the outputs `names` and writes `derivs`. `weight` is the
-    weight of the outputs, None if only a device knows it. `is_alike`: `run` can be replayed, as it
-    does the same work for all examples in the same memory with equal `facts`. With `has_auxiliary`,
-    `run` also measures a regularization term on a device.
+    weight of the outputs, None if only a device knows it. If `is_alike`, `run` does the same work
+    for all examples with equal `facts` in the same memory, and may be recorded once. With
+    `has_auxiliary`, `run` also measures a regularization term on a device.
     """
 
     names: tuple[str, ...]

@@ -41,7 +41,7 @@ def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
 class Sums:
     """Weight, objective and regularization term of an output, summed over minibatches.
 
-    On a device each may be a Number.
+    On a device they may be Numbers, whose values are copied to the host when they are read.
     """
 
     weight: Any = 0.0
@@ -74,7 +74,7 @@ class ObjectiveTotals:
 
     @classmethod
     def on(cls, device: Any, dense: bool, auxiliary: bool = False) -> ObjectiveTotals:
-        """Totals of zero on the device of the array `device`, updated in place by recordable work.
+        """Totals of zero as arrays on the device of `device`, which work can change in place.
 
         With `dense` targets the weights are on the device, too. With `auxiliary` there is also a
         regularization term.

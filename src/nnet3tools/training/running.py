@@ -103,7 +103,7 @@ class PreparedExample(NnetExample):
 
 @dataclass
 class ReadyExample(NnetExample):
-    """An example whose features are checked, on the device, and dense or SparseTargets.
+    """An example on the device, checked; its features are dense matrices or SparseTargets.
 
     `place` (of all arrays) and `place_of_inputs` are keys that are equal for arrays of the same
     shapes in the same GPU memory.
@@ -155,7 +155,7 @@ class ExampleRunner:
 
     @property
     def workspace(self) -> Workspace:
-        """Scratch memory for recorded work that never runs while a network program runs."""
+        """The programs' scratch memory, for other work that never runs at the same time."""
         return self._arena.workspace
 
     @property
@@ -314,7 +314,7 @@ class ExampleRunner:
         return computer
 
     def _will_repeat(self) -> bool:
-        """Whether to record the first run of a new program because it is likely to run again.
+        """Whether a new program's first run is recorded for replay, as it is likely to run again.
 
         Recording takes a quarter longer. It pays in training unless most programs run only once,
         but not in diagnostics, whose second run would wait for the compiler of kernels.
@@ -324,7 +324,7 @@ class ExampleRunner:
         return need_model_derivative and few_programs
 
     def _keep(self, computer: NnetComputer) -> None:
-        """Cache a lowered program, up to the number of programs that the compiler caches."""
+        """Store a computer by its program; drop the oldest above the compiler's cache capacity."""
         while len(self._computers) >= max(1, self._compiler.options.cache_capacity):
             del self._computers[next(iter(self._computers))]
         self._computers[id(computer.computation)] = computer

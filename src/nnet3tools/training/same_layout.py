@@ -109,7 +109,7 @@ _WORTH_COMPILING = 1_500_000
 
 
 def _pays_to_compile(num_elements: int) -> bool:
-    """Add to the count of decompressed elements; whether it justifies loading a compiled kernel."""
+    """Count `num_elements` to decompress; whether the count since the start pays for a kernel."""
     global _num_decompressed
     _num_decompressed += num_elements
     return _num_decompressed > _WORTH_COMPILING
@@ -123,10 +123,10 @@ def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatri
 
 @dataclass(frozen=True, eq=False)
 class SameLayoutBatch:
-    """The bytes of N records of one layout, up to the end of what the layout describes.
+    """The bytes of N records of one layout: all bytes between their matrices and numbers are equal.
 
-    `spans` (N, 1 + holes, 2) has the begin and the end in `data` of each record and of its holes,
-    the matrices and numbers whose contents differ between records.
+    `spans` (N, 1 + M, 2) has the begin and the end in `data` of each record (the part that the
+    layout describes) and of each of its M matrices and numbers.
     """
 
     layout: Layout
@@ -165,7 +165,7 @@ class SameLayoutBatch:
         return self.layout.prototype(self.data[slice(*self.spans[0, 0].tolist())])
 
     def matrices(self) -> list[SameLayoutMatrices]:
-        """For each matrix (or number) in the layout, the matrices of all records."""
+        """For each matrix or number that the layout has, an object with those of all records."""
         places = zip(self.layout.forms, self.spans[:, 1:].transpose(1, 2, 0), strict=True)
         return [SameLayoutMatrices(form, self.data, *span) for form, span in places]
 
@@ -195,7 +195,7 @@ def prototype(example: DecodableExample) -> NnetExample:
 
 
 def _decodable(example: NnetExample | EncodedExample) -> NnetExample | EncodedExample:
-    """The example, decoded if it is encoded in a rare layout."""
+    """The example, decoded if it is encoded in a layout that only few examples have."""
     is_rare = isinstance(example, EncodedRecord) and not example.layout.is_common
     return example.whole() if is_rare else example  # type: ignore[union-attr]
 

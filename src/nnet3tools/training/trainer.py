@@ -173,7 +173,7 @@ class NnetTrainer:
         return tensor.random.rand_int(0, 100000)
 
     def train(self, example: NnetExample) -> None:
-        """Train on one minibatch, which the object `ahead` may have prepared."""
+        """Train on one minibatch, as read or as prepared by the object in the property `ahead`."""
         interval = self.options.backstitch_training_interval
         due = self._num_minibatches % interval == self._seed % interval
         with self._runner.ready(example) as ready:
@@ -198,7 +198,7 @@ class NnetTrainer:
 
     @property
     def run_recorded(self) -> Callable[[Hashable, Callable[[], None]], None]:
-        """The function (key, work) that calls `work()`, or replays its recording known by `key`."""
+        """Function (key, work) that calls `work()` or, later, replays what the call has recorded."""
         return self._run
 
     def print_total_stats(self) -> bool:
@@ -237,8 +237,8 @@ class NnetTrainer:
     def _train_once(self, example: NnetExample) -> None:
         """Train on one minibatch by a plain step with momentum.
 
-        The learning rate is in the delta already: components add their gradient times the learning
-        rate.
+        Components have multiplied their gradients in `_delta`, a network, by the learning rate
+        already.
         """
         self._accumulate_change(example, "")
         l2_scale = num_sequences(example.io) * self.options.l2_regularize_factor
@@ -247,7 +247,7 @@ class NnetTrainer:
         self._constrain_orthonormal()
 
     def _apply_change(self) -> None:
-        """Add the delta network and the l2 term, limited, to the model; keep momentum in delta."""
+        """Add change (network `_delta`) and l2, limited, to the model; scale `_delta` by momentum."""
         o = self.options
         self._l2.apply(self.nnet, self._delta)
         self._update(1.0, 1.0 - o.momentum)
@@ -307,7 +307,7 @@ class NnetTrainer:
         scale_change(self._delta, 0.0)
 
     def _accumulate_change(self, example: NnetExample, suffix: str) -> None:
-        """Add an example's parameter change to the delta; logs name outputs with the `suffix`."""
+        """Add an example's parameter change to `_delta`; `suffix` is added to names of outputs."""
         computer = self._runner.forward(example)
         self._process_outputs(computer, example, suffix)
         if self._loss_scale is None:
@@ -336,7 +336,7 @@ class NnetTrainer:
                     self.totals[name].add_weight(weight)
 
     def _evaluate(self, evaluation: Evaluation, suffix: str) -> None:
-        """Run an evaluation and add its results to the totals, named with the `suffix`."""
+        """Run an evaluation; add its results to the totals of each output's name + `suffix`."""
         for measured in evaluation.run():
             totals = self.totals[measured.name + suffix]
             if evaluation.weight is None:
