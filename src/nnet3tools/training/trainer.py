@@ -198,7 +198,7 @@ class NnetTrainer:
 
     @property
     def run_recorded(self) -> Callable[[Hashable, Callable[[], None]], None]:
-        """Function (key, work) that calls `work()` or, later, replays what the call has recorded."""
+        """Function (key, work) that calls `work()` or, later, replays what a call has recorded."""
         return self._run
 
     def print_total_stats(self) -> bool:
@@ -247,7 +247,7 @@ class NnetTrainer:
         self._constrain_orthonormal()
 
     def _apply_change(self) -> None:
-        """Add change (network `_delta`) and l2, limited, to the model; scale `_delta` by momentum."""
+        """Add the change (`_delta`) and l2, limited, to the model; keep momentum * `_delta`."""
         o = self.options
         self._l2.apply(self.nnet, self._delta)
         self._update(1.0, 1.0 - o.momentum)
