@@ -64,10 +64,10 @@ class ExamplePlan:
 class Waiting(NamedTuple):
     """An example that waits until its block is made; a block's examples are made together.
 
-    `fst` is the encoded FST of which the C library makes the acceptor as `job` says; None if
-    only Python can. `num_bytes` is the size of the features, `plan` the plan or a function that
-    draws it. `supervision()` makes the supervision in Python; None, after a warning, if it is
-    unusable.
+    `fst` is the encoded FST of which the C library makes the acceptor as `job` says; None if only
+    Python can. `num_bytes` is the size of the features, `plan` the plan (input rows and i-vector)
+    or a function that draws it. `supervision()` makes the supervision in Python; None, after a
+    warning, if it is unusable.
     """
 
     key: str
@@ -144,7 +144,7 @@ class ExampleBlocks:
         return [None if item.fst is None else next(made, None) for item in waiting]
 
     def _in_full(self, planned: Planned) -> NnetChainExample:
-        """The planned example as an object that is not encoded."""
+        """The example as a decoded object; if C made its acceptor, that is decoded, too."""
         supervision = planned.supervision
         if supervision is None:
             assert planned.acceptor is not None
@@ -155,7 +155,7 @@ class ExampleBlocks:
 
 
 class Planned(NamedTuple):
-    """A waiting example with its plan. It has an encoded acceptor from C, or a supervision."""
+    """An example to be built from `plan` and an acceptor: C's `acceptor`, or in `supervision`."""
 
     item: Waiting
     plan: ExamplePlan

@@ -71,9 +71,9 @@ class Buffers:
 def facts_of(
     supervision: OutputSupervision, num_pdfs: int, apply_weights: bool
 ) -> tuple[Facts, list[np.ndarray]]:
-    """(facts, arrays) of a supervision: the arrays, for the device, are acceptors and row weights.
+    """(sizes and flags, arrays for the device) of a supervision: acceptors, and row weights if any.
 
-    Row weights are missing if there are none or without `apply_weights`. DataError if the
+    Row weights, one per output row, are left out without `apply_weights`. DataError if the
     supervision does not fit `num_pdfs` or is too large for 32 bits.
     """
     chain, paths = supervision.chain.supervision, supervision.chain.supervision
@@ -146,10 +146,10 @@ class DeviceObjective:
     def compute(
         self, facts: Facts, paths: PackedPaths, weights: Array | None, buffers: Buffers
     ) -> tuple[Number, Number, Number | None]:
-        """The objective, l2 term and cross-entropy, as Numbers; writes derivatives to `buffers`.
+        """The objective, l2 term and cross-entropy, as numbers on the GPU; writes derivatives.
 
-        Values and random draws are those of `compute_chain_objective` on a CPU. `weights`
-        are row weights.
+        Values and random draws are those of `compute_chain_objective` on a CPU. `weights` (rows,)
+        multiply the derivatives in `buffers`.
         """
         output, deriv = buffers.output, buffers.deriv
         den, num = compute_sums(
@@ -181,8 +181,8 @@ class DeviceObjective:
     ) -> Number | None:
         """Zero the derivatives if `good` is 0, else add the l2 term; then multiply by `weights`.
 
-        Returns the cross-entropy; None without cross-entropy output. `l2` is the factor of
-        the l2 term.
+        Returns the cross-entropy; None without cross-entropy output. `l2` is the factor of the l2
+        term.
         """
         xent = None
         if buffers.xent_deriv is not None:

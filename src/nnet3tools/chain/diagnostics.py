@@ -36,7 +36,7 @@ class ChainComputeProb(NnetComputeProb):
         like: Array | None = None,
         compiler: CachingOptimizingCompiler | None = None,
     ) -> None:
-        """Prepare to run `nnet` on the device of `like` (None: host); `compiler` has programs."""
+        """Prepare to run `nnet` on the device of `like` (None: host); `compiler` keeps programs."""
         super().__init__(
             replace(options, compute_accuracy=False),
             nnet,

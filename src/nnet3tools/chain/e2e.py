@@ -104,7 +104,7 @@ class E2eExampleMaker:
     def blocks(
         self, write: Callable[[str, NnetChainExample | EncodedChainExample], None]
     ) -> ExampleBlocks:
-        """A queue of utterances that makes their examples and calls `write`(key, example)."""
+        """A new queue of utterances that makes their examples and calls `write`(key, example)."""
         normalization = None if self.normalizer is None else self.normalizer.fst
         labels = self.transition_model.pdfs_of_ids() + np.int32(1)
         native = native_supervisor(normalization, labels)
@@ -146,10 +146,10 @@ class E2eExampleMaker:
     def _plan(
         self, features: NDArray[np.float32], extension: int, draw_ivector: DrawIvector | None
     ) -> ExamplePlan:
-        """The plan of an utterance's example; draws the example's random numbers.
+        """The input rows, i-vector and weights of an utterance's example, with random draws.
 
-        `extension` frames are added at the end. `draw_ivector(frame)` returns the i-vector
-        for an input that starts at that frame; None: no i-vectors.
+        `extension` frames are added at the end. `draw_ivector(frame)` returns the i-vector for an
+        input that starts at that frame; None: no i-vectors.
         """
         options, num_frames = self.options, len(features)
         left, right = options.contexts_at_ends

@@ -82,7 +82,7 @@ def sequence_supervision_fields() -> tuple[Field, ...]:
 
 
 def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
-    """Whether one sequence's output has `num_frames` indexes, with n = x = 0 and even steps of t.
+    """Whether an output's indexes are `num_frames` frames at equal distances of t, with n = x = 0.
 
     True if `indexes` are None. `indexes.steps` has one byte per row, the difference of t from the
     row before; it is None if n or x is not 0 or a step is too large for a byte.
@@ -134,7 +134,7 @@ class _Acceptors(Field):
         writer.write_token("</Fsts>")
 
     def steps(self, values: Values) -> Iterator[bytes | Field]:
-        """The tokens and fields of one sequence's acceptor, to walk over its bytes undecoded."""
+        """For a reader that skips a record's values: the tokens and fields of one acceptor."""
         if values["is_e2e"]:
             yield b"<Fsts> "
         yield self

@@ -104,7 +104,7 @@ class ChainExampleMaker:
         return chunk.first_frame // self._factor, chunk.num_frames // self._factor
 
     def _plan(self, chunk: Chunk, utterance: UtteranceData, num_frames: int) -> ExamplePlan:
-        """The plan of a chunk's example, with random draws; `num_frames` are the utterance's."""
+        """Input rows, random i-vector and weights of a chunk; `num_frames`: of the utterance."""
         draws.rand_int(0, 5)  # Kaldi draws this number too, and later draws depend on it.
         start = chunk.first_frame - chunk.left_context
         num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
@@ -195,7 +195,7 @@ class UtteranceData:
 
     @cached_property
     def cutter(self) -> SupervisionCutter:
-        """A cutter of the supervision; DataError unless it is plain and of one sequence."""
+        """A cutter of the supervision; DataError if it is end-to-end or of several sequences."""
         given = self.supervision
         return SupervisionCutter(given.whole() if isinstance(given, EncodedRecord) else given)
 

@@ -39,8 +39,8 @@ class Normalizer:
     def normalized(self, supervision: Supervision) -> Supervision | None:
         """The supervision with the normalization FST's weights.
 
-        A plain supervision becomes deterministic, minimal and ordered by time. None if no
-        path is left or, after a warning, if it gets too large.
+        If not end-to-end, it becomes deterministic, minimal and ordered by time. None if no path is
+        left or, after a warning, if it gets too large.
         """
         if supervision.is_e2e:
             if len(supervision.e2e_fsts) != 1:

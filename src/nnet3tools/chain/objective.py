@@ -91,10 +91,10 @@ def compute_chain_objective(
 
 @dataclass(frozen=True)
 class Facts:
-    """The properties of an output's supervision on which recorded steps of GPU work depend.
+    """The sizes and flags of an output's supervision on which recorded steps of GPU work depend.
 
-    `num_rows` are its frames of all sequences. `num_parts`, `num_states` and `num_frames` are
-    the sizes of PackedPaths. `has_weights`: there are row weights.
+    `num_rows` are its frames of all sequences. `num_parts`, `num_states` and `num_frames` are the
+    sizes of PackedPaths. `has_weights`: there are row weights.
     """
 
     weight: float
@@ -118,8 +118,8 @@ def compute_sums(
 ) -> tuple[Array, Array]:
     """(denominator's log-probability and two check sums, (3,); numerator's log-probability, (1,)).
 
-    `derivs`, unless None, are set to the derivative and to the numerator's derivative. One time
-    in a hundred, at random, `look(output)` is called. The order of random draws is Kaldi's.
+    `derivs`, unless None, are set to the derivative and to the numerator's derivative. At random (1
+    in 100), `look(output)` may check the range. Random draws are in Kaldi's order.
     """
     deriv, xent_deriv = derivs
     for matrix in derivs:

@@ -138,10 +138,10 @@ def _numbered(values: _Ints) -> tuple[_Ints, _Ints]:
 def _independent(
     fst: Fst, first_state: _Ints, borders: _Ints
 ) -> tuple[list[int], NDArray[np.intp], NDArray[np.float64]]:
-    """The `borders` (times) where the sequences before and after are independent of each other.
+    """The times among `borders` at which the sequences before and after are independent.
 
-    Returns (these times, the states at them, the states' final costs). `first_state` has the
-    first state of each time.
+    Returns (these times, the states at them, the states' final costs). `first_state` has the first
+    state of each time.
     """
     cuts: list[int] = []
     states: list[_Ints] = []

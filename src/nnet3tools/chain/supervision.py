@@ -126,7 +126,7 @@ def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
 
 
 class SupervisionCutter:
-    """Cuts a plain supervision of one sequence (else DataError) to the chunks of examples."""
+    """Cuts a supervision of one sequence, not end-to-end (else DataError), to chunks' frames."""
 
     def __init__(self, supervision: Supervision) -> None:
         if supervision.is_e2e or supervision.num_sequences != 1:

@@ -33,7 +33,7 @@ class UnconstrainedConverter:
     def convert(self, supervision: Supervision) -> Supervision | None:
         """End-to-end supervision with the pdfs of a random path; None, with a warning, if empty.
 
-        DataError unless the supervision is plain and of the model's transition ids.
+        DataError if the supervision is end-to-end already or not of the model's transition ids.
         """
         num_ids = self._model.num_transition_ids
         if supervision.label_dim != num_ids or supervision.is_e2e:
