@@ -199,9 +199,9 @@ class OnlineNaturalGradient(HasSettings):
     # schedule
 
     def _plan(self) -> tuple[bool, bool, int]:
-        """Count a call; returns (is first call, updates estimate, rows of a deferred update).
+        """Count a call; return (is it the first, does it update the estimate, num_rows).
 
-        A replay of recorded operations also calls this before it uses the estimate.
+        num_rows is that of an earlier minibatch whose update was put off until now, or 0.
         """
         wait_for_side_stream()
         before = self.num_calls
@@ -212,7 +212,7 @@ class OnlineNaturalGradient(HasSettings):
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """Count a call on the host; returns (None, updates estimate, rows of a deferred update)."""
+        """Do as `_plan`, but return None in place of whether the call is the first one."""
         _, updating, pending_rows = self._plan()
         return None, updating, pending_rows  # the host records first calls like all others
 
@@ -260,10 +260,10 @@ class OnlineNaturalGradient(HasSettings):
     def _projected(
         self, parts: Sequence[Array], trace: Any, updating: bool, at_once: bool = False
     ) -> Iterator[Array]:
-        """Context manager for H = X W^T, for X with the columns of `parts`.
+        """Context manager that yields H = X W^T, in scratch memory; X has the columns of `parts`.
 
-        If `updating`, the estimate is updated after the block, with `at_once` without deferring.
-        `trace` is tr(X X^T).
+        If `updating`, the estimate is updated after the block, or if a run on a GPU is recorded,
+        later with all others, unless `at_once`. `trace` is tr(X X^T).
         """
         w, first = self.w, parts[0]
         assert w is not None
@@ -289,7 +289,7 @@ class OnlineNaturalGradient(HasSettings):
 
 
 def _stored(w: Array) -> tuple[Array, UpdateBuffers | None]:
-    """W in the memory layout of an estimate (rows padded on a GPU), and buffers for its updates."""
+    """(W with padded rows, memory for its updates) on a GPU; on the host (W, None)."""
     if device_of(w) == "numpy":
         return w, None
     made = padded(w.shape, like=w)

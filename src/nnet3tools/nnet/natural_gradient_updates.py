@@ -47,7 +47,7 @@ class UpdateBuffers(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A pending update of an estimate with a matrix X of `num_rows` rows; `trace` is tr(X X^T)."""
+    """An update of an estimate with a matrix X of `num_rows` rows; `trace` is tr(X X^T)."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers
@@ -127,17 +127,17 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Defer an update for `num_rows` minibatch rows, whose sums are in the estimate's buffers."""
+    """Note that the estimate's buffers have sums over `num_rows` rows to update it with later."""
     _pending[estimate] = num_rows
 
 
 def take_pending(estimate: OnlineNaturalGradient) -> int:
-    """Remove an estimate's deferred update; returns its number of minibatch rows, 0 if none."""
+    """Forget the update that `defer` noted for an estimate; returns its `num_rows`, 0 if none."""
     return _pending.pop(estimate, 0)
 
 
 def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Apply the deferred update for which `take_pending` returned `num_rows`, if it is not 0.
+    """Update an estimate as `defer` noted, with `num_rows` from `take_pending`, unless it is 0.
 
     The caller has set products to full precision.
     """
@@ -146,7 +146,7 @@ def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
 
 
 def apply_all_pending() -> None:
-    """Apply all deferred updates."""
+    """Update all estimates for which `defer` has noted an update, together."""
     with tensor.precise_products():
         _apply([_update(*each) for each in recording.decide(_take_all)])
 
@@ -172,5 +172,5 @@ def _update(estimate: OnlineNaturalGradient, num_rows: int) -> Update:
 
 
 def forget_pending() -> None:
-    """Drop all deferred updates, after an error."""
+    """Forget, after an error, all updates that `defer` has noted."""
     _pending.clear()

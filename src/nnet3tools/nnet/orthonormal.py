@@ -105,7 +105,7 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
 
 
 def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
-    """The squared scale of matrix m, and the factor of its update, for a floating scale.
+    """The squared scale that makes the change orthogonal to m, and the change's factor.
 
     Both are views of `numbers` (4,), memory on the device of m. `p` is m m^T.
     """

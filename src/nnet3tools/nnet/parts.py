@@ -17,9 +17,8 @@ Array = Any
 class JoinedParts(list[Array]):
     """Parts that are ranges of N rows of one matrix `rows` on the host, from each row of `starts`.
 
-    A product with all parts is then one with `rows`, which reads the rows once. For matrices with
-    columns for each part it sees column d of part k in row r as column d in row r * K + k, of K
-    parts.
+    A product with all K parts is one product with `rows`, which reads them once. The other matrix
+    (M, K * D), with columns for each part, is reshaped to (M * K, D): row m * K + k is for part k.
     """
 
     def __init__(self, rows: Array, starts: Sequence[int], num_rows: int) -> None:
@@ -27,13 +26,13 @@ class JoinedParts(list[Array]):
         self.rows, self._starts, self._num_rows = rows, starts, num_rows
 
     def shifted(self, products: Array) -> Iterator[Array]:
-        """For each part k, columns k, k + K, ... of its rows in `products`, as long as `rows`."""
+        """For each part k, a view of `products` (rows, M * K): its rows, columns k, k + K, ..."""
         for k, start in enumerate(self._starts):
             yield products[start : start + self._num_rows, k :: len(self)]
 
     @contextmanager
     def spread(self, left: Array) -> Iterator[Array]:
-        """Scratch memory whose `shifted` are all equal to `left`, with zeros elsewhere."""
+        """Context manager: scratch memory, in which `shifted` views equal `left`, the rest 0."""
         with tensor.scratch((len(self.rows), len(self) * left.shape[1]), like=left) as wide:
             tensor.fill(wide, 0.0)
             for columns in self.shifted(wide):

@@ -78,7 +78,7 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _count_dims(self, to_update: NonlinearComponent) -> None:
-        """Add `dim` to `to_update.num_dims_processed`; ReLU does that when it repairs."""
+        """Add `dim` to `to_update.num_dims_processed`; here nothing, as ReLU does it elsewhere."""
 
     def _can_repair(self) -> bool:
         """Whether self-repair is enabled and there are statistics."""

@@ -52,7 +52,7 @@ class PrecomputedIndexes(Declared):
     """Data that a non-simple component computes from input and output indexes, once per program.
 
     `type_name` is Kaldi's Type(), without angle brackets; program files store it. The data never
-    change, so their fields are not settings (HAS_SETTINGS).
+    change, so recorded runs stay valid (HAS_SETTINGS is False).
     """
 
     HAS_SETTINGS: ClassVar[bool] = False

@@ -20,7 +20,7 @@ class Declared:
     redeclares a base class's field moves it to its own position. FIELDS are all fields in this
     order. `type_name` is the token that opens the object in files; one of CLOSING_TOKENS closes it.
     INFO names the fields and properties on the info line, KEYS config keys that are not fields.
-    HAS_SETTINGS is False for objects that never change, so that recordings need not watch them.
+    HAS_SETTINGS: whether a changed field makes recorded runs of programs invalid.
     """
 
     type_name: ClassVar[str]

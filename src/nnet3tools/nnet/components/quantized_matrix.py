@@ -105,7 +105,7 @@ class QuantizedMatrix:
             integer_affine(out, quantized, ranges, weights, bias, starts, stride, adds)
 
     def _in_order(self, columns: slice, parts: int) -> Any:
-        """Some columns in the order in which the kernel reads them, made at the first call."""
+        """The columns `columns`, packed for a kernel in `parts` parts; kept for later calls."""
         key, values = (columns.start, columns.stop, parts), self.values[:, columns]
         if key not in self._packed:
             is_float = values.dtype == np.float32

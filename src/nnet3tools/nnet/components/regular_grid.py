@@ -20,7 +20,7 @@ from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray, sor
 class TimeGrid(Declared):
     """Start, step and number of input and output times of a component; step 0 for a single time.
 
-    There are `num_images` pairs (n, x). HAS_SETTINGS is False, as recordings need not watch grids.
+    There are `num_images` pairs (n, x). HAS_SETTINGS is False, because a grid never changes.
     """
 
     type_name: ClassVar[str] = "ConvCompIo"

@@ -75,7 +75,7 @@ class TdnnIndexes(PrecomputedIndexes):
         )
 
     def joined(self, rows: Array, num_rows: int) -> JoinedParts | None:
-        """What `part` gives for all time offsets; None if one matrix has few rows of several."""
+        """Each time offset's `part`, as a range of one matrix; None if that has many more rows."""
         first = int(self.row_offsets.min())
         starts, rest = np.divmod(self.row_offsets - first, self.row_stride)
         count = num_rows + int(starts.max())
@@ -217,7 +217,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
         return [indexes.part(in_matrix, i, num_rows) for i in range(count)]
 
     def _splices(self, matrix: Array) -> bool:
-        """Whether one product with the spliced input is faster than one for each time offset."""
+        """Whether one product with joined copies of all parts is faster, given `matrix`'s device."""
         return on_host(matrix) and 1 < len(self.time_offsets) and self.input_dim <= self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -57,7 +57,7 @@ def set_columns(inputs: Array, parts: Sequence[Array]) -> None:
 
 
 def _targets(linear: Array, bias: Array | None) -> list[tuple[Array, slice]]:
-    """(parameters as a matrix, columns of the inputs) for the linear part and, if any, the bias."""
+    """(matrix to update, the inputs' columns for it) of the linear part and, if any, the bias."""
     dim = linear.shape[1]
     found = [(linear, slice(dim))]
     return found if bias is None else [*found, (bias.reshape(-1, 1), slice(dim, None))]
@@ -66,7 +66,7 @@ def _targets(linear: Array, bias: Array | None) -> list[tuple[Array, slice]]:
 def _add_products(
     linear: Array, bias: Array | None, rate: Any, pairs: Sequence[tuple[Array, Array]]
 ) -> None:
-    """Add rate * (sum of left^T right over `pairs`) to `linear`, its last column to `bias`."""
+    """Add rate * sum of left^T right over (left, right) to `linear`, the last column to `bias`."""
     shape = linear.shape[0], pairs[0][1].shape[1]
     if bias is None or not on_host(linear) or pairs[0][0].shape[0] < shape[1]:
         for target, columns in _targets(linear, bias):
@@ -150,10 +150,10 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """Which matrix to precondition without a copy: COLUMNS the inputs, ROWS the derivatives.
+        """The matrix to precondition by a low-rank correction of the product, without a copy.
 
-        It is the one that saves more work; None if neither saves enough. The inputs are (num_rows,
-        num_in), the derivatives (num_rows, num_out).
+        COLUMNS are the inputs (num_rows, num_in), ROWS the derivatives (num_rows, num_out). It is
+        the one that saves more multiplications; None if it saves less than WORTH.
         """
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}

@@ -29,8 +29,8 @@ ORTHONORMAL_CONSTRAINT = Float("<OrthonormalConstraint>", "orthonormal-constrain
 class LearningRate(NotNegative):
     """Field for a learning rate, with a copy in the memory of a GPU for operators.
 
-    Recordings read the copy, so that a changed rate does not invalidate them. A change to 0 or from
-    0 does invalidate them, because components omit work at rate 0.
+    Recorded operations read the copy. They stay valid if the rate changes, but not if it changes to
+    or from 0, because components omit work at rate 0.
     """
 
     def number(self, owner: Any) -> Number | None:
@@ -112,7 +112,7 @@ class UpdatableComponent(Component):
 
     @property
     def rate(self) -> Any:
-        """The learning rate for operators: a float, or on a GPU a Number that recordings read."""
+        """The learning rate for operators: a float, or on a GPU a Number whose memory they read."""
         number = UpdatableComponent.learning_rate.number(self)
         return self.learning_rate if number is None else number
 
