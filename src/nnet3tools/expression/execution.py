@@ -25,10 +25,10 @@ class Execution:
     """A planned computation: lists of operations for the values of roots and for the gradients.
 
     Leaves have memory of their own, except the leaves `fed`, which are set before each run. Other
-    values share an arena, planned by their lifetimes. With `scratch`, values that the backward pass
-    does not read, and gradients, use this memory; executions that share it overwrite the results of
-    each other. Values and gradients of nodes in `keep` are not overwritten within a run. If `watch`
-    is true, NaN raises an error.
+    values share one block of memory, planned by their lifetimes. With `scratch`, values that the
+    backward pass does not read, and gradients, use this memory; executions that share it overwrite
+    each other's results. Values and gradients of nodes in `keep` are not overwritten within a run.
+    If `watch` is true, NaN raises an error.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Execution:
         return ops
 
     def _first_added(self, node: Node, t: int) -> list[int]:
-        """Indexes of the children of `node` whose gradient receives its first term at step t."""
+        """Children whose gradients get their first term at step t; they count as set afterwards."""
         found = []
         for i, child in enumerate(node.children):
             owner = gradient_owner(child)
@@ -234,13 +234,13 @@ class Execution:
         self._settle(len(self._steps))
 
     def forward(self) -> None:
-        """Compute the values of the roots."""
+        """Compute the values of the roots, and set the `value` of nodes."""
         for op in self._forward:
             recording.run("expression", op)
         self._ran = True
 
     def backward(self, seeds: Mapping[Node, Array] | None = None) -> None:
-        """Compute all gradients anew; `seeds`: derivatives at the roots, in their shapes (or 1)."""
+        """Compute each node's `grad` anew; `seeds`: derivatives at the roots (default: 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
         if not self._ran:

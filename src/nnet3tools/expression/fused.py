@@ -108,7 +108,7 @@ class Fused:
         self._derivatives(leaves, formulas)
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Make and store kernels of the derivatives by `leaves`; `formulas`: the value's blocks."""
+        """Make the kernels that `backward` runs; `formulas` has one for each column block."""
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):

@@ -111,7 +111,7 @@ class Shift(Node):
         super().__init__([x], x.shape, x.type)
 
     def _place(self, array: Array, direction: int) -> Array:
-        """View of the elements not shifted out, in an array of the operand (-1) or the node (1)."""
+        """View of the elements that remain: in the operand's array (-1), or in the node's (1)."""
         at = []
         for n, by in zip(self.shape, self.by, strict=True):
             s = max(-n, min(n, by * direction))

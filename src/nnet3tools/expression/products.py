@@ -119,9 +119,9 @@ def _matrix(b: Node) -> Node:
 
 
 def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
-    """(matrices of the stack `a` as one matrix, whether the product must transpose it).
+    """(all rows of the stack `a` as one matrix, whether the product must transpose the matrix).
 
-    With `trans` each matrix of the stack is to be transposed.
+    With `trans`, each matrix of a stack is transposed here, a single matrix by the product.
     """
     if len(a.shape) == 2:
         return a, trans
