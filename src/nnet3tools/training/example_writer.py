@@ -24,7 +24,7 @@ class ExampleWriter:
         self._known: dict[tuple[object, ...], tuple[list[IndexArray], tuple[bytes, ...]]] = {}
 
     def write(self, writer: Writer, example: NnetExample) -> None:
-        """Write an example as the holder EXAMPLE does."""
+        """Write an example in Kaldi's format, as EXAMPLE, the holder of tables, does."""
         if not writer.binary:
             example.write(writer)
             return

@@ -50,8 +50,8 @@ class LdaAccumulator:
     def accumulate(self, example: NnetExample, single: NnetExample | None = None) -> None:
         """Add an example to the statistics, or a minibatch of several, one of which is `single`.
 
-        DataError if the example does not fit the network or earlier examples, NotFiniteError if it
-        has NaN or infinity. Errors occur before statistics are changed or random numbers drawn.
+        Random numbers are drawn as for `single`. DataError if the example does not fit the network
+        or earlier examples, NotFiniteError for NaN or infinity, both before any change or draw.
         """
         example.check_finite()
         supervision = next((io.features for io in example.io if io.name == "output"), None)

@@ -257,7 +257,7 @@ class NnetTrainer:
         scale_change(self._delta, o.momentum)
 
     def _update(self, max_change_scale: float, scale: float, is_last: bool = True) -> None:
-        """Add `scale` times delta to the model; `max_change_scale` multiplies the limits.
+        """Add `scale` * `_delta` to the model, limited; `max_change_scale` multiplies the limits.
 
         `is_last` says that the next update is about another minibatch.
         """
