@@ -217,7 +217,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
         return [indexes.part(in_matrix, i, num_rows) for i in range(count)]
 
     def _splices(self, matrix: Array) -> bool:
-        """Whether one product with joined copies of all parts is faster, given `matrix`'s device."""
+        """Whether a product with copies of all parts side by side is faster, where `matrix` is."""
         return on_host(matrix) and 1 < len(self.time_offsets) and self.input_dim <= self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
