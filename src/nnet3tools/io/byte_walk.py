@@ -105,13 +105,13 @@ class ByteWalk:
         return is_true
 
     def float32(self) -> None:
-        """Move past a float32; list its 4 bytes in `self.holes`, the values that may vary."""
+        """Move past a float32; append (begin, end, form) of its 4 bytes to `self.holes`."""
         self.word(b"\x04")
         self.skip(4)
         self.add_hole(self.at - 4, AnyBytes(4))
 
     def float_vector(self) -> tuple[float, ...]:
-        """Move past a float32 vector and return it; list its bytes in `self.holes` as varying."""
+        """Move past a float32 vector and return it; append (begin, end, None) to `self.holes`."""
         self.word(b"FV \x04")
         size = self.integer()
         if size < 0:
@@ -122,7 +122,7 @@ class ByteWalk:
         return struct.unpack_from(f"<{size}f", self.data, begin)
 
     def add_hole(self, begin: int, form: MatrixForm | AnyBytes | None = None) -> None:
-        """List the bytes from `begin` to here, of form `form`, in `self.holes` as varying."""
+        """Append (`begin`, this position, `form`) to `self.holes`: bytes that differ by record."""
         self.holes.append((begin, self.at, form))
 
     def index_vector(self) -> WalkedIndexes:
@@ -144,7 +144,7 @@ class ByteWalk:
         return WalkedIndexes(size, None)
 
     def matrix(self, num_rows: int) -> None:
-        """Move past a matrix of `num_rows` rows; list its bytes in `self.holes` as varying."""
+        """Move past a matrix of `num_rows` rows; append (begin, end, form) to `self.holes`."""
         begin = self.at
         form = stored_form(self.data, begin)
         if form is None:

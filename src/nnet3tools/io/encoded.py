@@ -65,11 +65,11 @@ class Layout:
 
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
-        """Regular expression for an archive's entry, with groups (key, record), or for no bytes."""
+        """Regular expression for an archive's entry, with groups (key, record), or for b""."""
         return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     def count(self, num_more: int) -> None:
-        """Count `num_more` records; set `is_common` once there are enough to compile `pattern`."""
+        """Count `num_more` records; set `is_common` if compiling `pattern` pays for so many."""
         self._num_seen += num_more
         if not self.is_common and self._num_seen >= _COMMON:
             cost = sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
@@ -129,9 +129,9 @@ class EncodedRecord(Generic[T]):
         return self.data[begin:end]
 
     def changed(self, covered: bytes, layout: Layout, *values: bytes) -> EncodedRecord[T]:
-        """A copy whose first part is `covered`, with layout `layout`, and whose holes are `values`.
+        """A copy that begins with `covered`, bytes of layout `layout`, and has `values` in `holes`.
 
-        The bytes between the holes are copied from this record.
+        The bytes between the ranges `holes` are copied from this record.
         """
         parts, holes, size = [covered], list[tuple[int, int]](), len(covered)
         at = len(self.covered)
@@ -190,7 +190,7 @@ class LayoutTable:
                 yield match.group(1).decode(), EncodedRecord(match.group(2), layout)
 
     def encode(self, value: Any) -> EncodedRecord[Any] | None:
-        """Convert an object to an encoded record; None if `find` does not know its form."""
+        """Encode an object as an EncodedRecord; None if `find` does not recognize the bytes."""
         file = io.BytesIO()
         self._record.write(Writer(file), value)
         found = self.find(file.getvalue(), 0)
@@ -202,7 +202,7 @@ class LayoutTable:
         fixed: tuple[bytes, ...],
         forms: tuple[MatrixForm | AnyBytes, ...],
     ) -> Layout:
-        """The Layout like `layout` with other fixed bytes, and other forms of what varies."""
+        """The Layout with other bytes (`fixed`) and other `forms` of what varies than `layout`."""
         found = self._get(fixed, forms, layout.rest, layout.values)
         if layout.is_common:
             found.count(_COMMON)

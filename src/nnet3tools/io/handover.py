@@ -116,7 +116,7 @@ def keep_tables(keeper: TableKeeper | None) -> None:
 
 
 def kept_table(path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-    """The (key, object) pairs of archive `path` from the keeper, for `holder`; None without it."""
+    """The (key, object) pairs of archive `path`, for `holder`, if the keeper has it; else None."""
     return None if _keeper is None else _keeper.table(path, holder)
 
 
