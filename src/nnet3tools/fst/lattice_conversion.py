@@ -65,7 +65,7 @@ def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:
 
 
 def _chain(arc: _Arc, arcs: list[list[_Arc]], inner: list[bool]) -> CompactArc:
-    """Merge an arc and the chain of inner states that follows into one arc."""
+    """Merge an arc and the chain of states (marked in `inner`) that follows into one arc."""
     ilabel, word, graph, acoustic, target = arc
     ids = [ilabel] if ilabel else []
     while inner[target]:
@@ -83,7 +83,7 @@ def expanded(lattice: CompactLattice) -> Lattice:
     finals: list[tuple[float, float] | None] = [None] * size
 
     def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
-        """Add arcs to new states for `num_inner` ids of `first`; return the last new state."""
+        """Add a path from `state` with `num_inner` ids of `first`; return its last state."""
         word, graph, acoustic, ids, _ = first
         for place in range(num_inner):
             arcs.append([])

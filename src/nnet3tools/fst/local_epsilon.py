@@ -62,7 +62,7 @@ class _Work:
         ]
 
     def join(self, state: int, position: int) -> None:
-        """Join the arc at `position` of a state with the arcs that follow it, if possible."""
+        """Join the arc at `position` of a state with the arcs after it, in place, if possible."""
         arc = self.arcs[state][position]
         between = arc[3]
         if between in (_DELETED, state):

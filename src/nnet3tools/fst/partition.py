@@ -124,7 +124,7 @@ class _Refinement:
         marked[state] = None
 
     def _finish_split(self) -> None:
-        """Split the classes that have both marked and unmarked states; the smaller part is new."""
+        """Split classes with marked and unmarked states; the smaller part becomes a new class."""
         for number, marked in self._marked.items():
             others = self._members[number]
             if not others:
