@@ -32,7 +32,7 @@ class ContextGraph:
 
 
 def is_disambig(window: Window) -> bool:
-    """Whether the window stands for a disambiguation symbol."""
+    """Whether a window (phones in context) stands for a disambiguation symbol instead of phones."""
     return len(window) == 1 and window[0] <= 0
 
 
