@@ -88,7 +88,7 @@ class DecodingGraph:
     def emitting(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Arrays (tokens[i], arc): an entry for each arc with a transition id from states[i]."""
+        """Arrays (token, arc) of the arcs with transition ids; tokens[i] is in states[i]."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] != EPSILON
         return tokens[chosen], arcs[chosen]
@@ -96,7 +96,7 @@ class DecodingGraph:
     def epsilon(
         self, states: NDArray[np.int32], tokens: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Arrays (tokens[i], arc): an entry for each epsilon arc from states[i]."""
+        """Arrays (token, arc) of the epsilon arcs; tokens[i] is in states[i]."""
         tokens, arcs = self._leaving(states, tokens)
         chosen = self.fst.ilabels[arcs] == EPSILON
         return tokens[chosen], arcs[chosen]

@@ -138,7 +138,7 @@ def _separate(times: list[tuple[float, float]]) -> None:
 
 
 class _Arcs:
-    """A lattice's arcs by level: arcs that leave states which arcs of earlier levels enter."""
+    """A lattice's arcs in levels: arcs into an arc's source state are in earlier levels."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         self._is_empty = lattice.fst.start == NO_STATE

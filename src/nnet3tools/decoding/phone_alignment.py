@@ -138,7 +138,7 @@ class _Alignment:
         self._arcs[number].append((label, 0.0, 0.0, written, self._number(after)))
 
     def _finish(self, number: int, pending: _Pending) -> None:
-        """Write the last phone, at output state `number`: what `pending` has not written yet."""
+        """Write the last phone: an arc from output state `number` for the rest in `pending`."""
         state, ids, words = pending
         if not ids and not words:
             self._finals[number] = better_weight(self._finals[number], _ONE)

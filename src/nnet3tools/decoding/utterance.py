@@ -82,7 +82,7 @@ class UtteranceDecoder:
         return self.finish(decoder, key)
 
     def finish(self, decoder: Search, key: str) -> Decoded | None:
-        """The result of utterance `key` from `decoder`; None, with a warning, if it failed."""
+        """End the search for utterance `key`; return its result, or None, with a warning."""
         if not decoder.is_alive:
             log.warning(f"Failed to decode utterance with id {key}")
             return None
