@@ -46,7 +46,7 @@ class BatchedNetwork:
     def __init__(
         self, nnet: Nnet, options: SimpleComputationOptions, priors: np.ndarray | None = None
     ) -> None:
-        """Compute with `nnet`, prepared for test and local in time; divide outputs by `priors`."""
+        """Take `nnet`, in test mode, whose outputs read a fixed window; `priors` divide them."""
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk, MAX_STREAM_FRAMES)
         self.network = SimpleNetwork(nnet)

@@ -16,10 +16,10 @@ _WAITING_PER_THREAD = 4
 
 
 class InOrder:
-    """Does work, such as searches for utterances, in `num_threads` threads."""
+    """Does work in `num_threads` threads; passes on results in the order in which it was given."""
 
     def __init__(self, num_threads: int) -> None:
-        """With 1 thread, `give` does the work itself; OptionError for less or very many."""
+        """Use `num_threads` threads (1: the caller's); OptionError for less or very many."""
         if not 1 <= num_threads <= _MOST:
             raise OptionError(f"--num-threads={num_threads}: expected 1 to {_MOST}")
         self._pool = ThreadPoolExecutor(num_threads, "search") if num_threads > 1 else None

@@ -107,7 +107,7 @@ def _vosk_word(word: Word) -> dict[str, Any]:
 
 
 class Output:
-    """Writes results, each flushed at once."""
+    """Writes the results of utterances as lines of text, each flushed at once."""
 
     def __init__(self, writer: Writer, form: str) -> None:
         """Make an output to `writer` in the format `form`: text, ctm, json or vosk."""

@@ -72,7 +72,7 @@ class UtteranceQueue:
             yield replace(utterance, outputs=outputs, seconds=utterance.seconds + shared)
 
     def recognize(self, utterance: Utterance, nbest: int = 0) -> tuple[Result, float] | None:
-        """(result with `nbest` alternatives, real-time factor); None, with a warning, without path.
+        """(result with `nbest` alternatives, real-time factor); None, after a warning, if no path.
 
         Several threads may call this method at the same time.
         """
