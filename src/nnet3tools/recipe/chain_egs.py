@@ -90,7 +90,7 @@ class ChainEgsMaking(EgsMaking):
         return (*self.targets.reading(self._egs / f"targets.{name}.scp"), words)
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """Words of --egs.opts for nnet3-chain-get-egs; `is_subset`: for validation etc."""
+        """Options of nnet3-chain-get-egs from --egs.opts; `is_subset`: not for training."""
         if self.experiment.is_e2e:
             return ()
         opts, found = self.opts, []
