@@ -115,7 +115,7 @@ class _Changer(Generic[E]):
         return example
 
     def selected(self, key: str, example: E) -> E | None:
-        """The part of a weighted example to write, renamed; None if its frame is missing."""
+        """A copy of a weighted example, cut and renamed; None if its selected frame is missing."""
         selected = self._changes.select(example, key)
         if selected is None or not self._name:
             return selected

@@ -87,7 +87,7 @@ class RankOptions(OptionGroup):
             )
 
     def use_gpu(self, asked: str | None) -> str | None:
-        """The --use-gpu of a rank if the user gave `asked`; None: use `asked` unchanged."""
+        """A rank's value of --use-gpu if the user's is `asked`; None if the user's stays."""
         if self.num_gpus and asked != "wait":
             return "yes"
         return "no" if self.num_workers > 1 else None

@@ -53,7 +53,7 @@ class LatgenOptions(OptionGroup):
 
 
 class _Latgen:
-    """Decodes utterances to lattices with one model; each may have a graph of its own."""
+    """Decodes utterances to lattices with one model; each utterance may have its own graph."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class _Latgen:
         acoustic_scale: float,
         num_threads: int = 1,
     ) -> None:
-        """Prepare to decode, `num_threads` searches at a time; lattices undo `acoustic_scale`."""
+        """Prepare `num_threads` searches at a time; `acoustic_scale` is undone in lattices."""
         from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
 
         self.counts, self.totals = UtteranceCounts(), DecodingTotals()
