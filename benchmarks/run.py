@@ -1,16 +1,17 @@
 """Training, computing, compiling, starting and examples, in turns with Kaldi and PyTorch.
 
     benchmarks/run [--kaldi DIR] [--torch PYTHON] [--rounds 1] [--only WORD...] [--dir DIR]
-    benchmarks/run --before CHECKOUT [--rounds 1] [--only WORD...] [--dir DIR]
+    benchmarks/run --before CHECKOUT|COMMIT [--slower 1.05] [--rounds 1] [--only WORD...]
 
 DIR holds Kaldi's programs; PYTHON is an interpreter with PyTorch (and NumPy). Without them Kaldi's
 figures of another day, where they are known, stand in, and PyTorch's columns stay empty. With
---before, programs run in turns with those of another checkout instead. What is
+--before, programs run in turns with those of another checkout or commit instead; with --slower the
+exit status is 1 if a row takes more than that ratio of the time before. What is
 compared are user seconds on one thread, the least of the rounds; on two threads elapsed ones, which
 only an idle machine gives. Each BLAS takes the kernels that it finds best: OPENBLAS_CORETYPE of the
 environment is for reproducing numbers, and is not passed on. A table goes to standard output,
-and everything to benchmarks/results/DATE.json. Data is made in a temporary folder, or found and
-kept in --dir. Run `python -m compileall -q src` first.
+and everything to benchmarks/results/DATE-TIME.json, which history.py draws. Data is made in a
+temporary folder, or found and kept in --dir. Run `python -m compileall -q src` first.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from compile import KALDI, best_time, read_case
 from examples import COMMANDS, NUM_EXAMPLES, make_many, seconds_to_deliver
 from kernels import compiling_kernels, operators
+from machine import described, machine
 from processes import ROOT, ours, timed
 from rows import HEAD, Row, Setting
 from speech_examples import SPEECH_COMMANDS, make_speech
@@ -151,24 +154,34 @@ PARTS: dict[str, Part] = {
 }
 
 
-def _write(rows: list[Row], setting: Setting) -> Path:
-    """Add a run to the file of the day, a list of runs."""
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def _checkout(before: str, folder: Path) -> Path:
+    """The folder of another checkout; a commit is checked out below `folder`."""
+    if Path(before).is_dir():
+        return Path(before).resolve()
+    clone = folder / "before"
+    for command in (
+        ["git", "clone", "-q", "--shared", str(ROOT), str(clone)],
+        ["git", "-C", str(clone), "checkout", "-q", "--detach", before],
+    ):
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            raise SystemExit(f"--before={before}: neither a folder nor a commit")
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(clone / "src")], check=True)
+    return clone
+
+
+def _write(rows: list[Row], about: dict[str, Any]) -> Path:
+    """Write a run to a file of its own."""
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{datetime.date.today():%Y-%m-%d}.json"
-    about = {
-        "machine": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "kaldi": str(setting.kaldi or ""),
-        "before": str(setting.before or ""),
-        "rounds": setting.rounds,
-    }
+    path = RESULTS / f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}.json"
     found = [{**asdict(row), "missed": row.is_missed} for row in rows]
-    runs = json.loads(path.read_text()) if path.exists() else []
-    runs.append({"about": about, "rows": found})
-    path.write_text(json.dumps(runs, indent=1) + "\n")
+    path.write_text(json.dumps([{"about": about, "rows": found}], indent=1) + "\n")
     return path
 
 
@@ -177,7 +190,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kaldi", type=lambda text: Path(text).resolve(), help="its programs")
     parser.add_argument("--torch", default="", help="an interpreter with PyTorch")
-    parser.add_argument("--before", type=lambda text: Path(text).resolve(), help="a checkout")
+    parser.add_argument("--before", default="", help="a checkout, or a commit")
+    parser.add_argument("--slower", type=float, default=np.inf, help="the greatest ratio")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--dir", type=Path, help="where data is made and kept")
@@ -185,16 +199,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (options.dir or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        setting = Setting(folder, options.kaldi, options.torch, options.rounds, options.before)
+        before = _checkout(options.before, Path(temporary)) if options.before else None
+        setting = Setting(folder, options.kaldi, options.torch, options.rounds, before)
+        about = machine() | {
+            "commit": _commit(),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "kaldi": str(options.kaldi or ""),
+            "before": options.before,
+            "rounds": options.rounds,
+        }
         rows: list[Row] = []
-        print(HEAD)
+        print(f"{described(about)}\n\n{HEAD}", flush=True)
         for name in options.only:
             for row in PARTS[name](setting):
                 rows.append(row)
                 print(row.text(), flush=True)
     missed = [row.work for row in rows if row.is_missed]
     print(f"\n{len(missed)} of {len(rows)} targets missed: {', '.join(missed) or 'none'}")
-    print(f"written to {_write(rows, setting)}", file=sys.stderr)
+    print(f"written to {_write(rows, about)}", file=sys.stderr)
+    most = options.slower
+    if slower := [row.work for row in rows if before and row.ours > most * (row.theirs or np.inf)]:
+        raise SystemExit(f"slower than {most} of the time before: {', '.join(slower)}")
 
 
 if __name__ == "__main__":

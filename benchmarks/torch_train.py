@@ -1,7 +1,7 @@
-"""Trains a bench network with PyTorch on the CPU, eager: `torch_train.py NAME COUNT [THREADS]`.
+"""Trains a bench network with PyTorch on the CPU: `torch_train.py NAME COUNT THREADS [compiled]`.
 
-Prints user and elapsed seconds of the minibatches, without the start. benchmarks/run calls it, with
-any Python that has PyTorch and NumPy.
+It runs eagerly, or by torch.compile. Prints user and elapsed seconds of the minibatches, without
+the start. benchmarks/run calls it, with any Python that has PyTorch and NumPy.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ def main() -> None:
 
     import networks
 
-    name, count, threads = sys.argv[1], int(sys.argv[2]), int((*sys.argv, "1")[3])
+    name, count, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(threads)
-    step = torch_networks.eager_step(getattr(networks, name)(), "cpu")
-    step()  # what the first one has to set up
+    step = torch_networks.step(getattr(networks, name)(), "cpu", "compiled" in sys.argv[4:])
+    for _ in range(3):
+        step()  # the first ones set up, or compile
     clock, began = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_utime
     for _ in range(count):
         step()

@@ -126,9 +126,9 @@ def _repeated(step: Callable[[], None]) -> Callable[[int], None]:
     return run
 
 
-def eager_step(network: BenchNetwork, device: str) -> Callable[[], None]:
-    """One minibatch of eager training, fp32, on "cuda" or "cpu"."""
-    return _Trainer(network, device, False, None).step
+def step(network: BenchNetwork, device: str, compiled: bool) -> Callable[[], None]:
+    """One minibatch of training, fp32, on "cuda" or "cpu": eager, or by torch.compile."""
+    return _Trainer(network, device, compiled, None).step
 
 
 def variants(
