@@ -50,7 +50,9 @@ def test_a_log_that_lost_its_objective_is_not_one_of_a_bad_model(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRIVERS)
 def test_any_training_loses_nothing_when_calls_fail(tmp_path: Path, name: str) -> None:
-    assert repeat(name, tmp_path, range(1, 1 + SEEDS), one_in=300)
+    # Each start reads all recordings, 600 calls: at one in 300 none would come to an end.
+    one_in = 1000 if name == "recognizer" else 300
+    assert repeat(name, tmp_path, range(1, 1 + SEEDS), one_in=one_in)
 
 
 @pytest.mark.slow
