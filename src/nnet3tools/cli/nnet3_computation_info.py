@@ -95,7 +95,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _program_of_file(options: Options, nnet: Nnet, computation_in: str) -> Computation | None:
-    """The program in a file: number --program of a cache; None, after listing it, if this is 0."""
+    """The program in a file; of a cache, number --program or, if that is 0, None after a list."""
     from nnet3tools.io.files import open_input
     from nnet3tools.optimizer.cache_files import is_cache, read_entries
     from nnet3tools.program.computation import Computation

@@ -259,7 +259,7 @@ class LayoutTable:
         self._common.insert(0, self._common.pop(place))
 
     def runs(self, reader: Reader) -> Iterator[tuple[Layout, list[re.Match[bytes]]]]:
-        """Consume the reader's entries; yield successive entries with one layout together.
+        """Consume entries in the reader's buffer; yield successive ones with one layout together.
 
         Each result is a Layout (the bytes that its records share) and matches of `layout.entry`.
         """

@@ -102,7 +102,7 @@ class ModelDirectory:
         return next((path for path in self._places(part) if is_file(path)), None)
 
     def _need(self, part: Part, attribute: str = "") -> Path | None:
-        """The path that the user's option `attribute` gives, else the path of the file `part`.
+        """The path that the option `attribute` gives if it is set, else that of the file `part`.
 
         If the file is missing, the result is None, and a message is added to `missing`.
         """
