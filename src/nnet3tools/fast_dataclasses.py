@@ -146,7 +146,7 @@ else:
     _SlotDescriptor = type(Field.name)
 
     def _with_slots(cls, found, frozen):
-        """A copy of the class `cls` with __slots__ for its own fields."""
+        """A copy of the class `cls` with __slots__ for those fields in `found` that it adds."""
         inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
         omitted = {*found, "__dict__", "__weakref__"}
         body = {name: value for name, value in cls.__dict__.items() if name not in omitted}

@@ -36,8 +36,8 @@ class Lock:
 def claims(keys: Sequence[str]) -> Iterator[tuple[int, Lock]]:
     """Yield (index of a GPU, lock held on it) for each GPU, those with the fewest jobs first.
 
-    `keys` names the GPUs (UUIDs); ties keep its order. The caller releases the lock if the GPU is
-    not usable.
+    `keys` name the GPUs; GPUs with equally many jobs keep this order. The caller releases the lock
+    if the GPU is not usable.
     """
     left = list(range(len(keys)))
     folder = _folder()

@@ -189,7 +189,7 @@ class Decoder:
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
-        """A Frame of tokens (states, costs) reached by `emitting`, and of those that epsilons add.
+        """A Frame of the tokens (states, costs) reached by `emitting` or then by epsilon arcs.
 
         Only tokens with costs below `limit` are added. The links' acoustic costs contain `offset`.
         """
@@ -266,7 +266,7 @@ class Decoder:
         limit: np.float32,
         waiting: list[int],
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(states, costs) of the given tokens and of those that epsilon arcs, below `limit`, add.
+        """(states, costs) of the given tokens and of tokens that epsilon arcs reach below `limit`.
 
         `waiting` has the numbers of tokens whose epsilon arcs are to be followed, last token first.
         A Python loop, as the order matters and a frame has few such arcs.

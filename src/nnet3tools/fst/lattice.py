@@ -90,7 +90,7 @@ class _TwoCosts:
         acoustic_to_graph: float = 0.0,
         graph_to_acoustic: float = 0.0,
     ) -> Self:
-        """The lattice with scaled costs, plus multiples of one cost in the other (ScaleLattice)."""
+        """A lattice with graph costs graph_scale * g + acoustic_to_graph * a; acoustic likewise."""
         scales = np.array([[graph_scale, acoustic_to_graph], [graph_to_acoustic, acoustic_scale]])
         if (scales == np.eye(2)).all():
             return self
@@ -242,7 +242,7 @@ class CompactLattice(_TwoCosts):
         ]
 
     def final_list(self) -> list[FinalWeight | None]:
-        """(graph cost, acoustic cost, transition ids) of each final state, None of others."""
+        """(graph cost, acoustic cost, transition ids) of each state; None unless it is final."""
         strings = self.strings.tuples()[self.fst.num_arcs :]
         weights = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strings, strict=True)
         return [None if weight[0] == NOT_FINAL else weight for weight in weights]

@@ -158,7 +158,7 @@ def _percentile_values(
 
 
 def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """Start + 1j * length of the three intervals between four percentiles, (N, columns, 3)."""
+    """Start + 1j * length, (N, columns, 3), of intervals between percentiles (N, columns, 4)."""
     pairs = np.empty((*values.shape[:2], 3, 2), _F)
     pairs[..., 0] = values[..., :3]
     pairs[..., 1] = values[..., 1:]

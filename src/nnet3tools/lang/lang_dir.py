@@ -229,7 +229,7 @@ _FINAL = HmmState(NO_PDF, NO_PDF, ())
 
 
 def chain_topology(phones: Sequence[int]) -> HmmTopology:
-    """The topology of chain models: one state, whose first frame has a pdf class of its own.
+    """The topology of chain models for `phones`: a state whose first frame has its own pdf class.
 
     Both transition probabilities are 1/2; chain models do not use them (gen_topo.py).
     """

@@ -143,7 +143,7 @@ def _lines(
 
 
 def _resolved(name: str, base: str, folder: str) -> str:
-    """Resolve a path or pipe of wav.scp from `base`; from `folder` if only there is a file."""
+    """A path or pipe of wav.scp, relative to `base`; relative to `folder` if only that exists."""
     if name.endswith("|"):
         return f"cd {shlex.quote(base)} && {name}"
     path, beside = os.path.join(base, name), os.path.join(os.path.abspath(folder), name)
