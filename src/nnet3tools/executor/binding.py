@@ -33,7 +33,7 @@ class Arena:
 
     @property
     def moves(self) -> int:
-        """How often the memory was replaced; programs bound earlier keep the old memory."""
+        """How often the arena moved to new memory; programs bound earlier keep the old memory."""
         return self._memory.moves
 
     def take(self, num_bytes: int) -> Array:
@@ -56,9 +56,9 @@ def bind_program(
 ) -> BoundProgram:
     """Plan the memory of a compiled program, and return the program bound to memory and networks.
 
-    `nnet_to_update` receives the model derivative, `nnet_to_store_stats` statistics, if not None.
-    ProgramError if the program is broken. With `compress_lossy` (default: true on a GPU, false on
-    the host), matrices may be compressed with loss of precision, otherwise only without loss.
+    The matrices are in `arena` (default: new host memory). `nnet_to_update` receives the model
+    derivative, `nnet_to_store_stats` statistics. ProgramError if the program is broken. Matrices
+    may lose precision by compression with `compress_lossy` (default: true on a GPU only).
     """
     arena = arena or Arena()
     if compress_lossy is None:
@@ -136,9 +136,9 @@ def _segments(program: BoundProgram) -> list[Segment]:
 def _close_loop(
     program: BoundProgram, waits: list[tuple[int, int]], segments: list[Segment], label: int
 ) -> None:
-    """Make the last segment of a looped program move matrices and then jump to command `label`.
+    """Make the last of `segments` move matrices at the end of a loop, then jump to command `label`.
 
-    `waits` are ranges of commands in which the program gives or takes matrices.
+    `segments` are the steps between waits for the user, `waits` the command ranges of the waits.
     """
     entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
     if entry is None:

@@ -41,10 +41,10 @@ class _Placed:
 
 
 class Blocks(ChunkPlan):
-    """A ChunkPlan that joins utterances to one stream and cuts the stream into blocks of frames.
+    """Cuts utterances, joined to one stream of frames, into blocks; each block is one minibatch.
 
-    Each block is one minibatch. The method `complete` yields nothing, because an utterance waits
-    only for the rest of a block. The network's outputs must depend on a fixed window of frames.
+    The method `complete` yields nothing, because an utterance waits only for the rest of a block.
+    The network's outputs must depend on a fixed window of frames.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class Blocks(ChunkPlan):
         return Minibatch(shape, parts, check_parts_only=True)
 
     def _part(self, placed: _Placed, begin: int, num_inputs: int, num_outputs: int) -> Part:
-        """Rows of an utterance in a block whose input begins at time `begin` of the stream.
+        """The Part that says which rows of an utterance are in a block, and where they are there.
 
-        The block has `num_inputs` input rows and `num_outputs` output rows.
+        The block's input, `num_inputs` rows, begins at time `begin`; its output has `num_outputs`.
         """
         utterance, context = placed.utterance, self._context
         last_frame = placed.first_frame + (len(utterance.output) - 1) * self._step

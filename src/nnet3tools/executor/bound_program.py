@@ -54,7 +54,7 @@ class BoundProgram:
         self._views: dict[tuple[int, int], Array] = {}
 
     def block(self, index: int) -> Array:
-        """The array of the memory plan's block number `index`, in the shape of its matrix."""
+        """Part `index` of the arena by the memory plan, as an array in the shape of its matrix."""
         block = self.plan.blocks[index]
         info = self.computation.matrices[block.matrix]
         start = self.plan.offsets[index]

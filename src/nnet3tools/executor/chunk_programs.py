@@ -19,9 +19,9 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
 
 class ChunkPrograms:
-    """Computers for chunks by shape: each shape is compiled once, and the latest shapes are kept.
+    """NnetComputers (programs bound to memory) by the shape of chunk, compiled at its first use.
 
-    `like` is any array of the device to run on. The compiler's cache size limits their number.
+    `like` is any array of the device. The compiler's cache size limits the number that is kept.
     """
 
     def __init__(

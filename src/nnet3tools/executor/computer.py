@@ -124,7 +124,7 @@ class NnetComputer:
         tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
 
     def accept_inputs(self, matrices: Mapping[str, Array], place: Hashable = None) -> None:
-        """Copy input matrices by node name; a GPU records and replays the copies.
+        """Copy input matrices by node name; a GPU records the copies once, and then replays them.
 
         Equal `place` in two calls promises matrices at equal addresses; None forbids recording.
         """
@@ -220,7 +220,7 @@ class NnetComputer:
         return self._replayer.steps(self._at, self._recorded_steps[self._at], self._at == 0)
 
     def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
-        """`steps`, plus, on a GPU, one that applies their deferred natural-gradient updates."""
+        """`steps` and, on a GPU after Backprops, a step that updates natural-gradient estimates."""
         commands = self.computation.commands
         if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
             return [*steps, (steps[-1][0], SideStreamStep(apply_all_pending))]

@@ -143,9 +143,9 @@ class LoopedComputer:
     def next_chunk(
         self, buffer: np.ndarray, num_given: int, ivectors: Ivectors | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute a chunk from the first frames of `buffer`; returns (other frames, output rows).
+        """Compute a chunk; returns (frames of `buffer` after it, the chunk's output rows).
 
-        `num_given` is the number of output rows of the stream so far.
+        `buffer` (frames, dim) begins with the chunk. `num_given` counts the output rows before it.
         """
         size = self.chunk_frames + (0 if num_given else self.context.left + self.context.right)
         computer = self._computer

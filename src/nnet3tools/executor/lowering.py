@@ -53,7 +53,7 @@ _LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
 
 
 def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
-    """Decorator that registers a function as the lowering function of the command class `cls`."""
+    """Decorator: the function makes the steps that run commands of the class `cls`."""
 
     def register(function: Lowering[C]) -> Lowering[C]:
         _LOWERINGS[cls] = function
@@ -65,7 +65,7 @@ def lowers(cls: type[C]) -> Callable[[Lowering[C]], Lowering[C]]:
 def lower_command(program: BoundProgram, c: int) -> Step | None:
     """The step that runs command number `c` of a program; None if the command has no work.
 
-    ProgramError if the command has work but its class has no lowering function.
+    ProgramError if the command has work, but no function makes steps for its class.
     """
     command = program.computation.commands[c]
     if not command.HAS_WORK:
@@ -76,7 +76,7 @@ def lower_command(program: BoundProgram, c: int) -> Step | None:
 
 
 def lower_moves(program: BoundProgram) -> list[Step]:
-    """Steps that copy matrices to other blocks at the goto of a looped program.
+    """Steps that copy a looped program's matrices to where the next round of the loop has them.
 
     The result is the same as if all copies were made at once.
     """
@@ -257,7 +257,7 @@ def _add_row_ranges(program: BoundProgram, c: int, command: AddRowRanges) -> Ste
 def _recoding(program: BoundProgram, c: int, submatrix: int) -> tuple[Array, Array] | None:
     """(matrix before, matrix after) command `c`, which compresses or decompresses `submatrix`.
 
-    None if the memory plan ignores this command.
+    None if the memory plan ignores this command, as it may if compressing loses precision.
     """
     matrix = program.computation.matrix_of(submatrix)
     before, after = program.plan.before(c, matrix), program.plan.after(c, matrix)

@@ -149,9 +149,9 @@ def plan_memory(
 
 
 def _carry_over(computation: Computation, plan: MemoryPlan) -> None:
-    """For a looped program, add the moves at the goto to `plan`; extend the lifetimes of blocks.
+    """For a looped program, add to `plan.moves` the copies of matrices from one round to the next.
 
-    A block lives on to the goto if its matrix is read in the next round of the loop.
+    A block lives on to the goto, the last command, if the next round reads its matrix.
     """
     commands = computation.commands
     if not commands or not isinstance(goto := commands[-1], GotoLabel):

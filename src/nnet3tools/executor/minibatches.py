@@ -113,7 +113,7 @@ class ChunkPlan(ABC):
 
 
 class QueuedChunks(ChunkPlan):
-    """A ChunkPlan that cuts utterances into chunks; a minibatch has chunks of one shape."""
+    """Base of plans that cut utterances into chunks, and put chunks of one shape in a minibatch."""
 
     _partial_factor = 0.5
     """Minibatches that are not full have this factor ** n times their size."""
@@ -166,7 +166,7 @@ class QueuedChunks(ChunkPlan):
 
 
 def _part(n: int, utterance: Utterance, chunk: Chunk) -> Part:
-    """The part of a minibatch that computes `chunk` as sequence number `n`."""
+    """The Part (rows to copy in and out) for `chunk` as sequence number `n` of a minibatch."""
     ivectors = utterance.ivectors
     return Part(
         utterance,
@@ -181,7 +181,7 @@ def _part(n: int, utterance: Utterance, chunk: Chunk) -> Part:
 
 
 class _OutputChunks(QueuedChunks):
-    """Base of chunk plans that compute each row of an utterance's output exactly once."""
+    """Base of plans that cut utterances into chunks, and compute each output row exactly once."""
 
     def __init__(
         self, options: SimpleComputationOptions, context: NnetContext, together: int
@@ -196,7 +196,7 @@ class _OutputChunks(QueuedChunks):
 
 
 class PaddedChunks(_OutputChunks):
-    """The chunk plan of nnet3-compute-batch: chunks have one length as far as possible."""
+    """Cuts utterances for nnet3-compute-batch, into chunks of one length as far as possible."""
 
     def __init__(self, options: BatchComputationOptions, context: NnetContext) -> None:
         super().__init__(options, context, options.minibatch_size)

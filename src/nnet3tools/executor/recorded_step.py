@@ -28,7 +28,7 @@ Capture = Callable[[Callable[[], Any], bool], Callable[[], Any]]
 
 
 class _HostEvents(NamedTuple):
-    """Actions of the host in a step, which a replay repeats, and the next decision, if any."""
+    """Functions a replay calls on the host: actions, then a decision (choice of work) if any."""
 
     actions: tuple[Action, ...]
     decision: Decision | None
@@ -36,9 +36,9 @@ class _HostEvents(NamedTuple):
 
 
 class RecordedStep:
-    """Steps that run together, with one recording of their calls for each sequence of outcomes.
+    """A command's work, or that of several commands, and the operator calls recorded while it ran.
 
-    An outcome is the result of a decision of the host. On a CPU the class holds one step.
+    An outcome is the result of a choice of the host; each sequence of outcomes has one recording.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class RecordedStep:
         """Whether a run has come to its end."""
 
     def run(self) -> None:
-        """Repeat the host's actions and decisions, then replay the recording for the outcomes.
+        """Do the work of the steps: make the host's decisions, then the calls recorded for them.
 
-        If there is no recording for the outcomes, run the Python code of the steps.
+        If there is no recording for these decisions, run the Python code of the steps.
         """
         outcomes: Outcomes = ()
         num_actions = 0
@@ -93,7 +93,7 @@ class RecordedStep:
         return Occasion.HOST_WORK if is_known else Occasion.NEW_OUTCOMES
 
     def prepare(self) -> None:
-        """On a CPU, make the callable of each recording that has none yet."""
+        """On a CPU, make one callable of each recorded list of operator calls that has none yet."""
         for outcomes, calls in self._recordings.items():
             if outcomes not in self._work:
                 steps = self._policy.replay_steps([(0, call) for call in calls])
@@ -103,12 +103,12 @@ class RecordedStep:
 
     @property
     def only_recording(self) -> Recording | None:
-        """The recording, if the step has neither actions nor decisions of the host; else None."""
+        """The recorded operator calls; None if the step has decisions or actions of the host."""
         events = self._events.get(())
         return None if events is None or events.actions else self._recordings.get(())
 
     def _run_python(self, outcomes: Outcomes, num_actions: int, rule: Rule) -> None:
-        """Run the Python code of the steps; record their calls if `rule` says so.
+        """Run the Python code of the steps; record their operator calls if `rule.state` is RECORD.
 
         The decisions with known `outcomes` and the first `num_actions` actions are not repeated.
         """
@@ -138,7 +138,7 @@ class RecordedStep:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
 
     def _add_events(self, recorder: Recorder) -> Outcomes:
-        """Store the recorder's actions and decisions for later runs; returns the outcomes."""
+        """Store this run's actions and decisions of the host for later runs; return outcomes."""
         outcomes = tuple(recorder.outcomes)
         for i, decision in enumerate((*recorder.decisions, None)):
             known = self._events.get(outcomes[:i])

@@ -42,7 +42,7 @@ def device_capture() -> Capture:
 
 @dataclass(frozen=True)
 class SideStreamStep:
-    """A step that a GPU may run on its side stream, concurrently with other work."""
+    """A callable whose work a GPU may do on a second stream, concurrently with other work."""
 
     work: Step
 
@@ -51,10 +51,10 @@ class SideStreamStep:
 
 
 class Replayer:
-    """Runs sequences of steps live at first, then records their operator calls and replays them.
+    """Runs sequences of steps by their Python code at first, then replays their operator calls.
 
-    Each sequence has a key. `capture` makes a graph of work on a GPU; it is None on a CPU.
-    Replayers that never run interleaved may share a workspace.
+    A key names each sequence. `capture` makes a graph of work on a GPU; it is None on a CPU.
+    Replayers that never run interleaved may share a workspace, the recordings' scratch memory.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Replayer:
         self._sequences: dict[Hashable, _StepSequence] = {}
 
     def steps(self, key: Hashable, steps: Steps, begins_run: bool = True) -> Steps:
-        """Return the steps to call in this run of `key`: live, recorded or replayed.
+        """The callables that do `steps` in this run: by Python code, or by a replay of its calls.
 
-        Steps are (command number, callable). `begins_run` is false for steps that continue a run,
-        such as a backward pass: their recordings refer to memory of the run's earlier keys.
+        Pairs are (command number, callable); a `key` has always the same steps. `begins_run` is
+        false for later steps of a run (a backward pass): they use memory of the run's earlier keys.
         """
         if self._settings != (settings := settings_version()):
             if any(sequence.is_recorded for sequence in self._sequences.values()):
@@ -100,18 +100,18 @@ class Replayer:
         return sequence.next_run()
 
     def run(self, key: Hashable, work: Step, begins_run: bool = True) -> None:
-        """Run `work` live, record it or replay it, depending on the earlier runs of `key`.
+        """Do `work` by its Python code, or replay the operator calls recorded in an earlier run.
 
-        `begins_run` is false if recordings refer to memory of earlier keys of the same run.
+        Equal `key`, equal work. `begins_run` is false if it uses memory of the run's earlier keys.
         """
         for _, step in self.steps(key, [(0, work)], begins_run):
             step()
 
 
 class _StepSequence:
-    """The steps that a Replayer was given for one key, with the recordings of these steps.
+    """The steps (callables by command) given to a Replayer under one key, and their recordings.
 
-    The steps run live until the workspace's KernelPolicy says to record; later runs are replayed.
+    Their Python code runs until the workspace's KernelPolicy says to record it; later runs replay.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class _StepSequence:
         return recorded is not None and all(step.has_run for _, step in recorded)
 
     def next_run(self) -> Steps:
-        """The steps to call in the next run: they run live, are recorded, or are replayed."""
+        """The callables for the next run of the steps: Python code, recorded or not, or replays."""
         if self._flat is not None:
             return self._flat
         if self._recorded is None:
@@ -155,7 +155,7 @@ class _StepSequence:
         return [(c, step.run) for c, step in self._recorded]
 
     def flatten(self) -> None:
-        """On a CPU, replace each step that has only one recording by the calls of the recording."""
+        """On a CPU, replace each step that has only one recording by the operator calls in it."""
         assert self._recorded is not None
         policy = self._workspace.policy
         flat: list[tuple[int, Step]] = []
@@ -184,7 +184,7 @@ class _StepSequence:
                 self._occasion = Occasion.FIRST
 
     def _recorded_steps(self) -> Iterator[tuple[int, RecordedStep]]:
-        """Yield (command number, RecordedStep) pairs; on a GPU, neighbouring steps are joined."""
+        """Yield (command number, RecordedStep); on a GPU a RecordedStep may do several steps."""
         on_gpu = self._capture is not None
         joined: list[tuple[int, Step]] = []
         num_random = 0

@@ -152,10 +152,9 @@ class UtteranceComputer:
 
 
 def _run(computer: NnetComputer, minibatch: Minibatch) -> None:
-    """Run a program on a minibatch.
+    """Copy a minibatch's input rows to a program, and run it; its outputs stay in `computer`.
 
-    The inputs of a program on a GPU are collected on the host first, because each copy to a GPU
-    takes a while.
+    A GPU's inputs are collected on the host first, because each copy to a GPU takes a while.
     """
     computer.reset()
     names = ["input", "ivector"][: 1 + minibatch.shape.has_ivector]

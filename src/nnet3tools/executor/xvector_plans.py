@@ -34,7 +34,7 @@ class XvectorOptions:
 
 
 class _OneVector(QueuedChunks):
-    """Base of chunk plans for x-vectors: the output is one row, a weighted mean over all chunks."""
+    """Base of plans for x-vectors: an utterance's output is one row, a weighted mean of chunks."""
 
     averages = True
 
