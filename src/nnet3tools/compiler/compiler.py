@@ -46,7 +46,7 @@ AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
 
 
 class PlannedSteps(NamedTuple):
-    """The steps of a program that has no commands yet."""
+    """Cindexes, steps and matrices of a program whose commands are not written yet."""
 
     graph: ComputationGraph
     infos: list[StepInfo]
@@ -84,7 +84,7 @@ class Compiler:
     def plan_steps(
         self, requests: list[ComputationRequest], after_exploring: AfterExploring | None = None
     ) -> PlannedSteps:
-        """Everything that `compile` finds before it writes commands; with the same arguments."""
+        """Graph, steps and matrices: what `compile`, called like this, finds before commands."""
         _check_segments(requests)
         builder = GraphBuilder(self.plan, expect_all=True)
         for request in requests:
@@ -255,7 +255,7 @@ class _Emitter:
 
 
 def _facts_of(info: StepInfo) -> ComponentFacts:
-    """The facts of the component that the step `info`, which must be a component step, runs."""
+    """The ComponentFacts (type, dimensions, properties) of the component that step `info` runs."""
     assert info.facts.of_component is not None
     return info.facts.of_component
 

@@ -47,7 +47,7 @@ class _PerStep(NamedTuple):
 
 
 class DescriptorCompiler:
-    """Makes the commands of descriptor steps; adds their index lists to the program."""
+    """Makes the commands that compute descriptors; adds their index lists to the program."""
 
     def __init__(self, infos: Sequence[StepInfo], computation: Computation) -> None:
         self._computation = computation
@@ -83,11 +83,11 @@ class DescriptorCompiler:
     def _columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> Iterable[Column | int]:
-        """The columns of the sum of `locations`, without terms of nodes that are not in `nodes`.
+        """The sum of `locations` (step, row) as columns, each of which becomes one command.
 
-        A column has one location for each row. If it is a whole submatrix, row for row, its
-        number is returned. `submatrix_of` has the submatrix of each step. If `nodes` is
-        None, all terms count.
+        A column has one location for each row, or is a number: a whole submatrix in order.
+        `submatrix_of` has the submatrix of each step. Terms of nodes not in `nodes` (None: all) are
+        left out.
         """
         if (simple := self._simple_columns(locations, submatrix_of, nodes)) is not None:
             return simple
@@ -102,8 +102,8 @@ class DescriptorCompiler:
     ) -> list[Column | int] | None:
         """The columns of a sum if each of its terms reads the same step in all rows; else None.
 
-        `submatrix_of` has the submatrix of each step; `nodes`, if given, are the nodes
-        whose terms count. A column that is a whole submatrix is returned as its number.
+        A column, the rows of one term, becomes one command; if it is a whole submatrix, it is given
+        as that number. `submatrix_of` is by step; only terms of `nodes` (None: all) count.
         """
         if SEVERAL in locations.step_of_term:
             return None

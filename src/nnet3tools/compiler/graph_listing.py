@@ -89,7 +89,7 @@ def _is_constant(values: NDArray[np.int64], used: BoolArray) -> BoolArray:
 
 
 def _term_text(names: list[str], node: int, is_fixed: int, time: int, x_shift: int) -> str:
-    """A dependency as text: "input(t-1)" or, if all rows have the same time, "ivector(t=0)"."""
+    """The text "node(t-1)" of a dependency on time t + `time`, or "node(t=0)" if `is_fixed`."""
     when = f"t={time}" if is_fixed else f"t{time:+d}" if time else "t"
     return f"{names[node]}({when}{f', x{x_shift:+d}' if x_shift else ''})"
 
@@ -118,7 +118,7 @@ def list_computability(builder: GraphBuilder) -> Iterator[Entry]:
 
 
 def list_epochs(plan: NetworkPlan) -> Iterator[Entry]:
-    """The nodes of each epoch, in the order of computation."""
+    """The nodes of each epoch (a node, or the nodes of one recurrence), in order of computation."""
     for epoch in range(max(plan.epochs) + 1):
         nodes = [
             name
@@ -130,7 +130,7 @@ def list_epochs(plan: NetworkPlan) -> Iterator[Entry]:
 
 
 def list_phases(plan: NetworkPlan, graph: ComputationGraph) -> Iterator[Entry]:
-    """The cindexes of each phase (computed together), by node, and the epoch of the phase."""
+    """The cindexes of each phase (computed together), and the phase's epoch (group of nodes)."""
     for number, phase in enumerate(find_phases(plan, graph, 0)):
         cindexes: dict[str, Any] = {}
         texts = []

@@ -16,10 +16,10 @@ from nnet3tools.program.computation import StrideType
 class PartFacts:
     """Facts about one of the parts that a descriptor appends.
 
-    `first_leaf` to `end_leaf` - 1 are the numbers of its leaves in the whole descriptor. `constant`
-    is the constant to which terms are added, None if it differs between rows. `nodes_of_scale` has
-    (scale, nodes with this scale) by increasing scale, mostly 1 only; None if a node has several
-    scales, so that terms are distinguished by leaf and row (Kaldi refuses that).
+    Its terms ("leaves", each a node with an offset) are numbers `first_leaf` to `end_leaf` - 1 in
+    the descriptor. `constant` is the constant to which terms are added, None if it differs between
+    rows. `nodes_of_scale` has (scale, nodes with it) by increasing scale, mostly 1 only; None if a
+    node has several scales, so that terms differ in scale by leaf and row (Kaldi refuses that).
     """
 
     dim: int
@@ -58,7 +58,7 @@ class FactsOfNodes(dict[int, NodeFacts]):
 
 
 def node_facts(nnet: Nnet, node: int) -> NodeFacts:
-    """The facts about the node number `node` of a network."""
+    """The dimension, component and descriptor parts of node number `node` of a network."""
     stride, component, of_component = StrideType.DEFAULT, None, None
     parts: tuple[PartFacts, ...] = ()
     match nnet.nodes[node]:

@@ -150,7 +150,7 @@ def is_cache(reader: Reader) -> bool:
 def read_entries(
     name: str, reader: Reader, nnet: Nnet, wanted: OptimizeOptions | None = None
 ) -> tuple[list[Entry], bool]:
-    """The entries (request, program) of a cache file for `nnet`, and whether it has a seal.
+    """The entries (request, program) of a cache file, and whether it has a seal (who made it).
 
     UserError or ProgramError if it does not fit `nnet`, or was not made with the options `wanted`.
     """
@@ -207,7 +207,7 @@ def _stored_entries(
 
 
 def check_entry(nnet: Nnet, request: ComputationRequest, computation: Computation) -> None:
-    """ProgramError or RequestError if a program of `nnet` does not fit its request."""
+    """Raise ProgramError or RequestError if a program of `nnet` does not fit its request."""
     request.validate(nnet)
     check_computation(computation, nnet, request)
     if computation.need_model_derivative != request.need_model_derivative:

@@ -120,7 +120,7 @@ class _Expander:
     # -- rows
 
     def _new_rows(self, matrix: Ints | int, row: Ints) -> Ints:
-        """For rows of old matrices, rows of the expanded ones; n = 1 becomes the last sequence."""
+        """Rows of matrices for two sequences -> for all sequences; n = 1 becomes the last one."""
         stride = self.strides[matrix]
         block, offset = np.divmod(row, 2 * stride)
         n, within = np.divmod(offset, stride)
@@ -132,7 +132,7 @@ class _Expander:
         return is_first
 
     def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
-        """Where rows of old submatrices that belong to n = 0 are after expansion, for every n.
+        """For rows of old submatrices that belong to n = 0: the rows for every n after expansion.
 
         `submatrix` is one number for each of the rows, or one for all; `row` counts from its first
         row.
@@ -202,7 +202,7 @@ class _Expander:
         return command.with_entries(self.new, command.own, out)
 
     def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
-        """(rows, sequences): for each old row with n = 0, its rows after expansion for all n."""
+        """(rows, sequences): for `rows` of n = 0 in an old submatrix, its new rows for all n."""
         return self._places(submatrix, rows).for_all(self.n)
 
     def _expanded_entries(self, command: RowsCommand, entries: Ints) -> Ints:

@@ -54,9 +54,9 @@ def extend_matrices(computation: Computation, context: PassContext) -> Computati
 def _extensible(
     computation: Computation, dest: SubMatrixInfo, src: SubMatrixInfo, old_rows: list[int]
 ) -> bool:
-    """Whether a copy can be extended: `src` is the begin of a matrix, `dest` the end of another.
+    """Whether a copy src -> dest can become a copy of the whole source, after dest gets more rows.
 
-    `old_rows` has the number of rows that each matrix had before the pass.
+    `src` must begin its matrix, `dest` end another one; old_rows[m] is the size of matrix m before.
     """
     src_matrix = computation.matrices[src.matrix_index]
     return (

@@ -72,7 +72,7 @@ class _Limiter:
         self.dropped_memos: set[int] = set()
 
     def limited(self) -> Computation:
-        """The program with limited commands and, where possible, smaller matrices."""
+        """The program without the unwanted rows in commands and, where possible, in matrices."""
         out = self.computation
         out.commands = [self._limited_command(command) for command in out.commands]
         out.commands = [
@@ -83,7 +83,7 @@ class _Limiter:
         return prune_matrices(out, self.nnet, rows)
 
     def _submatrix_maps(self) -> tuple[list[int], list[int]]:
-        """Two lists: each submatrix's part within the range of times, as a submatrix (0: none).
+        """Two lists: for each submatrix, the submatrix of its rows at wanted times (0: none).
 
         The first list is for all submatrices; the second leaves submatrices of values unchanged.
         """

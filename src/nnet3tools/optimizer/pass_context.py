@@ -97,11 +97,11 @@ class PassContext:
 
     @cached_property
     def analyst(self) -> Analyst:
-        """The Analyst that all passes share."""
+        """The cache, shared by all passes, of the analysis of the latest program."""
         return Analyst(self.nnet)
 
     def with_origins(self, origins: Origins) -> PassContext:
-        """A copy of the context, with the same Analyst, that records changes in `origins`."""
+        """A copy of the context, with the same Analyst; its passes record changes in `origins`."""
         context = replace(self, origins=origins)
         vars(context)["analyst"] = self.analyst  # where cached_property looks
         return context

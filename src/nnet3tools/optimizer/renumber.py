@@ -64,7 +64,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
 
 
 def _operands(groups: _Groups, kind: str) -> Ints:
-    """The operands of a kind such as "Indexes" in all commands, with repetitions, in any order."""
+    """The operands of a kind such as "Indexes" in all commands (`groups`, by class), unsorted."""
     columns = [
         group.column(name) for cls, group in groups.items() for name in operand_names(cls, kind)
     ]
@@ -122,7 +122,7 @@ def first_equal_rows(table: Ints) -> Ints:
 
 
 def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tuple[Ints, list[int]]:
-    """New numbers for the `used` ones of `size` table entries, with equal contents joined.
+    """New numbers for the `used` entries of a table; entries i with equal content(i) are joined.
 
     Returns ((size,) new number or -1 by old number, old numbers of the entries that remain).
     """
@@ -140,7 +140,7 @@ def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tup
 
 
 def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
-    """The new number of each old memo, by first use; each must be written and read once."""
+    """The new number of each memo; ProgramError unless one command makes it and one uses it."""
     uses = [
         np.stack([group.column(name), group.positions])
         for cls, group in groups.items()
@@ -160,7 +160,7 @@ def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
 
 
 def _renumber_commands(commands: list[Command], groups: _Groups, tables: dict[str, Ints]) -> None:
-    """Replace operands of each kind k by their new numbers tables[k][old number], in place."""
+    """Renumber operands in place, old -> tables[kind][old]; `groups` has the commands by class."""
     for cls, group in groups.items():
         columns: dict[str, Ints] = {}
         changed = np.zeros(len(group), np.bool_)

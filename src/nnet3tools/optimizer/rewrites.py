@@ -31,7 +31,7 @@ _MOST_LAYOUTS = 4
 
 
 class _Rewrite:
-    """A program as it was before the passes, and their result, to reuse for similar programs."""
+    """A program before the passes, and their result, to change similar programs in the same way."""
 
     def __init__(self, before: Computation, origins: Origins, after: Computation) -> None:
         self.origins = origins
@@ -88,7 +88,7 @@ class Rewrites:
 def _passed(
     computation: Computation, context: PassContext, passes: Transform
 ) -> tuple[Computation, _Rewrite]:
-    """The result of running the passes, and a record of their merges and renumberings."""
+    """The result of the passes, and a _Rewrite with the merges and renumberings that they made."""
     origins = Origins(computation)
     after = passes(computation, context.with_origins(origins))
     return after, _Rewrite(computation, origins, after)
