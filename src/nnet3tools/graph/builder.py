@@ -54,8 +54,8 @@ class GraphBuilder:
     ) -> None:
         """Start an empty graph. `foresee`: explore recurrences ahead, which saves rounds.
 
-        With `expect_all`, the builder first tries strict_building.py. If all cindexes can be
-        computed, that takes a fifth of the time; otherwise the attempt is wasted.
+        With `expect_all`, a method is tried first that works only if all cindexes can be computed,
+        and then takes a fifth of the time. `plan` has facts about the network.
         """
         self.plan = plan
         self._expects_all = expect_all and not plan.back_edges
@@ -127,7 +127,7 @@ class GraphBuilder:
         return min(int(t.min()) for t in times), max(int(t.max()) for t in times), num_rows
 
     def _max_rounds(self, request: ComputationRequest) -> int:
-        """Largest number of rounds: one for each frame and each dependency that closes a cycle."""
+        """Largest number of rounds: grows with the frames and the dependencies in recurrences."""
         times = [
             spec.indexes[:, 1] for spec in request.inputs + request.outputs if len(spec.indexes)
         ]
@@ -163,7 +163,7 @@ class GraphBuilder:
         return np.arange(first, first + len(keys), dtype=np.int32)
 
     def _add(self, node: int, keys: KeyArray) -> IntArray:
-        """The ids of a node's cindexes with these keys. New cindexes go to graph and queue."""
+        """The ids of a node's cindexes with these keys (packed Indexes); new ones are queued."""
         table = self.graph.tables[node]
         if len(table.keys) == 0:
             new = sorted_unique(keys)
@@ -188,7 +188,7 @@ class GraphBuilder:
         return ids
 
     def _add_new(self, node: int, keys: KeyArray) -> IntArray:
-        """Add new cindexes of a node, in increasing order; return their consecutive ids."""
+        """Add new cindexes of a node, by increasing packed Index; return their consecutive ids."""
         is_missing_input = node in self.plan.input_nodes
         first = self.store.add(node, keys, NOT_COMPUTABLE if is_missing_input else UNKNOWN)
         self.graph.tables[node].insert(keys, first)
@@ -198,7 +198,7 @@ class GraphBuilder:
         return ids
 
     def _further_keys(self, node: int, new: KeyArray) -> KeyArray:
-        """Keys of later steps of a recurrence, given the keys `new` that are being added to a node.
+        """Packed Indexes of later steps of a recurrence, given those (`new`) being added to a node.
 
         The caller adds these keys, too, which saves a round for each time step. The result does not
         depend on them: at the end, a step stays only if another cindex depends on it.
@@ -233,10 +233,10 @@ class GraphBuilder:
     # -- usable counts: by cindex, the number of usable cindexes that depend on it
 
     def _want(self, rows: IntArray, num_before: int) -> None:
-        """Count one more user of each cindex in `rows`; queue the ids that had none.
+        """Count one more dependent cindex for each id in `rows`; queue ids that had none before.
 
-        Only users that may be computable count. Ids from `num_before` on are new, and in the queue
-        already.
+        Only dependents that may be computable count. Ids from `num_before` on are new, and in the
+        queue already.
         """
         store = self.store
         pending = [rows]
@@ -250,9 +250,9 @@ class GraphBuilder:
             add_counts(store.usable, ids, 1)
 
     def _unwant(self, rows: IntArray) -> None:
-        """Count one user less of each cindex in `rows`: the user has proved not computable.
+        """For each id in `rows`, count one less cindex that depends on it and may be computable.
 
-        If a cindex has no user left, its dependencies lose a user in the same way.
+        If none is left, the same is done for the ids on which the id depends.
         """
         store = self.store
         pending = [rows]
@@ -264,7 +264,7 @@ class GraphBuilder:
             pending += self._rows_of_explored(unusable)
 
     def _rows_of_explored(self, ids: IntArray) -> list[IntArray]:
-        """The dependencies of the explored ids among `ids`, one array of rows for each node.
+        """The dependencies of those `ids` whose dependencies are known, an array for each node.
 
         Ids that can never be computable are left out.
         """
@@ -280,7 +280,7 @@ class GraphBuilder:
     # -- deciding: which cindexes can be computed
 
     def _decide(self) -> None:
-        """Decide which waiting cindexes are computable, in nodes whose sources have changed."""
+        """Decide which explored cindexes are computable, in nodes with news from their inputs."""
         for node in reversed(self.plan.from_outputs):
             if node in self._dirty:
                 self._dirty.discard(node)

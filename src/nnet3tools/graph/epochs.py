@@ -114,7 +114,7 @@ def graph_of_sccs(graph: Graph) -> tuple[list[list[int]], list[int]]:
 
 
 def node_epochs(graph: Graph) -> list[int]:
-    """The epoch of each node, its place in the order of computation; graph[node]: its consumers."""
+    """For each node, the number of its epoch (node or recurrence); graph[node]: its consumers."""
     scc_graph, scc_of = graph_of_sccs(graph)
     epoch_of_scc = top_sort(scc_graph)
     return [epoch_of_scc[scc] for scc in scc_of]

@@ -60,7 +60,7 @@ def _reason(builder: GraphBuilder, start: int) -> str:
 
 
 def _given(builder: GraphBuilder, cindex: int) -> str:
-    """Text that says for which times t an input node is given, for n and x of the cindex."""
+    """Text that says at which times t an input node is given, for the n and x of the cindex."""
     n, _, x = builder.graph_index(cindex)
     table = builder.graph.tables[int(builder.store.nodes[cindex])]
     indexes = unpack(table.keys[builder.store.is_input[table.ids]])

@@ -27,7 +27,7 @@ Phase = list[tuple[int, IntArray]]
 
 
 def find_phases(plan: NetworkPlan, graph: ComputationGraph, segment: int) -> Iterator[Phase]:
-    """The phases of one segment in the order of computation, each as (node, cindex ids) pairs.
+    """The phases (cindexes computed together) of a segment in order, as (node, cindex ids) pairs.
 
     The first phase has the cindexes that the request gives.
     """

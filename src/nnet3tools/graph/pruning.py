@@ -102,7 +102,7 @@ class _Finder:
         return ids, as_slice(ids)
 
     def _used(self, node: int, places: slice | IntArray) -> IntArray:
-        """The ids that the cindexes `places` of a node use, a row for each; -1 for unused ones."""
+        """The ids that each of the cindexes `places` of a node uses, a row each; -1 for unused."""
         store, rule = self._store, self._plan.rules[node]
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:

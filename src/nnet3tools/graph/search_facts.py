@@ -73,7 +73,7 @@ class SearchFacts:
         return bool(rule.used(keys, row[None], row_keys[None], available[None])[0][0])
 
     def _table(self, node: int) -> KeyTable:
-        """The KeyTable of a node; the first call makes it, with the content of the builder's."""
+        """The KeyTable (key -> id) of a node; the first call copies it from the GraphBuilder."""
         if (table := self._tables.get(node)) is None:
             builders = self._builders_tables[node]
             table = self._tables[node] = KeyTable()
@@ -82,7 +82,7 @@ class SearchFacts:
         return table
 
     def _ids(self, node: int, keys: KeyArray) -> IntArray:
-        """The ids of a node's cindexes, given their keys; new cindexes get the next free ids."""
+        """The ids of a node's cindexes, given as packed Indexes; new ones get the next free ids."""
         table = self._table(node)
         ids = table.find(keys)
         missing = ids < 0

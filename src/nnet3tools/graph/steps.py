@@ -158,7 +158,7 @@ class _Builder:
     def _add_ordered(
         self, node: int, ids: IntArray, indexes: IndexArray, ordered: IndexArray
     ) -> None:
-        """Add a step with rows `ids` in the order `ordered`, which reorder_indexes has chosen."""
+        """Add a step with Indexes `ordered`, those of `ids` as the component sorts or pads them."""
         if not np.array_equal(ordered, indexes):
             ids = self.graph.find(node, ordered)
         self._add(node, ids, ordered)
@@ -192,7 +192,7 @@ class _Builder:
 def compute_steps(
     plan: NetworkPlan, graph: ComputationGraph, requests: list[ComputationRequest]
 ) -> Steps:
-    """The steps of a pruned graph, which has one segment for each request."""
+    """The steps (rows computed together) of a pruned graph; segment i is for requests[i]."""
     builder = _Builder(plan, graph)
     for segment, request in enumerate(requests):
         builder.add_segment(segment, request)

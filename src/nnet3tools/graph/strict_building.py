@@ -22,7 +22,7 @@ _NONE: list[KeyArray] = [np.empty(0, np.int64)]
 
 
 class _NotStrictError(Exception):
-    """A dependency is optional or missing, so that strict_building cannot build the graph."""
+    """A dependency is optional or missing, so the fast method cannot build this graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class StrictGraph:
     def fill(
         self, graph: ComputationGraph, store: CindexStore, dependency_rows: list[DependencyRows]
     ) -> None:
-        """Fill a GraphBuilder's graph, store and dependencies with all cindexes of this graph."""
+        """Put all cindexes of this graph, with their dependencies, into a GraphBuilder's tables."""
         store.restart(0, self.keys, self.nodes, self.is_input)
         ids = np.arange(store.size, dtype=np.int32)
         begin = 0

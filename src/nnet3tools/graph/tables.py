@@ -66,7 +66,7 @@ def concatenated_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -
 
 
 class KeyTable:
-    """The cindexes of one node: packed keys in increasing order, and the cindex ids they have."""
+    """The ids of one node's cindexes by key (packed Index); keys are in increasing order."""
 
     __slots__ = ("ids", "keys")
 

@@ -141,7 +141,7 @@ class Analysis:
 
     @cached_property
     def touches(self) -> NDArray[np.bool_]:
-        """(commands,) whether each command reads or writes a matrix."""
+        """(commands,) whether each command reads or writes elements of a matrix."""
         num_commands = len(self.computation.commands)
         return np.bincount(self._touches.commands, minlength=num_commands) > 0
 

@@ -220,7 +220,7 @@ class Checker(OrderChecker):
                 self._check_sign_only(c, touching[place + 2 :].tolist())
 
     def _check_sign_only(self, c: int, later: list[int]) -> None:
-        """ProgramError if a command in `later` needs more than the signs that command `c` keeps."""
+        """Raise ProgramError if a command in `later` needs more than the signs that `c` keeps."""
         commands = self.computation.commands
         for c_later in later:
             user = commands[c_later]

@@ -104,7 +104,7 @@ class Command:
         return [getattr(self, name) for name in operand_names(type(self), "Submatrix")]
 
     def problem(self, tables: Tables) -> str:
-        """A text about a fault in sizes or aliasing of the operands (all in range); "" if none."""
+        """A text about a fault in operands' sizes or aliasing (their ranges are right), or ""."""
         return ""
 
     # -- making another of it
@@ -164,7 +164,7 @@ class Command:
         return cls(**values, stale=tuple(stale))
 
     def text(self, names: Names) -> str:
-        """The command as Kaldi prints it, without number and newline."""
+        """The command as Kaldi prints it, without number and newline; `names` has texts for it."""
         text_of: dict[str, Callable[[Any], str]] = {
             "Submatrix": names.submatrix,
             "Indexes": names.indexes,

@@ -18,7 +18,7 @@ _P = {p.name: int(p) for p in Properties}
 
 
 class ComponentFacts(NamedTuple):
-    """The type and dimensions of one component, and its properties (flags of Properties)."""
+    """The type and dimensions of one component, and its properties (Kaldi's flags) as booleans."""
 
     indexes_type: str
     input_dim: int

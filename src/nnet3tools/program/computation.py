@@ -81,7 +81,7 @@ class MatrixDebugInfo(NamedTuple):
 
 
 class PrecomputedInfo(NamedTuple):
-    """The precomputed indexes of one step of a non-simple component.
+    """What a component that is not simple precomputed from the Indexes of one of its steps.
 
     `input_indexes` and `output_indexes`, (N, 3), are kept only where shortcut compilation will need
     them to expand the program; they are empty otherwise.

@@ -47,8 +47,8 @@ def load_computation(rxfilename: str, nnet: Nnet) -> Computation:
 def read_program_file(name: str, reader: Reader, nnet: Nnet) -> Computation:
     """The program in the file `name`, whose header has been read.
 
-    DataError if it is not complete, or the seal or the checker finds that it does not fit `nnet`.
-    A program of another version or kind of processor that passes both causes a warning.
+    DataError if it is incomplete or, by the checker or the file's seal (what made it), not for
+    `nnet`. A program of another version or kind of processor that passes both causes a warning.
     """
     computation = read_computation(reader)
     if reader.peek_token() == NETWORK:
@@ -66,7 +66,7 @@ def read_program_file(name: str, reader: Reader, nnet: Nnet) -> Computation:
 def save_computation(
     wxfilename: str, computation: Computation, nnet: Nnet, binary: bool = True
 ) -> None:
-    """Write a program for `nnet` to a file or pipe, and after it a seal that says so."""
+    """Write a program for `nnet` to a file or pipe, then a seal that says what made it."""
     content = encoded_computation(computation, binary)
     with open_output(wxfilename, binary) as writer:
         writer.write_bytes(content)

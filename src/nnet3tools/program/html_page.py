@@ -30,9 +30,9 @@ def html_page(
 ) -> str:
     """The HTML page about a program, as text.
 
-    `places`, if known, are lists [matrix, first command, last command, offset, bytes] of where
-    the executor keeps matrices in its arena of `arena_bytes`. `views` is the result of
-    `request_views`, if the request of the program is known.
+    `places`, if known, are lists [matrix, first command, last command, offset, bytes] of where the
+    executor keeps matrices in its arena of `arena_bytes`. `views`, if the program's request is
+    known, has data about the request by name (the result of `request_views`).
     """
     folder = resources.files("nnet3tools.program") / "page"
     data = page_data(report, title, places, arena_bytes) | (views or {})
@@ -61,7 +61,7 @@ def page_data(
 ) -> dict[str, Any]:
     """The data that the HTML page of a program shows, of types that JSON can hold.
 
-    `places`, if known, are where the executor keeps matrices in its arena of `arena_bytes`: lists
+    `places`, if known, are where the executor keeps matrices in its `arena_bytes` of memory: lists
     [matrix, first command, last command, offset, bytes].
     """
     computation = report.computation

@@ -18,7 +18,7 @@ _NAMES = {AccessType.READ: "read", AccessType.WRITE: "write", AccessType.READ_WR
 
 
 class Entry(NamedTuple):
-    """One line of a listing."""
+    """One line of a listing, as text and as data."""
 
     text: str
     data: dict[str, Any]
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 def list_variables(computation: Computation, nnet: Nnet) -> Iterator[Entry]:
-    """The variables of each matrix, then the variables that each submatrix consists of."""
+    """The variables (blocks) of which each matrix consists, then those of each submatrix."""
     variables = Analysis(computation, nnet).variables
     names = ProgramNames(computation, nnet)
     for matrix, info in enumerate(computation.matrices[1:], start=1):
@@ -47,7 +47,7 @@ def list_variables(computation: Computation, nnet: Nnet) -> Iterator[Entry]:
 
 
 def list_accesses(computation: Computation, nnet: Nnet) -> Iterator[Entry]:
-    """The accesses of each command, to each variable, and to each matrix."""
+    """What each command reads and writes, then the commands that access each block and matrix."""
     analysis = Analysis(computation, nnet)
     yield from _commands(computation, nnet, analysis)
     for variable in range(analysis.variables.num_variables):

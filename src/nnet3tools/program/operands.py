@@ -100,7 +100,7 @@ class Names(Protocol):
 
 
 class Tables(Protocol):
-    """Interface to a program's tables that a command's `problem` may read."""
+    """Interface to the tables of a program that the method `problem` of a command may read."""
 
     computation: Computation
     nnet: Nnet

@@ -86,7 +86,7 @@ class OrderChecker(OperandChecker):
         return mask
 
     def check_order(self) -> None:
-        """ProgramError unless forward commands precede backward ones, and memos are used once.
+        """ProgramError unless forward commands precede backward ones, and each memo is used once.
 
         The forward commands of each segment end with a marker; backward commands follow the last.
         """

@@ -60,7 +60,7 @@ class ProgramReport:
 
     @cached_property
     def segment_ends(self) -> list[int]:
-        """The positions of the markers that end segments, then the number of commands."""
+        """The commands that end segments (forward, backward, ...), then the number of commands."""
         commands = self.computation.commands
         markers = [c for c, cmd in enumerate(commands) if isinstance(cmd, NoOperationMarker)]
         return [*markers, len(commands)]

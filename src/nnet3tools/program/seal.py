@@ -43,7 +43,7 @@ differently, and results on processors of other kinds are not the same bit for b
 
 @dataclass(frozen=True)
 class Seal:
-    """What a seal that fits says: the sizes of the file's parts, and who made the file.
+    """The facts in the seal (trailer) of a file of programs: sizes of its parts, and who made it.
 
     `sizes` are bytes, empty if unknown. `foreign` is "", or says that another version or kind of
     processor made the file.
@@ -54,7 +54,7 @@ class Seal:
 
 
 def write_seal(writer: Writer, nnet: Nnet, content: bytes, sizes: Sequence[int] = ()) -> None:
-    """Write the seal of a file for `nnet` after its `content`, whose parts have these sizes."""
+    """Write a seal after `content`: what made it, the network, a digest, and the parts' `sizes`."""
     fields = {NETWORK: structure_digest(nnet), **_MAKERS, _CONTENT: _digest(content)}
     if sizes:
         fields[_SIZES] = ":".join(map(str, sizes))
@@ -65,7 +65,7 @@ def write_seal(writer: Writer, nnet: Nnet, content: bytes, sizes: Sequence[int] 
 
 
 def read_seal(reader: Reader, nnet: Nnet, content: bytes) -> Seal:
-    """The seal that is next in a stream, after `content`.
+    """Read the seal after `content` in a stream: what made the file, and its parts' sizes.
 
     DataError if the seal is of another network than `nnet`, or the file was changed.
     """

@@ -48,7 +48,7 @@ _Can = ctypes.CFUNCTYPE(
 
 
 class _Graph(ctypes.Structure):
-    """The C struct `graph` of queue_search.c: the arguments of the search."""
+    """The C struct with the arguments of the search: cindexes, nodes, dependencies, callbacks."""
 
     _fields_ = (
         ("num_cindexes", ctypes.c_int64),
