@@ -155,7 +155,7 @@ class ConfigLine:
         return None
 
     def get_string(self, key: str, default: str | D = _REQUIRED) -> str | D:
-        """The value of a key as text."""
+        """The value of a key as text, or `default` if the key is absent; or ConfigError."""
         text = self._value_text(key, default)
         return default if text is None else text
 
@@ -172,20 +172,20 @@ class ConfigLine:
         return value
 
     def get_int(self, key: str, default: int | D = _REQUIRED) -> int | D:
-        """The value of a key as an int32."""
+        """The value of a key as an int32, or `default` if the key is absent; or ConfigError."""
         return self._get(key, default, parse_int, "an integer")
 
     def get_float(self, key: str, default: float | D = _REQUIRED) -> float | D:
-        """The value of a key rounded to float32."""
+        """The value of a key in float32, or `default` if the key is absent; or ConfigError."""
         return self._get(key, default, parse_finite, "a number")
 
     def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
-        """The value of a key as a bool. As in Kaldi, only its first letter, t or f, is read."""
+        """The value of a key as a bool, or `default`; as in Kaldi, only its t or f is read."""
         truth = {"t": True, "T": True, "f": False, "F": False}
         return self._get(key, default, lambda text: truth.get(text[:1]), "true or false")
 
     def get_int_list(self, key: str, default: list[int] | D = _REQUIRED) -> list[int] | D:
-        """The value of a key as integers separated by `,` or `:`."""
+        """A key's integers, separated by `,` or `:`; `default` if it is absent; or ConfigError."""
         return self._get(key, default, _parse_ints, "integers separated by ','")
 
     def unused_keys(self) -> list[str]:

@@ -50,7 +50,7 @@ def in_columns(parts: Sequence[Array], wide: Array) -> Iterator[tuple[Array, Arr
 
 
 def product_with(parts: Sequence[Array], wide: Array, out: Array, beta: float = 0.0) -> None:
-    """Set `out` to X wide^T + beta * out; `beta` is 0 or 1."""
+    """Set `out` to X wide^T + beta * out, X being all `parts` side by side; `beta` is 0 or 1."""
     if not isinstance(parts, JoinedParts):
         for i, (part, columns) in enumerate(in_columns(parts, wide)):
             tensor.prod(out, part, columns, trans_b=True, beta=float(i > 0) or beta)
@@ -65,7 +65,7 @@ def product_with(parts: Sequence[Array], wide: Array, out: Array, beta: float = 
 def transposed_product(
     left: Array, parts: Sequence[Array], out: Array, alpha: Any = 1.0, beta: float = 0.0
 ) -> None:
-    """Set `out` to alpha * left^T X + beta * out."""
+    """Set `out` to alpha * left^T X + beta * out, X being all `parts` side by side."""
     if not isinstance(parts, JoinedParts) or not out.flags.c_contiguous:
         for part, columns in in_columns(parts, out):
             tensor.prod(columns, left, part, trans_a=True, alpha=alpha, beta=beta)

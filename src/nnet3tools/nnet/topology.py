@@ -96,7 +96,7 @@ def remove_nodes(nnet: Network, to_remove: Iterable[int]) -> None:
 
 
 def remove_orphan_nodes(nnet: Network, remove_orphan_inputs: bool = False) -> None:
-    """Remove nodes that no output depends on (Nnet::RemoveOrphanNodes)."""
+    """Remove nodes that no output depends on; input-nodes only if `remove_orphan_inputs`."""
     orphans = [n for n in orphan_nodes(nnet) if remove_orphan_inputs or not nnet.is_input(n)]
     num_removed = sum(not nnet.is_component_input(n) for n in orphans)
     remove_nodes(nnet, orphans)

@@ -116,7 +116,7 @@ class RectifiedLinearComponent(_SelfRepairing):
     def _repair_gradients(
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
-        """Change `in_deriv` to raise inputs of dead units and lower inputs of always-on units."""
+        """Change `in_deriv` to raise inputs of dead units and lower those of always-on units."""
         assert self.deriv_sum is not None
         to_update.num_dims_processed += self.block_dim
         lower = self._threshold(self.self_repair_lower_threshold, 0.05)

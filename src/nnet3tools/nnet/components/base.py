@@ -60,7 +60,7 @@ class PrecomputedIndexes(Declared):
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         """Whether `component`, of the data's type, can safely use the data for so many rows.
 
-        Must return False if any access would be out of bounds.
+        Must return False if any access to the input and output rows would be out of bounds.
         """
         return True
 
@@ -198,7 +198,7 @@ class Component(Declared):
         raise NotImplementedError
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Accumulate statistics over a minibatch (only called if STORES_STATS)."""
+        """Add a minibatch to the statistics (if STORES_STATS); `memo` is from `propagate`."""
 
     def zero_stats(self) -> None:
         """Set the statistics that the component keeps about training data to zero."""
