@@ -108,7 +108,7 @@ class Fused:
         self._derivatives(leaves, formulas)
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Make the kernels that `backward` runs; `formulas` has one for each column block."""
+        """Make `backward`'s kernels of derivatives by `leaves`; `formulas`: the value's blocks."""
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):

@@ -109,7 +109,7 @@ class Optimizer:
         return True
 
     def _step(self, value: Array, gradient: Array, slots: Mapping[str, Array], rate: float) -> None:
-        """Update the value of one parameter and its arrays `slots` in place."""
+        """Update one parameter's `value` and its state, the arrays `slots`, in place."""
         raise NotImplementedError
 
     def _begin_state(self) -> None:
