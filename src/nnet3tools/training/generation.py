@@ -223,7 +223,7 @@ def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk], compress: bool) ->
 def _ios(
     name: str, t_begin: int, t_stride: int, matrices: Matrices, compress: bool
 ) -> list[NnetIo]:
-    """An input or output `name` for each matrix, all with the same indexes."""
+    """An input or output `name` for each matrix; row i of each has t = t_begin + i * t_stride."""
     if compress:
         if isinstance(matrices, np.ndarray) and matrices.size:
             matrices = compress_all(matrices.astype(np.float32, copy=False))
