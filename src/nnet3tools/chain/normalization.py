@@ -69,7 +69,7 @@ def _small(fst: Fst, what: str) -> Fst | None:
 
 
 def load_normalizer(rxfilename: str, scale: float = 1.0) -> Normalizer:
-    """A Normalizer with the FST in a file; DataError names the file if the FST has epsilons."""
+    """A Normalizer with the FST in a file, its weights times `scale`; DataError for epsilons."""
     fst = load_fst(rxfilename)
     with naming(rxfilename):
         return Normalizer(fst, scale)

@@ -37,7 +37,7 @@ def output_indexes(
 ) -> IndexArray:
     """The indexes of an output, (num_sequences * frames_per_sequence, 3).
 
-    They are ordered by frame, and within a frame by sequence (n from 0 to num_sequences - 1).
+    They are ordered by frame k, with t = first_frame + k * frame_skip, and then by sequence n.
     """
     indexes = np.zeros((frames_per_sequence, num_sequences, 3), np.int32)
     indexes[..., 0] = np.arange(num_sequences)
