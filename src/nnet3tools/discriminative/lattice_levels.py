@@ -70,7 +70,7 @@ class LevelledLattice:
     """
 
     def __init__(self, lattice: Lattice, num_sequences: int = 1) -> None:
-        """Split a lattice; DataError if paths to a state differ in length."""
+        """Split a lattice of `num_sequences` sequences; DataError for paths of unequal length."""
         fst = lattice.fst
         self._times = lattice_state_times(lattice)
         self.num_frames = int(self._times.max(initial=0))
@@ -140,7 +140,7 @@ class LevelledLattice:
         return alpha, beta, totals
 
     def posteriors(self, costs: _Doubles, found: Probabilities) -> _Doubles:
-        """The posterior of each of `arcs`, given their costs and the lattice's probabilities."""
+        """The posterior of each of `arcs`; `costs` and `found` are those of `probabilities`."""
         totals = found.totals[self._pieces[self.sources]]
         return np.exp(found.alpha[self.sources] - costs + found.beta[self._targets] - totals)
 

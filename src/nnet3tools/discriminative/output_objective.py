@@ -73,7 +73,7 @@ class DiscriminativeOutputObjective(SequenceObjective):
     ) -> None:
         """Prepare the criterion for `model`; OptionError if an option has an invalid value.
 
-        Without `apply_deriv_weights`, frame weights are not used.
+        Frame weights need both flags, the derivative of cross-entropy needs `for_training`.
         """
         weighted = apply_deriv_weights and for_training
         super().__init__(options.xent_regularize, for_training, weighted)
