@@ -121,7 +121,7 @@ def normalize_by_windows(
 ) -> NDArray[np.float32]:
     """The features minus their window's mean and, with `norm_vars`, divided by its deviation.
 
-    The first `max_warnings` frames with zero variance get a warning.
+    A window is [begin, end). The first `max_warnings` frames with zero variance get a warning.
     """
     wide, counts = features.astype(np.float64), (ends - begins)[:, None]
     mean = _window_sums(wide, begins, ends) / counts
