@@ -43,7 +43,7 @@ class ConfigLines:
         return name
 
     def step(self, suffix: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
-        """Add a `component`, and its node with input `source`; return the node's name."""
+        """Add component <layer><suffix> and its node with input `source`; return its name."""
         self.component(suffix, kind, *texts, **settings)
         return self.node(suffix, source)
 
