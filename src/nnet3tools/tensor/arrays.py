@@ -112,7 +112,7 @@ def _dtype(like: Array | None, dtype: Any) -> Any:
 
 
 def persistent_array(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
-    """A new array with undefined contents; a recorded step gets the same array in each run.
+    """A new array with undefined contents; recorded code gets the same array in each replay.
 
     It is for memos, to which a later step refers by address. Arguments are those of `empty`.
     """
@@ -189,7 +189,7 @@ def captured_scratch(on_side_stream: bool = False) -> Iterator[None]:
 
 
 def forget_scratch() -> None:
-    """Free the host's unused scratch memory, except the scratch memory of recordings."""
+    """Free the host's unused scratch memory, but not that of operator calls kept for replays."""
     _host_pool.forget()
 
 

@@ -15,11 +15,11 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """An operator with its operands and options (keyword arguments): one entry of a recording.
+    """An operator with operands and options (keyword arguments), to run now, or again in a replay.
 
-    `operator` is None for work that was given as a callable. `result`, if given, is a Number
-    that is set to the number that the operator returns. `bound` does the work; if it is None,
-    `bind()` binds the operator when needed.
+    `operator` is None for work that was given as a callable. `result`, if given, is a Number that
+    is set to the number that the operator returns. `bound` does the work; if it is None, `bind()`
+    binds the operator when needed.
     """
 
     name: str
@@ -72,8 +72,8 @@ def operator_of_formulas(
 
     The Calls are of formulas and other operators, and are made in order. `writes` names the
     operands that the operator writes, `types` the element types that it accepts. A device may
-    register a faster implementation. Without `compiled_when_live` live calls do not use compiled
-    kernels.
+    register a faster implementation. Without `compiled_when_live`, only replays of recorded calls
+    use compiled kernels.
     """
 
     def declare(calls: Callable[P, Iterable[Call]]) -> Operator[P, None]:

@@ -22,7 +22,7 @@ _set_bits = element("_1 = floor(_2 * _3) - 2 * floor(_2 * _3 * 0.5)")
 
 
 class Flag:
-    """Whether a piece of optional work is done in the present run: `is_set`, for the host.
+    """A bool, for host (`is_set`) and GPU, that says whether a replay does some recorded work.
 
     `array` (1,) holds the same on a GPU: 1 or 0.
     """
@@ -38,7 +38,7 @@ class Flag:
 
 
 class Flags:
-    """One Flag for each optional piece of work of a step; all recordings of the step share them."""
+    """The flags of recorded work: each says whether a replay does a piece that may be left out."""
 
     def __init__(self) -> None:
         self._flags: list[Flag] = []
@@ -47,7 +47,7 @@ class Flags:
         self._sent: list[float] = []
 
     def get(self, number: int, like: Any) -> Flag:
-        """The flag number `number`; a new one is made on the device of the array `like`."""
+        """Flag number `number`; missing ones are made on the device of the array `like`."""
         while len(self._flags) <= number:
             with unrecorded():
                 word = zeros(_WORD, like, np.float64)

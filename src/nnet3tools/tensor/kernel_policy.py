@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RunState(enum.Enum):
-    """Whether a step runs its Python code, runs and records it, or replays a recording."""
+    """Whether a command's Python code runs, runs and is recorded, or is replaced by a replay."""
 
     LIVE = "live"
     """Its Python code runs, and nothing is recorded."""
@@ -33,10 +33,10 @@ class RunState(enum.Enum):
 
 
 class Engine(enum.Enum):
-    """The kind of code that computes the operators of a step.
+    """The kind of code that computes the operators of a step, the work of one command.
 
-    KNOWN_KERNELS are compiled kernels that an earlier run in the same arena has asked for,
-    COMPILED those of all operators that have one. NumPy computes the other operators.
+    COMPILED are the compiled kernels of all operators that have one, KNOWN_KERNELS only those that
+    earlier runs asked for. NumPy computes the other operators.
     """
 
     NUMPY = "NumPy"
@@ -47,9 +47,9 @@ class Engine(enum.Enum):
 
 
 class Platform(enum.Enum):
-    """The device of a step and, on a CPU, whether it may use kernels, and the history of the arena.
+    """The device, and on a CPU whether to use kernels, and what ran before in the same memory.
 
-    An arena is a used one if a recording has been replayed in it, or many shapes have run in it.
+    The memory that programs share (arena) is "used" after a replay, or after runs of many shapes.
     """
 
     NUMPY = "CPU, NumPy"
@@ -59,11 +59,11 @@ class Platform(enum.Enum):
 
 
 class Occasion(enum.Enum):
-    """Which run of a step this is, counted for one program: first, second, later.
+    """Which run of a step (the work of a command) this is for its program: first, second, later.
 
-    FIRST_OF_MANY is the first run in training. NEW_OUTCOMES: no recording has the present
-    outcomes of decisions. HOST_WORK: the step reads results on the host, or the settings have
-    changed since the forward pass.
+    FIRST_OF_MANY is the first run in training. NEW_OUTCOMES: no recording has the present outcomes
+    of decisions. HOST_WORK: the step reads results on the host, or the settings have changed since
+    the forward pass.
     """
 
     FIRST = "first run"
@@ -75,7 +75,7 @@ class Occasion(enum.Enum):
 
 
 class Rule(NamedTuple):
-    """How a step runs (live, recorded, replayed), and which code computes its operators."""
+    """How a step runs (Python code, recorded or not, or replay), and what does its operators."""
 
     state: RunState
     engine: Engine
@@ -112,7 +112,7 @@ _PLATFORMS = tuple(Platform)
 
 
 class KernelPolicy:
-    """Decides how steps run in one arena, and which kind of code computes their operators."""
+    """Decides, for programs that share memory, how a command's step runs, and by which kernels."""
 
     def __init__(self) -> None:
         self.known_kernels: KnownKernels | None = None
@@ -120,7 +120,7 @@ class KernelPolicy:
         self._num_first_runs = 0
 
     def platform(self, on_gpu: bool) -> Platform:
-        """The device and, on a CPU, the kind of arena for a step that runs now in this arena."""
+        """The device and, on a CPU, whether kernels are used and what ran before in this memory."""
         if on_gpu:
             return Platform.GPU
         if not are_native():
@@ -128,11 +128,11 @@ class KernelPolicy:
         return Platform.NEW_ARENA if self.known_kernels is None else Platform.USED_ARENA
 
     def rule(self, occasion: Occasion, on_gpu: bool = False) -> Rule:
-        """How a step runs in this arena, and by which code; `occasion` tells which run it is."""
+        """How a step runs (Python or replay), by which kernels; `occasion` says which run it is."""
         return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
 
     def kernels_for(self, rule: Rule) -> KnownKernels | None:
-        """The known compiled kernels that a step may use; None unless its Rule allows them."""
+        """The kernels that earlier runs asked for, if `rule` says to use only these; else None."""
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
     def count_first_run(self) -> None:
@@ -166,7 +166,7 @@ class KernelPolicy:
 
 
 def run_compiled(operator: Operator, *operands: Any) -> None:
-    """Run one of LF-MMI's operators, on a CPU by its compiled kernel even in a live run.
+    """Run one of LF-MMI's operators, on a CPU by its compiled kernel even if no replay is running.
 
     The supervision differs in each minibatch, so the operator is never recorded on a CPU. The
     kernels take a sixth (32 sequences) to a fourteenth (12) of NumPy's time for the denominator of

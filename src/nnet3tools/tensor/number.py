@@ -49,7 +49,7 @@ class Number:
         return self.array.__class__ is np.ndarray
 
     def value(self) -> float:
-        """The present value as a float, for the host's own use: no recorder notices the access."""
+        """The present value as a float, for the host's own use; recordings do not contain it."""
         return float(self.array[0])
 
     def __float__(self) -> float:
@@ -166,9 +166,9 @@ def store(out: Any, number: Any) -> None:
 class Tally(Number):
     """A number in memory that statistics count with; it is changed in place.
 
-    Recordings can therefore refer to it. `is_zero` and `is_positive` are decisions of the host,
-    which a replay takes before the recorded work. The host keeps a copy of the value for them,
-    until a Number is added to or multiplied with the Tally. From then on a value on a GPU
+    Recorded operator calls can therefore refer to it. `is_zero` and `is_positive` are decisions of
+    the host, which a replay takes before the recorded work. For them the host keeps a copy of the
+    value, until a Number is added to or multiplied with the Tally. From then on a value on a GPU
     counts as positive.
     """
 

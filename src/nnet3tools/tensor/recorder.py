@@ -30,7 +30,7 @@ PersistentObjects = dict[tuple[int, int], Any]
 
 
 class Recorder:
-    """Records decisions, actions and operator calls of a `with` block, to repeat them later.
+    """Records what runs in a `with` block: operator calls, and what the host decides or does.
 
     Operator calls are recorded only with a workspace. The first decisions are not called but have
     the outcomes `known_outcomes`; the first `num_actions_done` actions are not called either.
@@ -50,10 +50,10 @@ class Recorder:
     ) -> None:
         """Prepare to record a step; `persistent` has the objects that all runs of the step share.
 
-        `workspace` gives scratch memory to recorded calls, `scratch` to a live run, in place of the
-        pool. Calls use `known_kernels`, if given, where possible. `flags` are the step's flags of
-        optional work on a GPU. Without `keeps_bound`, recorded calls are bound again if they are to
-        run without kernels.
+        `workspace` gives scratch memory to recorded calls, `scratch` to calls that are not
+        recorded. Calls use `known_kernels`, if given, where possible. `flags` say on a GPU which
+        work that may be left out a replay does. Without `keeps_bound`, recorded calls are bound
+        again for a run without kernels.
         """
         self.decisions: list[Decision] = []
         self.outcomes: list[Any] = []
@@ -92,10 +92,10 @@ class Recorder:
         self._step, self._num_persistent = step, 0
 
     def decide(self, decision: Decision, is_optional: bool = False) -> Any:
-        """The outcome of a decision: the known one if given, else that of `decision()`; it is kept.
+        """The outcome of a choice of the host: the known one if any, else `decision()`; kept.
 
-        `is_optional`: the decision is about optional work. A flag stands for it on a GPU, so it is
-        not counted as random.
+        `is_optional`: it is about work that replays may leave out. A flag stands for it on a GPU,
+        so it is not counted as random.
         """
         if (place := len(self.outcomes)) < len(self._known_outcomes):
             outcome = self._known_outcomes[place]
@@ -133,7 +133,7 @@ class Recorder:
             self._flag = None
 
     def act(self, action: Action) -> None:
-        """Record an action of the host, and call it, unless an earlier run has called it."""
+        """Call a function of the host, unless an earlier run did so; keep it for replays."""
         if (flag := self._flag) is not None:
             optional = action
 
@@ -185,7 +185,7 @@ class Recorder:
         self.calls.append(Call(name, bound=work))
 
     def _run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Call:
-        """Run an operator by known kernels, else NumPy; return the Call that a replay repeats."""
+        """Run an operator by a compiled kernel, or NumPy; return the Call that replays repeat."""
         call, known_kernels = Call(operator.name, operands, options, operator), self._known_kernels
         if known_kernels is not None and operator.compiled_when_live:
             if operator.gives_number:

@@ -45,8 +45,8 @@ class _ThreadState(threading.local):
     """The recorders of one thread; the work of other threads is not part of its recordings.
 
     `event_recorder` takes decisions and actions, `call_recorder` the calls of operators.
-    `known_kernels` are compiled kernels for calls that no recorder takes. If `skips_actions`,
-    `act` does nothing, because a finished recording is captured.
+    `known_kernels` are compiled kernels for calls that no recorder takes. With `skips_actions`,
+    `act` does nothing, because recorded calls are being captured as a CUDA graph.
     """
 
     event_recorder: Recorder | None = None
@@ -70,7 +70,7 @@ def set_recorders(
 def dispatch(
     operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """Call an operator by the call recorder, a known kernel or run_now(*operands, **options)."""
+    """Call an operator by this thread's recorder, a compiled kernel or run_now(*operands, ...)."""
     if state.call_recorder is not None:
         return state.call_recorder.call(operator, operands, options)
     if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
@@ -90,7 +90,7 @@ def unrecorded() -> Iterator[None]:
 
 @contextmanager
 def without_actions() -> Iterator[None]:
-    """In the `with` block `act` does nothing, because a finished recording is captured."""
+    """In the `with` block `act` does nothing: recorded calls become a CUDA graph in it."""
     state.skips_actions = True
     try:
         yield

@@ -40,7 +40,7 @@ _version = [0]
 
 
 def note_setting(before: object, value: object) -> None:
-    """Invalidate recordings if a setting's new value differs (number, text) or is a new object."""
+    """Invalidate all recorded operator calls if a setting has another value or is a new object."""
     if before is value:
         return
     if type(before) not in _PLAIN or type(value) not in _PLAIN or before != value:

@@ -60,10 +60,10 @@ class GrowingBytes:
 
 
 class Workspace:
-    """Scratch memory as a stack, for recordings and live CPU runs that do not interleave.
+    """Scratch memory as a stack, for operator calls that are recorded, and on a CPU for others.
 
-    Addresses stay valid, so that bound calls may refer to them. `policy` decides how steps run,
-    and which code computes them, in the arena to which this memory belongs.
+    Addresses stay valid, so that bound calls may refer to them. `policy` decides how steps run, and
+    which code computes them, in the arena to which this memory belongs.
     """
 
     def __init__(self, like: Any = None) -> None:

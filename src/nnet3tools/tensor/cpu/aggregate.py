@@ -128,12 +128,12 @@ def _innermost_plan(
     expr: Expr, reduce: str, operands: Sequence[Any], num_ins: int, has_beta: bool,
     sizes: Sequence[int], strides: Sequence[Sequence[int]], added: int, chunk: int = 0,
 ) -> Plan | bool:  # fmt: skip
-    """The Plan of a kernel that reduces `expr` along the last axis; False if NumPy has to do it.
+    """The kernel, as a Plan, that reduces `expr` along the last axis; False if NumPy has to do it.
 
-    `sizes` are those of the axes; `strides` has one sequence for each array of `operands`,
-    which are out, `num_ins` inputs, beta and factors (`has_beta`: beta is not 0). `added`
-    elements are summed in float32 before the sum goes to float64. If `chunk` is not 0, operands
-    are vectors, of which each piece of `chunk` elements is reduced by itself.
+    `sizes` are those of the axes; `strides` has one sequence for each array of `operands`, which
+    are out, `num_ins` inputs, beta and factors (`has_beta`: beta is not 0). `added` elements are
+    summed in float32 before the sum goes to float64. If `chunk` is not 0, operands are vectors, of
+    which each piece of `chunk` elements is reduced by itself.
     """
     if not _differs(expr, operands, strides, -1):
         return False

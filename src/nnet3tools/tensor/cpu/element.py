@@ -147,10 +147,10 @@ def column_plan(
     assignments: Assignments, operands: Sequence[Any], sizes: Sequence[int],
     strides: Sequence[Sequence[int]], rows: int,
 ) -> Plan:  # fmt: skip
-    """The Plan of a kernel for a formula that reduces columns (axis -1) over rows (axis -2).
+    """The kernel, as a Plan, of a formula that reduces columns (axis -1) over rows (axis -2).
 
-    `rows` rows are summed in the values' own type before the sum goes to float64. `sizes` are
-    those of the axes; `strides` has one sequence for each array of `operands`, in elements.
+    `rows` rows are summed in the values' own type before the sum goes to float64. `sizes` are those
+    of the axes; `strides` has one sequence for each array of `operands`, in elements.
     """
     single = -2 if sizes[-2] == 1 else 0
     walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)

@@ -42,7 +42,7 @@ _LOOK_BACK = 6
 
 
 def fused(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs with the same results as `jobs`, in which elementwise jobs are joined where possible."""
+    """Jobs (kernels with arguments) with the results of `jobs`; elementwise ones are joined."""
     done: list[Job] = []
     for job in jobs:
         if not _join_with_earlier(done, job):
@@ -51,7 +51,7 @@ def fused(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _join_with_earlier(done: list[Job], job: Job) -> bool:
-    """Join `job` with an earlier job of the list `done` if possible; returns whether it was."""
+    """Join `job` with an earlier job (kernel with arguments) in `done`; returns if that worked."""
     if job.formula is None:
         return False
     between: list[Formula] = []

@@ -17,7 +17,7 @@ Work = Callable[[], object]
 
 
 class CompiledJobs:
-    """Callable that runs jobs in order, fused where possible, in one call of the C runtime.
+    """Callable that runs jobs (kernels with arguments) in order, fused, in one call of C code.
 
     The first run compiles the kernels, together with all other kernels asked for by then.
     """
@@ -51,7 +51,7 @@ def run_compiling(job: Job) -> bool:
 
 
 def run_if_made(job: Job) -> bool:
-    """Run a job if its kernel is loaded, else ask for the kernel; returns whether the job ran."""
+    """Run a job and return True if its kernel is loaded; else let it be compiled later."""
     name = job.kernel.name
     if (found := library.made(name)) is None:
         library.want([job.kernel])

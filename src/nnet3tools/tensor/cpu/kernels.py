@@ -156,7 +156,7 @@ class Job:
         self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int,
         template: Words | None = None,
     ) -> None:  # fmt: skip
-        """Convert arguments to 8-byte words, by `template` if given: Words of equal integers."""
+        """Store a kernel's arguments as 8-byte words; `template` has words with equal integers."""
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same memory, so that they must not run concurrently."""

@@ -19,7 +19,7 @@ from nnet3tools.tensor.cpu.library import library
 
 
 class KnownKernels:
-    """The kernels that earlier runs in one arena asked for; only these serve calls not replayed."""
+    """Compiled kernels for calls that are not replayed: those that earlier runs asked for."""
 
     def __init__(self) -> None:
         self._run = 0
@@ -29,36 +29,36 @@ class KnownKernels:
         self._failed = False
 
     def begin_run(self) -> None:
-        """Begin a run: kernels asked for during earlier runs are known from now on."""
+        """Count a run; kernels that earlier runs asked for may be compiled and used in it."""
         self._run += 1
 
     def add(self, calls: Iterable[Call]) -> None:
-        """Add the kernels of recorded calls to the known kernels."""
+        """Let later runs use the kernels of these calls, as if an earlier run had asked for."""
         for call in calls:
             for job in jobs_of(call) or ():
                 self._asked[job.kernel.name] = 0
                 library.want([job.kernel])
 
     def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Call an operator by known kernels; False, without a call, if that is impossible."""
+        """Call an operator by its compiled kernels if an earlier run asked for them; else False."""
         if operator.gives_number or not operator.compiled_when_live:
             return False
         return self.run_call(Call(operator.name, operands, options, operator))
 
     def run_call(self, call: Call) -> bool:
-        """Make a call by known kernels if there are such; returns whether it was made."""
+        """Make a call by compiled kernels and return True, if earlier runs asked for all these."""
         jobs = jobs_of(call)
         return jobs is not None and self.do(jobs)
 
     def do(self, jobs: Sequence[Job]) -> bool:
-        """Run all jobs if all their kernels are known; returns whether they ran."""
+        """Run jobs and return True, if earlier runs asked for all their kernels; else False."""
         if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
             return False
         run_jobs(jobs, self._addresses)
         return True
 
     def _make(self, jobs: Sequence[Job]) -> bool:
-        """Compile the kernels of jobs if earlier runs asked for all; returns whether it did."""
+        """Compile the kernels of jobs and return True if earlier runs asked for all; else False."""
         is_known = not self._failed
         for job in jobs:
             if self._asked.setdefault(job.kernel.name, self._run) == self._run:

@@ -111,7 +111,7 @@ class _Plan:
 
 
 class AggregateKernel:
-    """Callable that binds operands to a reduction; keeps a kernel for each layout of operands."""
+    """Returns, when called with operands, a callable that reduces them by a CUDA kernel."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = expr, reduce, axis

@@ -31,7 +31,7 @@ _MAX_PLANS = 512
 
 
 class ElementKernel:
-    """Callable that binds operands to one formula; keeps a kernel for each layout of operands."""
+    """Returns, when called with operands, a callable that computes the formula of `assignments`."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments
@@ -100,7 +100,7 @@ class ElementKernel:
 def _fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> bool:
     """Whether each array can be accessed by 4 elements at a time along the last axis.
 
-    It can if it is constant, or contiguous and aligned, along this axis. `strides` has one
+    By `walk`, it is constant, or contiguous and aligned, along this axis. `strides` has one
     sequence for each array, in elements.
     """
     walked = iter(strides)
@@ -117,7 +117,7 @@ def _fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence
 
 
 def with_device_numbers(operands: Sequence[Any], before: list[Step]) -> list[Any]:
-    """The operands, with each Number replaced by an array of one element.
+    """The operands, with each Number (a float64 in memory) replaced by an array of one element.
 
     The element has the float type of the other arrays. `before` gets the steps that make these
     arrays.

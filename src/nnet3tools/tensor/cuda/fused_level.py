@@ -45,7 +45,7 @@ kernels 128 / 300 / 335 (on paper)."""
 class _Part:
     """Launches over one index space that the same blocks of threads do one after the other.
 
-    They are a part of a fused level, whose kernel does all parts at the same time.
+    Several parts make a fused level, a kernel that does them at the same time.
     """
 
     def __init__(self, first: Launch, group: int) -> None:
@@ -267,7 +267,7 @@ class FusedLevel:
 
 
 def can_be_fused(node: Launch | LibraryCall) -> bool:
-    """Whether a launch can be part of a fused level; a library call cannot."""
+    """Whether a kernel that does several launches may do this one; it cannot do a library call."""
     if isinstance(node, LibraryCall):
         return False
     function = as_function(node.source)

@@ -26,7 +26,7 @@ Node = Launch | LibraryCall
 
 
 def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
-    """A callable that launches a CUDA graph with the launches of `work`, in fused levels.
+    """A callable that launches a CUDA graph of `work`, in which one kernel does many launches.
 
     With `on_side_stream` it is launched on the side stream; `work` must then have no matrix
     product.
@@ -53,7 +53,7 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
 
 
 def _steps(work: Callable[[], None], prepare: bool = False) -> list[Callable[[], Any]]:
-    """Callables that do the launches of `work` in fused levels; `prepare` only loads kernels."""
+    """Callables for the launches of `work`, many in a kernel; `prepare` only loads the kernels."""
     device, table, steps = get_device(), Table(), list[Callable[[], Any]]()
     levels = schedule(launches_of(work))
     if prepare:
@@ -73,8 +73,8 @@ def _steps(work: Callable[[], None], prepare: bool = False) -> list[Callable[[],
 def schedule(nodes: list[Node]) -> list[FusedLevel | list[Node]]:
     """The launches and library calls in the order in which they run.
 
-    Launches are grouped in fused levels. A list has calls that cannot be fused and may run
-    concurrently.
+    The launches in a FusedLevel are done by one kernel. A list has calls that cannot be, and that
+    may run concurrently.
     """
     waits_for = dependencies(nodes)
     followers: list[list[int]] = [[] for _ in nodes]

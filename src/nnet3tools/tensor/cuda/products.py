@@ -74,7 +74,7 @@ def bind_prod(
     alpha: Any = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], None]:
-    """Bind the operator `prod`: a call of cuBLAS, and copies of views that cuBLAS cannot take."""
+    """A callable that runs `prod`: a call of cuBLAS, and copies of views that it cannot take."""
     rows, cols = out.shape[-2:]
     left = a.swapaxes(-1, -2) if trans_a else a
     right = b.swapaxes(-1, -2) if trans_b else b

@@ -37,7 +37,7 @@ _column_kernels = functools.lru_cache(maxsize=256)(column_kernels)
 
 
 def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
-    """A bound formula that reduces rows, as one kernel."""
+    """A callable that computes a formula with row reductions of these operands, by one kernel."""
     arrays, full, targets = _checked(assignments, operands)
     if 0 in full:
         return lambda: None
@@ -50,7 +50,7 @@ def bind_rows(assignments: Assignments, operands: Sequence[Any]) -> Step:
 
 
 def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
-    """A bound formula that reduces columns, as one kernel for each pass over the rows."""
+    """A callable that computes a formula with column reductions: a kernel per pass over rows."""
     arrays, full, targets = _checked(assignments, operands)
     walk, sizes, strides = _walk(operands, arrays, full, -2)
     if len(sizes) != 2 or assignments.reduces_rows:

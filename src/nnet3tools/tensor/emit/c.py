@@ -71,7 +71,7 @@ def nest(body: Body, axes: int, inner: Sequence[str], arrays: Sequence[int]) -> 
 
 
 def element_kernel(assignments: Assignments, walk: Walk) -> str:
-    """C text of a kernel for a formula without reductions: loops, the innermost vectorized."""
+    """C text of a kernel for a formula without reductions; `walk`: how operands are in memory."""
     body = Body(walk, C)
     pairs = body.assigned(assignments)
     needed = body.needed([root for _, root in pairs])

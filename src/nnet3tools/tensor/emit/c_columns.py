@@ -31,8 +31,8 @@ _MOST_COLUMNS = 512
 def column_kernel(assignments: Assignments, walk: Walk, rows: int = ROWS) -> str:
     """C text of a kernel for a formula that reduces columns: axis -2 are rows, -1 columns.
 
-    Further axes are looped over. Values are added up in their own type over `rows` rows, then
-    in float64. The kernel's first argument is the number of columns that it does at a time (a
+    `walk` says how operands are in memory. Values are added up in their own type over `rows` rows,
+    then in float64. The kernel's first argument is the number of columns that it does at a time (a
     tile), if the rows are passed over more than once.
     """
     return _Columns(ColumnPasses(assignments, walk, C), rows).text()

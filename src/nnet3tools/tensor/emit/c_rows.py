@@ -40,9 +40,9 @@ def row_kernel(
 ) -> str:
     """C text of a kernel for a formula that reduces rows (along the last axis).
 
-    `may_keep`: a row fits on the stack, so its values may be kept there. `added` numbers are added
-    up in float32, then in float64. If `chunk` is not 0, operands are vectors, and row i is their
-    i-th piece of `chunk` elements.
+    `walk` says how operands are in memory. `may_keep`: a row's values may be kept on the stack.
+    `added` numbers are added up in float32, then in float64. If `chunk` is not 0, operands are
+    vectors, and row i is their i-th piece of `chunk` elements.
     """
     rows = _Rows(assignments, walk, may_keep, added)
     width = f"n{walk.axes - 1}"

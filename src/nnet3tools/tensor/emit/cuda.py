@@ -73,10 +73,10 @@ def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[
 
 
 def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source:
-    """A kernel for a formula without reductions: a thread for each element.
+    """A kernel for a formula without reductions: a thread for each element, or for four (`vector`).
 
-    With `vector` a thread does four elements of a row. Parameters are the sizes of the axes, the
-    number of rows if there are several axes, then the operands (addresses, strides, numbers).
+    `walk` says how operands are in memory. Parameters are the sizes of the axes, the number of rows
+    if there are several axes, then the operands (addresses, strides, numbers).
     """
     body = Body(walk, CUDA)
     pairs = body.assigned(assignments)

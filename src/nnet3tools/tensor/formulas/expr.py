@@ -213,7 +213,7 @@ class Constant(Expr):
         return constant_text(self.value)
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """A weak type for numbers, bool for truth values."""
+        """A weak type for a number, which adapts to the type of arrays; bool for truth values."""
         if isinstance(self.value, bool):
             return Type.BOOL
         return Type.WEAK_INT if isinstance(self.value, int) else Type.WEAK_FLOAT

@@ -78,7 +78,7 @@ class Target:
 
 @dataclass
 class Lowering:
-    """Lowers expressions to shared instructions; `types` are the operands', weak for numbers."""
+    """Turns expressions into shared instructions; operand i + 1 has types[i] (weak for numbers)."""
 
     types: Sequence[Type]
     target: Target

@@ -73,7 +73,7 @@ def type_of_dtype(dtype: np.dtype) -> Type:
 
 
 def dtype_of(element_type: Type) -> np.dtype:
-    """The NumPy dtype of a type; weak types become int32 and float32."""
+    """The NumPy dtype of a type; int32 and float32 for the weak types, those of plain numbers."""
     if element_type is Type.WEAK_FLOAT:
         return np.dtype(np.float32)
     if element_type is Type.WEAK_INT:

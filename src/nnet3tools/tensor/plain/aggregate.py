@@ -126,7 +126,7 @@ class _Plan:
 
 
 class _Aggregate:
-    """Binds operands to a named reduction when called; keeps a plan for each layout of operands."""
+    """Returns, when called with operands, a callable that reduces `expr` of them along `axis`."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._given = expr, reduce, axis
@@ -160,7 +160,7 @@ class _Aggregate:
 
 
 class _LogSumExp:
-    """Binds operands to log(sum(exp(x))), with exp relative to the maximum, when called."""
+    """Returns, when called with operands, a callable for log(sum(exp(`expr`))) along `axis`."""
 
     def __init__(self, expr: Expr, axis: int | None) -> None:
         self._axis = axis

@@ -96,7 +96,7 @@ def _stored(target: np.ndarray, value: np.ndarray, rows: slice) -> Call:
 
 
 class _NumpyElement:
-    """Returns the work of the assignments for given operands; keeps a plan for each layout."""
+    """Returns, when called with operands, a callable that does the assignments by NumPy calls."""
 
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments

@@ -14,7 +14,7 @@ _functions = cuda_functions(__file__)
 
 @implements("compress", "cupy", types=("int8", "uint8", "int16", "uint16"), binder=True)
 def bind_compress(out: Array, src: Array, value_range: float, truncate: bool = True) -> Step:
-    """Bind the operator `compress`: its kernel scales, rounds, limits, converts each element."""
+    """A callable that runs `compress`: its kernel scales, rounds, limits, converts each element."""
     info = np.iinfo(out.dtype)
     operands = {"out": out, "src": src, "low": info.min, "high": info.max}
     if value_range == 0.0:
@@ -24,6 +24,6 @@ def bind_compress(out: Array, src: Array, value_range: float, truncate: bool = T
 
 @implements("decompress", "cupy", binder=True)
 def bind_decompress(out: Array, src: Array, value_range: float) -> Step:
-    """Bind the operator `decompress`: its kernel converts and scales each element."""
+    """A callable that runs `decompress`: its kernel converts and scales each element."""
     scale = 1.0 if value_range == 0.0 else value_range / np.iinfo(src.dtype).max
     return _functions["decompress"].on_grid(out.shape, out=out, src=src, scale=scale)

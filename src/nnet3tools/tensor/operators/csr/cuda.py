@@ -37,7 +37,7 @@ def bind_csr_dot(
     out: Array, values: Array, indexes: Any, offsets: Any, b: Array, trans: bool = False,
     beta: float = 0.0,
 ) -> Step:  # fmt: skip
-    """Bind the operator `csr_dot`: a thread adds up a row of S, or with `trans` a column."""
+    """A callable that runs `csr_dot`: a thread adds up a row of S, or with `trans` a column."""
     to, of = (x[:, None] if x.ndim == 1 else x for x in (out, b))
     if not trans:
         return _functions["csr_dot"].on_grid(

@@ -64,7 +64,7 @@ for _name, _bind, _vector in (
 
 @implements("scatter", "cupy", binder=True)
 def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """Bind the operator `scatter`, with a thread for each element of src."""
+    """A callable that runs `scatter`, with a thread for each element of src."""
     arrays = _operands(False, out, src, indexes, axis)
     shape = arrays["src"].shape
     return _functions["scatter"].on_grid(shape, count=out.shape[axis], **arrays)

@@ -22,7 +22,7 @@ _norm_backprop = element("_1 = where(_3 != 0, _2 * (_4 / where(_3 != 0, _3, 1)),
 
 @implements("group_norm", "cupy", binder=True)
 def bind_group_norm(out: Array, x: Array) -> Step:
-    """Bind the operator `group_norm`: sums of squares over the groups, then square roots."""
+    """A callable that runs `group_norm`: sums of squares over the groups, then square roots."""
     groups = x.reshape(*out.shape, -1)
     return in_turn([_sum_squares.bind(out, groups), _sqrt.bind(out)])
 
@@ -31,7 +31,7 @@ def bind_group_norm(out: Array, x: Array) -> Step:
 def bind_group_norm_backprop(
     in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
 ) -> Step:
-    """Bind the backward pass of `group_norm` on CUDA: one formula with an axis for groups."""
+    """A callable that runs the derivative of `group_norm`: one formula with an axis for groups."""
     shape = (*out_value.shape, -1)
     return _norm_backprop.bind(
         _split(in_deriv, shape), _split(in_value, shape),
@@ -49,5 +49,5 @@ def _split(array: Array, shape: tuple[int, ...]) -> Array:
 
 @implements("sum_column_ranges", "cupy", binder=True)
 def bind_sum_column_ranges(out: Array, x: Array, ranges: Any) -> Step:
-    """Bind the operator `sum_column_ranges`, with a thread for each element of out."""
+    """A callable that runs `sum_column_ranges`, with a thread for each element of out."""
     return _functions["sum_column_ranges"].on_grid(out.shape, out=out, x=x, ranges=uploaded(ranges))

@@ -70,7 +70,7 @@ def _leaky_hmm(
     results: Any, output: Any, hmm: Hmm, num_sequences: int, leak: float,
     deriv: Any = None, weight: float = 1.0,
 ) -> list[Job] | None:  # fmt: skip
-    """The job of leaky_hmm's C kernel; None unless arrays are float32 with contiguous rows."""
+    """A list with the job (C kernel call) for `leaky_hmm`; None unless float32, contiguous rows."""
     matrices = (output,) if deriv is None else (output, deriv)
     contiguous = all(m.dtype == np.float32 and m.strides[1] == m.itemsize for m in matrices)
     if not contiguous or not output.size or results.strides != (8,):

@@ -32,7 +32,7 @@ def _columns(frames: list[FrameArcs]) -> dict[str, np.ndarray] | None:
 def _numerator(
     results: Any, output: Any, paths: Paths, deriv: Any = None, weight: float = 1.0
 ) -> list[Job] | None:
-    """The job of the numerator's C kernel; None unless arrays are contiguous float32."""
+    """A list with the job (C kernel call) for `numerator`; None unless contiguous float32."""
     matrices = (output,) if deriv is None else (output, deriv)
     contiguous = all(m.dtype == np.float32 and m.flags.c_contiguous for m in matrices)
     if not contiguous or not output.size or not paths.frames:

@@ -29,7 +29,7 @@ _functions = cuda_functions(__file__)
 
 @implements("sort_indexes", "cupy", types=("int32",), binder=True)
 def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
-    """Bind the operator `sort_indexes`: select few indexes, or sort runs and merge these."""
+    """A callable that runs `sort_indexes`: selects few indexes, or sorts runs and merges them."""
     to, of = last_axis(out, axis), last_axis(x, axis)
     wanted, length = to.shape[3], of.shape[3]
     numbers = {"sign": -1.0 if descending else 1.0, "wanted": wanted, "count": length}
@@ -52,7 +52,7 @@ def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step
 
 
 def _sorted_runs(out: Array, x: Array, run: int, numbers: dict[str, Any]) -> Step:
-    """Bind a kernel that sorts indexes within runs of `run` elements; `numbers`: more arguments."""
+    """A callable that sorts indexes in runs of `run` elements; `numbers`: more kernel arguments."""
     shape = (*x.shape[:3], -(-x.shape[3] // run))
     return _functions["sort_indexes"].by_blocks(
         shape, run // 2, out=out, x=x, words={"SIZE": run}, **numbers
@@ -63,7 +63,7 @@ def _sorted_runs(out: Array, x: Array, run: int, numbers: dict[str, Any]) -> Ste
 def bind_cumulative_sum(
     out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
 ) -> Step:
-    """Bind the operator `cumulative_sum`, with one thread for each line along the axis."""
+    """A callable that runs `cumulative_sum`, with one thread for each line along the axis."""
     to, of = last_axis(out, axis), last_axis(x, axis)
     return _functions["cumulative_sum"].on_grid(
         to.shape[:3], out=to, x=of, length=x.shape[axis], reverse=reverse, exclusive=exclusive,

@@ -55,7 +55,7 @@ for _name in ("copy_rows_multi", "add_rows_multi", "copy_to_rows_multi"):
 
 @implements("add_row_ranges", "cupy", binder=True)
 def bind_add_row_ranges(out: Array, src: Array, ranges: Any, alpha: float = 1.0) -> Step:
-    """Bind the operator `add_row_ranges`: a thread adds up one column of a range, in order."""
+    """A callable that runs `add_row_ranges`: a thread adds up one column of a range, in order."""
     check_rows(ranges, len(src) + 1, len(out), lowest=-1 << 31)
     return _on_grid("add_row_ranges", out.shape, alpha, out=out, src=src, ranges=uploaded(ranges))
 
@@ -77,7 +77,7 @@ def _check_places(
 def bind_add_to_rows_multi(
     src: Array, dests: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """Bind `add_to_rows_multi`: one thread adds all that goes to an element, in a fixed order."""
+    """A callable that runs `add_to_rows_multi`: a thread sums an element's terms in fixed order."""
     which, at = _check_places(src, dests, which, at)
     taken = np.flatnonzero(which >= 0)
     places = (which[taken] << 32) + at[taken]

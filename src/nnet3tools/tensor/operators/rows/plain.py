@@ -166,7 +166,7 @@ def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
 
 @implements("copy_cols", "numpy", binder=True)
 def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
-    """Bind copy_cols as copy_rows of the transposes."""
+    """A callable that runs `copy_cols`, as copy_rows of the transposes."""
     return _bind_one(False, out.T, src.T, indexes)
 
 
@@ -174,7 +174,7 @@ def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run
 def bind_add_row_ranges(
     out: np.ndarray, src: np.ndarray, ranges: np.ndarray, alpha: float = 1.0
 ) -> Run:
-    """Bind the operator `add_row_ranges` as one strided sum if the ranges are regular.
+    """A callable that runs `add_row_ranges`, by one strided sum if the ranges are regular.
 
     Else many short ranges are added up by their k-th rows, the others by reduceat, which takes
     several times as long for each element.

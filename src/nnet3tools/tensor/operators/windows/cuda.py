@@ -23,7 +23,7 @@ def _windows(b: Array, num_rows: int, width: int, shift: int) -> Array:
 
 @implements("window_dots", "cupy", binder=True)
 def bind_window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) -> Step:
-    """Bind the operator `window_dots`: one reduction over a view with the K rows of each window."""
+    """A callable that runs `window_dots`: one reduction of a view with each window's K rows."""
     windows = _windows(b, len(a), out.shape[2], shift)
     return _window_dots.bind(out, a[:, :, None, :], windows, alpha=alpha)
 
@@ -40,7 +40,7 @@ def bind_add_weighted_windows(
 
 @implements("add_to_windows", "cupy", binder=True)
 def bind_add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> Step:
-    """Bind the operator `add_to_windows` as a formula for each of the K rows of a window."""
+    """A callable that runs `add_to_windows`: a formula for each of the K rows of a window."""
     starts = [(k, k * shift) for k in range(weights.shape[2])]
     return in_turn(
         [
