@@ -32,7 +32,7 @@ class Formula:
         """Module of an array's class -> binder."""
 
     def _binder(self, array: Any, *formula: Any) -> Callable[..., Any]:
-        """The function of the device of `array` that binds operands to this formula.
+        """The function that makes callables of this formula and operands on the device of `array`.
 
         `formula` are the arguments with which the device's implementation makes such a function.
         """
@@ -44,7 +44,7 @@ class Formula:
 
     @property
     def name(self) -> str:
-        """The formula, for printed recordings."""
+        """The text of the formula, which is shown where recorded calls are printed."""
         return repr(self)
 
 

@@ -136,7 +136,7 @@ class KernelPolicy:
         return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
 
     def count_first_run(self) -> None:
-        """Count that a further program runs for the first time in this arena."""
+        """Count a program that runs in this memory for the first time."""
         self._num_first_runs += 1
 
     def begin_run(self, will_replay: bool) -> None:
@@ -152,7 +152,7 @@ class KernelPolicy:
     def replay_steps(
         self, calls: Sequence[tuple[int, Call]]
     ) -> list[tuple[int, Callable[[], object]]]:
-        """(command number, callable) for recorded (command number, call) on a CPU, in order.
+        """Pairs (command number, callable) that repeat recorded calls on a CPU, in the same order.
 
         Neighbouring calls that have compiled kernels become one callable.
         """

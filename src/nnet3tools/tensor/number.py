@@ -224,9 +224,9 @@ class Tally(Number):
         return self
 
     def is_zero(self) -> bool:
-        """Whether the Tally is 0, decided on the host."""
+        """Whether the number is 0, by the host's copy; false for a value that only a GPU has."""
         return recording.decide(lambda: self._sign() == 0.0)
 
     def is_positive(self) -> bool:
-        """Whether the Tally is greater than 0, decided on the host."""
+        """Whether the number is above 0, by the host's copy; true for a value only a GPU has."""
         return recording.decide(lambda: self._sign() > 0.0)

@@ -51,9 +51,9 @@ class Recorder:
         """Prepare to record a step; `persistent` has the objects that all runs of the step share.
 
         `workspace` gives scratch memory to recorded calls, `scratch` to calls that are not
-        recorded. Calls use `known_kernels`, if given, where possible. `flags` say on a GPU which
-        work that may be left out a replay does. Without `keeps_bound`, recorded calls are bound
-        again for a run without kernels.
+        recorded. Calls use `known_kernels`, if given, where possible. `flags` say, on a GPU, which
+        of the optional work a replay does. Without `keeps_bound`, recorded calls are bound again
+        for a run without kernels.
         """
         self.decisions: list[Decision] = []
         self.outcomes: list[Any] = []
@@ -88,7 +88,7 @@ class Recorder:
         recording.set_recorders(*recorders)
 
     def begin_step(self, step: int) -> None:
-        """Set the number of the step to which the following work belongs."""
+        """Set the number of the command to which the work that follows belongs."""
         self._step, self._num_persistent = step, 0
 
     def decide(self, decision: Decision, is_optional: bool = False) -> Any:
@@ -111,10 +111,10 @@ class Recorder:
 
     @contextmanager
     def optional(self, decision: Callable[[], bool], like: Any) -> Iterator[bool]:
-        """Yield whether to do or record the work in the `with` block.
+        """Yield whether to do the work in the `with` block: what `decision()` returns.
 
-        If the step has flags (on a GPU), the work is recorded in any case, under a flag
-        that `decision()` sets in each replay. `like` is any array of the device.
+        On a GPU the work is recorded in any case, and each replay calls `decision()` to set a flag
+        that says whether it is done. `like` is any array of the device.
         """
         if self._flags is None or self._flag is not None:
             yield self.decide(decision)
@@ -204,7 +204,7 @@ class Recorder:
 
 
 def _not_computed(work: Any) -> Number | None:
-    """The Number that the bound operator `work` would write if it ran; None if it gives none."""
+    """The Number that bound operator `work` writes when it runs, without running it; else None."""
     return work.number if isinstance(work, Measured) else None
 
 

@@ -61,7 +61,7 @@ state = _ThreadState()
 def set_recorders(
     event_recorder: Recorder | None, call_recorder: Recorder | None
 ) -> tuple[Recorder | None, Recorder | None]:
-    """Install both recorders on this thread (None: no recording); return the previous two."""
+    """Set this thread's recorders (None: record nothing) of events and of calls; return the old."""
     before = state.event_recorder, state.call_recorder
     state.event_recorder, state.call_recorder = event_recorder, call_recorder
     return before
@@ -80,7 +80,7 @@ def dispatch(
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Do not record the work in the `with` block, which is part of a decision or action."""
+    """Do not record the operators called in the `with` block: the host decides or acts in it."""
     before = set_recorders(None, None)
     try:
         yield
@@ -132,7 +132,7 @@ def act(action: Action) -> None:
 
 
 def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None:
-    """If `is_missing()`, call `make`, which makes an object that later work of the step needs.
+    """If `is_missing()`, call `make`, which makes an object that later operators need.
 
     A replay does so, too. `template` is any array of the device. On a GPU, a run that makes
     something is not recorded. `make` must not invalidate recordings (settings.begin_settings).
@@ -145,7 +145,7 @@ def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None
 
 
 def run(name: str, work: Callable[[], Any]) -> None:
-    """Call `work`, a bound operator; a recording shows it under `name`."""
+    """Call `work`, a bound operator; if calls are being recorded, record it as `name`."""
     if state.call_recorder is None:
         work()
     else:
@@ -153,17 +153,17 @@ def run(name: str, work: Callable[[], Any]) -> None:
 
 
 def is_noting() -> bool:
-    """Whether this thread's decisions and actions are being recorded."""
+    """Whether this thread records what the host decides and does, for replays."""
     return state.event_recorder is not None
 
 
 def persistent_object(make: Callable[[], V]) -> V:
-    """The result of `make()`; a recorded step gets the same object in each of its runs."""
+    """The result of `make()`; code that is recorded gets the same object in each replay."""
     recorder = state.call_recorder
     return make() if recorder is None else cast(V, recorder.persistent_object(make))
 
 
 def not_capturable() -> None:
-    """Declare that the present step does work on the host that a recording cannot repeat."""
+    """Declare that the command now running does work on the host that no replay can repeat."""
     if state.event_recorder is not None:
         state.event_recorder.has_host_work = True

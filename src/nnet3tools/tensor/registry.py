@@ -79,10 +79,10 @@ def load_module(name: str) -> bool:
 class Operator(Generic[P, R]):
     """A declared operator: call it, or `bind` it to operands once and call the result many times.
 
-    The first operand (or the first array of it, if it is a list) decides device and element
-    type. Integers and bool are refused where they are not declared: they would cut off results.
-    `takes_numbers`: operands may be Numbers on the host. `gives_number`: calls return a float,
-    or while they are recorded a Number.
+    The first operand (or the first array of it, if it is a list) decides device and element type.
+    Integers and bool are refused where they are not declared: they would cut off results.
+    `takes_numbers`: operands may be floats in memory (Number). `gives_number`: calls return a
+    float, or while they are recorded a Number.
     """
 
     takes_numbers = False
@@ -122,10 +122,10 @@ class Operator(Generic[P, R]):
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
-        """The function that binds operands on the device and of the type of `first`.
+        """The function that, given operands, returns a callable that runs the operator on them.
 
-        `first` is the first operand, or a list of arrays that is the first operand.
-        UnsupportedOperator if there is no implementation.
+        `first` is the first operand, or a list of arrays that is the first operand; it decides
+        device and type. UnsupportedOperator if there is no implementation.
         """
         array = _first_array(first)
         key = array.__class__, getattr(array, "dtype", None)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 
 class HasSettings:
-    """Base of classes whose attributes are settings, except those in NO_SETTINGS.
+    """Base of classes whose attributes (except NO_SETTINGS) recorded operator calls depend on.
 
-    A changed setting invalidates all recordings. Arrays are compared by identity, because calls
-    refer to them. First values, and values from `begin_settings`, invalidate nothing.
+    A new value makes all recordings invalid. Arrays are compared by identity, because calls refer
+    to them. First values, and values from `begin_settings`, invalidate nothing.
     """
 
     NO_SETTINGS: ClassVar[frozenset[str]] = frozenset()
@@ -27,7 +27,7 @@ class HasSettings:
 
 
 def begin_settings(thing: object, **values: object) -> None:
-    """Set attributes of `thing` without invalidating recordings.
+    """Set attributes of `thing`; recorded operator calls stay valid.
 
     This is for attributes that recorded steps check for and make, if missing, before they use them.
     """
@@ -48,5 +48,5 @@ def note_setting(before: object, value: object) -> None:
 
 
 def settings_version() -> int:
-    """A number that changes whenever a changed setting invalidates recordings."""
+    """A number that changes whenever a changed setting makes recorded operator calls invalid."""
     return _version[0]

@@ -12,7 +12,7 @@ _waits: list[Callable[[], None]] = []
 
 
 def record(wait: Callable[[], None]) -> None:
-    """Register work given to the side stream; `wait()` makes the main stream wait for this work."""
+    """Register work on the second GPU stream; `wait()` makes the main stream wait for this work."""
     _waits.append(wait)
 
 

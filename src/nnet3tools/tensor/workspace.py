@@ -62,8 +62,8 @@ class GrowingBytes:
 class Workspace:
     """Scratch memory as a stack, for operator calls that are recorded, and on a CPU for others.
 
-    Addresses stay valid, so that bound calls may refer to them. `policy` decides how steps run, and
-    which code computes them, in the arena to which this memory belongs.
+    Addresses stay valid, so that bound calls may refer to them. `policy` decides how programs that
+    share this memory run their steps: by Python code or a replay, by NumPy or compiled kernels.
     """
 
     def __init__(self, like: Any = None) -> None:
@@ -74,7 +74,7 @@ class Workspace:
 
     @property
     def grows_in_place(self) -> bool:
-        """Whether `take` works in recordings without an earlier `reserve`."""
+        """Whether the stack grows at one address, so that recording needs no earlier `reserve`."""
         return self._memory.can_hold(_AMPLE)
 
     def another(self) -> Workspace:
@@ -82,13 +82,13 @@ class Workspace:
         return Workspace(self._like)
 
     def reserve(self, num_bytes: int) -> None:
-        """Make the stack at least `num_bytes` large; recordings keep the memory they have used."""
+        """Make the stack at least `num_bytes` large; calls recorded earlier keep their memory."""
         if self._used == 0 and self._memory.size < num_bytes:
             forget_scratch()
             self._memory.first(num_bytes)
 
     def take(self, num_bytes: int) -> Any:
-        """The next `num_bytes` bytes of the stack; new memory if the stack cannot grow."""
+        """The next `num_bytes` bytes of the stack, uint8; other memory if that cannot grow."""
         first = self._used
         self._used += rounded_up(num_bytes)
         if not self._memory.can_hold(self._used):

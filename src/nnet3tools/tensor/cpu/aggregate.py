@@ -50,7 +50,7 @@ def aggregate_jobs(
 
 
 def _factors(alpha: Any, divisor: float) -> list[Any]:
-    """Factors of a reduction: [alpha / divisor], or if alpha is a Number, [alpha, 1 / divisor]."""
+    """The factors of a reduction: [alpha / divisor]; [alpha, 1 / divisor] if alpha is in memory."""
     if isinstance(alpha, (int, float)):
         return [float(alpha) / divisor]
     return [alpha, 1.0 / divisor]

@@ -33,7 +33,7 @@ class KnownKernels:
         self._run += 1
 
     def add(self, calls: Iterable[Call]) -> None:
-        """Let later runs use the kernels of these calls, as if an earlier run had asked for."""
+        """Let later runs use these calls' kernels, as if an earlier run had asked for them."""
         for call in calls:
             for job in jobs_of(call) or ():
                 self._asked[job.kernel.name] = 0

@@ -26,10 +26,10 @@ def product(
     out: Any, a: Any, b: Any, trans_a: bool = False, trans_b: bool = False,
     alpha: Any = 1.0, beta: Any = 0.0,
 ) -> list[Job] | None:  # fmt: skip
-    """The job for out = alpha * op(a) op(b) + beta * out by BLAS; two threads do a large product.
+    """A list with one job (BLAS calls) for out = alpha * op(a) op(b) + beta * out, or None.
 
-    op transposes if trans_* is set. None for stacks of matrices, and if BLAS cannot multiply halves
-    of an operand.
+    op transposes if trans_* is set; two threads do a large product. None for stacks of matrices,
+    and if BLAS cannot multiply halves of an operand.
     """
     if not out.ndim == a.ndim == b.ndim == 2 or not out.dtype == a.dtype == b.dtype:
         return None

@@ -40,7 +40,7 @@ class CudaDevice:
 
     All work goes to the main stream, in order, except copies from pinned memory, which go to the
     copy stream. `num_processors` are its multiprocessors; a block may have `most_shared_bytes` of
-    shared memory. `kernel` is `_kernel` with a cache, `gemm` is Cublas.bind.
+    shared memory. `kernel` compiles a kernel once (see `_kernel`), `gemm` is Cublas.bind.
     """
 
     def __init__(self) -> None:
@@ -117,8 +117,8 @@ class CudaDevice:
     def upload(self, host: np.ndarray) -> Array:
         """Copy a host array to the device; CuPy keeps the pinned buffer until the copy is done.
 
-        In a capture the copy runs on the copy stream, and ends before the method returns.
-        Its memory is from the copy stream's part of the pool, because captured work may
+        While a CUDA graph is captured, the copy runs on the copy stream, and ends before the method
+        returns. Its memory is from the copy stream's part of the pool, because captured work may
         write to memory of the main stream.
         """
         if not self._capturing:

@@ -128,7 +128,7 @@ def with_device_numbers(operands: Sequence[Any], before: list[Step]) -> list[Any
 
 
 def as_typed_number(number: Number, dtype: Any, before: list[Step]) -> Any:
-    """A Number as a device array (1,) of `dtype`; a conversion step is appended to `before`."""
+    """A float in memory as a device array (1,) of `dtype`; `before` gets a step that converts."""
     if number.array.dtype == dtype:
         return number.array
     made = get_device().empty((1,), dtype)

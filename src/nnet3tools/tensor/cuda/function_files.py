@@ -66,11 +66,11 @@ class CudaFunction:
         self, space: Shape, *, reads: Sequence[Array] = (), writes: Sequence[Array] = (),
         words: Mapping[str, object] | None = None, **operands: Any,
     ) -> Step:  # fmt: skip
-        """The bound kernel that runs the function by a thread for every point of a space.
+        """A callable that runs the function by a thread for every point of a space (sizes of axes).
 
-        The last index varies fastest. `operands` are arrays and numbers by their names in
-        the function. `reads` and `writes` are further arrays, whose addresses are elements
-        of operands. `words` are replaced in the function's text.
+        The last index varies fastest. `operands` are arrays and numbers by their names in the
+        function. `reads` and `writes` are further arrays, whose addresses are elements of operands.
+        `words` are replaced in the function's text.
         """
         return self._bind(space, 0, words or {}, operands, reads, writes)
 
@@ -78,7 +78,7 @@ class CudaFunction:
         self, space: Shape, length: int, *, words: Mapping[str, object] | None = None,
         most_threads: int = THREADS, **operands: Any,
     ) -> Step:  # fmt: skip
-        """The bound kernel that runs the function by a block of threads for every point of a space.
+        """A callable that runs the function by a block of threads for every point of a space.
 
         `length` is the number of elements that a block works on. `words` are replaced in the
         function's text, `operands` are arrays and numbers by their names in the function.

@@ -129,11 +129,11 @@ class FusedLevel:
         return True
 
     def _can_start(self, launch: Launch) -> bool:
-        """Whether a launch may begin a part.
+        """Whether a launch may be the first of a sequence of launches by the same blocks (a part).
 
-        In one level all large launches contain reductions, or none does. Reductions need
-        many registers, so that fewer blocks fit on a processor: an H100 took twice as long
-        for copies in one level with reductions as for two kernels.
+        In one kernel all large launches contain reductions, or none does. Reductions need many
+        registers, so that fewer blocks fit on a processor: an H100 took twice as long for copies in
+        one kernel with reductions as for two kernels.
         """
         if launch.num_bytes < _LARGE:
             return True

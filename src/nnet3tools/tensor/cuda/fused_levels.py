@@ -103,7 +103,7 @@ def _next_level(
     nodes: list[Node], ready: set[int], waits_for: list[set[int]], followers: list[list[int]],
     num_missing: list[int], fusible: list[bool],
 ) -> tuple[FusedLevel, list[int]]:  # fmt: skip
-    """(the next fused level, the numbers of its launches).
+    """(the launches that the next kernel does, the numbers of these launches).
 
     It has ready launches, and launches that can follow them in the same kernel. By node:
     `waits_for` are earlier nodes, `followers` later ones, `num_missing` counts earlier nodes that

@@ -46,7 +46,7 @@ _FROM_WORD = {
 
 
 class Function(NamedTuple):
-    """The C++ function into which a kernel was turned, so that a level's kernel can call it."""
+    """The C++ function into which a kernel was turned, so that one kernel can call several."""
 
     name: str
     text: str
@@ -102,12 +102,12 @@ def as_word(value: Any) -> int:
 
 
 def in_registers(source: str) -> str:
-    """A level's source, changed so that the compiler may use all registers of a block's threads.
+    """The source of a kernel, changed so that its threads may use all registers of the processor.
 
-    Otherwise it uses fewer if one more block then fits, and may keep a few values in memory: 4
-    to 84 bytes in 6, 18 and 16 of the 218 kernels of the networks of benchmarks/gpu for sm_80,
-    sm_90 and sm_100 (CUDA 13.0). If all kernels were compiled in this way, 59 others would have
-    one block less.
+    Otherwise it uses fewer if one more block then fits, and may keep a few values in memory: 4 to
+    84 bytes in 6, 18 and 16 of the 218 kernels of the networks of benchmarks/gpu for sm_80, sm_90
+    and sm_100 (CUDA 13.0). If all kernels were compiled in this way, 59 others would have one block
+    less.
     """
     return _BOUNDS.sub(r"__launch_bounds__(\1, 1)", source)
 

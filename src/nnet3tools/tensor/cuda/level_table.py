@@ -35,10 +35,10 @@ class Table:
 def smaller_grids(
     grids: Sequence[tuple[int, int]], loops: Sequence[bool], processors: int
 ) -> list[tuple[int, int]]:
-    """Grids (x, y) for the parts of a level: with fewer blocks if there are too many.
+    """Grids (x, y) of the pieces of work that one kernel does: fewer blocks if there are too many.
 
-    Only parts that loop (`loops`) can have fewer. Each block spends some microseconds with the
-    table before it does any work. `processors` is the number of multiprocessors.
+    Only pieces whose threads loop over their work (`loops`) can have fewer. Each block spends some
+    microseconds before it does any work. `processors` is the number of multiprocessors.
     """
     most, blocks = processors * _BLOCKS_A_PROCESSOR, [x * y for x, y in grids]
     fixed = sum(n for n, loop in zip(blocks, loops, strict=True) if not loop)
@@ -50,7 +50,7 @@ def smaller_grids(
 
 
 def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
-    """A grid with about `kept` (0 to 1) of the blocks; x gets smaller only if y = 1 is too much."""
+    """A grid (x, y) with about `kept` (0 to 1) of the blocks; y shrinks first, x when y is 1."""
     if kept >= 1.0:
         return grid
     x, y = grid

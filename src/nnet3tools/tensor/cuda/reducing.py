@@ -92,7 +92,7 @@ def bind_columns(assignments: Assignments, operands: Sequence[Any]) -> Step:
 def _checked(
     assignments: Assignments, operands: Sequence[Any]
 ) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """(arrays among the operands, full shape, assigned arrays); ProgramError for a wrong shape."""
+    """(arrays of the operands, broadcast shape, assigned arrays); ProgramError for wrong shapes."""
     arrays = [o for o in operands if is_array(o)]
     full = broadcast_shape([a.shape for a in arrays])
     targets = [operands[n - 1] for n in assignments.targets]

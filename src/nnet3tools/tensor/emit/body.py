@@ -97,7 +97,7 @@ class Body:
         self._names: dict[Instruction, str] = {}
 
     def assigned(self, assignments: Assignments) -> list[tuple[int, Instruction]]:
-        """(operand number, lowered value) for each assignment."""
+        """(operand number, Instruction that computes the value) for each assignment."""
         return [(t.number - 1, self.lower(value)) for t, value in assignments.items]
 
     def name(self, v: Instruction) -> str:

@@ -96,7 +96,7 @@ class _Rows:
         return [*lines, *[self.body.store(*pair) for pair in self._once_stored]]
 
     def _keep_costly(self, last: int) -> None:
-        """Set `_kept`: costly value that several of stages 0 to `last` need -> first of these."""
+        """Set `_kept`: costly value that several of stages 0 to `last` need -> first such stage."""
         made: dict[Instruction, int] = {}
         for stage in range(last + 1):
             roots = [v.inputs[0] for v in self._stages.reductions(stage)]

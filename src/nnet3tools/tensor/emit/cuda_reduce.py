@@ -18,10 +18,10 @@ from nnet3tools.tensor.formulas import Expr, Placeholder, Type
 class Reduction:
     """The layout of a reduction: operand 0 is the output, the others are the expression's.
 
-    The first `num_kept` axes of the walk are not reduced. `accumulator` is the C++ class in
-    which elements are accumulated, such as nn_Sum<float>, `value_type` the type of elements in
-    it: float32 or float64. `by_columns`: neighbouring outputs are neighbours in memory, and
-    reduced elements are not.
+    `walk` says how operands are found in memory; its first `num_kept` axes are not reduced.
+    `accumulator` is the C++ class in which elements are accumulated, such as nn_Sum<float>,
+    `value_type` the type of elements in it: float32 or float64. `by_columns`: neighbouring outputs
+    are neighbours in memory, and reduced elements are not.
     """
 
     walk: Walk

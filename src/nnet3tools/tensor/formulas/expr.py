@@ -268,7 +268,7 @@ class Cast(Expr):
         return f"{self.to.value}({arguments[0][0]})", ATOM
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
-        """The type cast to."""
+        """The element type to which the argument is converted."""
         return self.to
 
     def rebuild(self, arguments: Sequence[Expr]) -> Expr:

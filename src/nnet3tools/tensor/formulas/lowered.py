@@ -45,10 +45,10 @@ class Kind(enum.Enum):
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Instruction:
-    """One value of a lowered formula and how it is computed; equal instructions are one object.
+    """One value of a formula that was translated for a backend; equal instructions are one object.
 
-    `name` is the function of APPLY, REDUCE_ROW and REDUCE_COLUMN; `number` the position, from
-    0, of an OPERAND; `value` the number of a CONSTANT, exactly as its type holds it.
+    `name` is the function of APPLY, REDUCE_ROW and REDUCE_COLUMN; `number` the position, from 0, of
+    an OPERAND; `value` the number of a CONSTANT, exactly as its type holds it.
     """
 
     kind: Kind
@@ -65,10 +65,10 @@ def _no_rewrite(name: str, compute: Type) -> Definition | None:
 
 @dataclass(frozen=True)
 class Target:
-    """A backend that formulas are lowered for, with the `functions` that it has itself.
+    """A backend into whose instructions formulas are translated; it has the `functions` itself.
 
-    `rewrite(function, type)` returns the backend's own definition of a function by others, or
-    None. Other functions are replaced by their general definitions.
+    `rewrite(function, type)` returns the backend's own definition of a function by others, or None.
+    Other functions are replaced by their general definitions.
     """
 
     device: str
@@ -78,7 +78,7 @@ class Target:
 
 @dataclass
 class Lowering:
-    """Turns expressions into shared instructions; operand i + 1 has types[i] (weak for numbers)."""
+    """Turns expressions into shared instructions; _1 has the type types[0] (weak for a number)."""
 
     types: Sequence[Type]
     target: Target

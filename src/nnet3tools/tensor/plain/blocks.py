@@ -57,7 +57,7 @@ def _add_columns(part: np.ndarray, total: np.ndarray) -> None:
 
 @functools.lru_cache(maxsize=16)
 def repeated_constant(data: bytes, dtype: np.dtype) -> np.ndarray:
-    """An array of register size in which each element is the constant `data`; read-only."""
+    """An array of REGISTER_BYTES in which each element is the constant `data`; read-only."""
     out = np.full(REGISTER_BYTES // dtype.itemsize, np.frombuffer(data, dtype)[0], dtype)
     out.setflags(write=False)
     return out
@@ -189,7 +189,7 @@ class BlockPlan:
         return direct
 
     def _pass(self, found: Pass) -> _Pass:
-        """The plan of one pass, with scratch registers assigned to the values of its steps."""
+        """One pass over the rows, with a number of a scratch buffer for the value of each step."""
         values = [v for v in found.rows.instructions if v not in found.rows.known]
         steps = [v for v in values if _is_step(v)]
         last_use = {i: at for at, v in enumerate(steps) for i in v.inputs}
@@ -270,7 +270,7 @@ class BlockPlan:
     def _block(
         self, number: int, rows: slice, operands: Sequence[Any], known: Arrays
     ) -> dict[Instruction, np.ndarray]:
-        """The array of each value in block `rows` of pass `number`: a register or a view.
+        """The array of each value in block `rows` of pass `number`: a scratch buffer or a view.
 
         `known` has the arrays of values that are computed before the blocks.
         """
@@ -300,7 +300,7 @@ class BlockPlan:
 def _lowered(
     exprs: tuple[Expr, ...], types: tuple[Type, ...]
 ) -> tuple[Sequence[Instruction], Sequence[Instruction]]:
-    """(lowered expressions, all instructions that they need), for plans of all shapes."""
+    """(instructions of the expressions, all instructions that they need), cached for all shapes."""
     lowering = Lowering(types, TARGET)
     roots = [lowering.lower(expr) for expr in exprs]
     return roots, used(lowering.instructions, roots)

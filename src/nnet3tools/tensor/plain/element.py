@@ -81,7 +81,7 @@ class _Plan:
         return given
 
     def bind(self, operands: Sequence[Any]) -> Callable[[], None]:
-        """The formula bound to operands with the types, shapes and strides of this plan."""
+        """A callable that computes the formula for operands with this plan's types and shapes."""
         given, calls = list(operands), list[Call]()
         for number in self._copied:
             given[number] = np.empty_like(operands[number])

@@ -55,7 +55,7 @@ def set_num_threads(count: int) -> None:
 
 
 def register(index: int) -> np.ndarray:
-    """Scratch register number `index`: a buffer (REGISTER_BYTES) that all operators share."""
+    """Buffer number `index` (REGISTER_BYTES) of the scratch memory that all operators share."""
     found = _registers.get(index)
     if found is None:
         # from the start of a cache line, or vector loads straddle two

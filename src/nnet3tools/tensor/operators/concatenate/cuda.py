@@ -40,7 +40,7 @@ def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[A
 
 
 def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -> Step:
-    """A bound kernel that does `assign`, such as "whole = part", for all elements of the parts.
+    """A callable that does `assign`, such as "whole = part", for all elements of the parts.
 
     `whole` is the parts in order along `axis`; `what` is the operator's name for messages.
     """

@@ -43,7 +43,7 @@ _add_scaled_rows = element("_1 += _2 * _3")
 
 
 def norm_ratio(before: float, after: float) -> float:
-    """The ratio of two norms, given their squares; 1 if either is 0. A Number for Numbers."""
+    """The ratio of two norms, given their squares; 1 if either is 0. Numbers give a Number."""
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
     return before.mapped(_ratio, after)

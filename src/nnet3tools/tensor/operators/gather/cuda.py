@@ -32,7 +32,7 @@ def _operands(
 
 
 def _bind_gather(are_vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """A step with a thread for each element of out; indexes beyond src give NaN.
+    """A callable that runs `take` or `gather`: a thread per element of out; NaN if out of range.
 
     `are_vector`: the indexes are (N,), the same for every line along the axis.
     """
@@ -45,7 +45,7 @@ def _bind_gather(are_vector: bool, out: Array, src: Array, indexes: Any, axis: i
 
 
 def _bind_add(are_vector: bool, out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """A step with a thread for each element of out, which adds what all indexes assign to it.
+    """A callable that runs `add_taken` or `add_gathered`: a thread adds up an element of out.
 
     `are_vector`: the indexes are (N,), the same for every line along the axis.
     """

@@ -58,7 +58,7 @@ _LEAST_EXTENT = 1e-30
 
 
 def excess(matrix: NDArray, dtype: np.dtype[Any]) -> NDArray:
-    """For each row, the largest sum that a product can reach, relative to the largest allowed.
+    """For each row of integer weights, a product's largest sum, relative to what `dtype` allows.
 
     A row may be stored as integers of type `dtype` if this is at most 1.
     """
@@ -70,7 +70,7 @@ def excess(matrix: NDArray, dtype: np.dtype[Any]) -> NDArray:
 def _largest_lane_sums(matrix: NDArray) -> NDArray:
     """(rows,) for each row, the largest sum of the positive numbers of a lane.
 
-    A lane is the columns j + (0, 1, 4, 5, 8, 9, 12, 13), for any j.
+    A lane is the columns j + (0, 1, 4, 5), for any j.
     """
     sums = np.pad(np.maximum(matrix, 0), ((0, 0), (5, 5)))
     for shift in (1, 4):

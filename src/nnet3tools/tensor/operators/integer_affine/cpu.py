@@ -27,7 +27,7 @@ def has_rows(matrix: Any) -> bool:
 
 @makes_jobs("quantize_rows")
 def quantize_jobs(out: Any, ranges: Any, src: Any, limits: Any = None) -> list[Job] | None:
-    """The job of C kernel `quantize_rows`; None for types and layouts that it cannot process."""
+    """A list with the job (C kernel call) for `quantize_rows`; None if the layout does not fit."""
     if not (has_rows(src) and out.flags.c_contiguous and ranges.flags.c_contiguous):
         return None
     job = _kernels["quantize_rows"].job(
@@ -43,7 +43,7 @@ def affine_jobs(
     out: Any, rows: Any, ranges: Any, weights: PackedWeights, bias: Any = None,
     starts: Sequence[int] = (0,), stride: int = 1, adds: bool = False, is_plain: bool = False,
 ) -> list[Job] | None:  # fmt: skip
-    """The job of the C kernel `integer_affine`; None for layouts that it cannot process.
+    """A list with the job (C kernel call) for `integer_affine`; None if the layouts do not fit.
 
     `is_plain` selects the path without vector instructions, for tests.
     """

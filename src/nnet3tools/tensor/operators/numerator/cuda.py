@@ -40,7 +40,7 @@ def _packed_arrays(body: str) -> str:
 
 
 def _by_blocks(name: str, packed: PackedPaths, **operands: Any) -> Callable[[], None]:
-    """The bound kernel of function `name` in kernel.cuh, with a block for each acceptor."""
+    """A callable that runs function `name` of kernel.cuh, with a block for each acceptor."""
     function = _functions[name]
     words = {"PACKED_ARRAYS": _packed_arrays(function.body)}
     return function.by_blocks(

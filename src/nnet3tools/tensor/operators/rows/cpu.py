@@ -52,10 +52,10 @@ def _jobs(
     kernel: str, matrix: np.ndarray, others: Sequence[np.ndarray], which: Any, rows: Any,
     alpha: Any = 1.0,
 ) -> list[Job] | None:  # fmt: skip
-    """The job that copies or adds between row i of `matrix` and row rows[i] of others[which[i]].
+    """[job] (C kernel call) to copy or add between row i of `matrix` and row rows[i] of a part.
 
-    `kernel`: "copy_rows", "add_rows" write `matrix`; "copy_to_rows", "add_to_rows" write the
-    others. None if NumPy has to do it.
+    The part is others[which[i]]. `kernel`: "copy_rows", "add_rows" write `matrix`; "copy_to_rows",
+    "add_to_rows" write the others. None if NumPy has to do it.
     """
     if not isinstance(alpha, (int, float)) or not _can_move(matrix, others):
         return None
@@ -73,7 +73,7 @@ def _jobs(
 def _jobs_of_one(
     kernel: str, out: Any, src: Any, indexes: Any, alpha: Any = 1.0
 ) -> list[Job] | None:
-    """The job that copies or adds row indexes[i] of `src` to row i of `out`; -1: no row.
+    """[job] (C kernel call) to copy or add row indexes[i] of `src` to row i of `out`; -1: no row.
 
     `kernel` is copy_rows or add_rows. None if NumPy has to do it.
     """

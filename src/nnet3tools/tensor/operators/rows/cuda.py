@@ -19,14 +19,14 @@ _functions = cuda_functions(__file__)
 
 
 def _on_grid(name: str, shape: tuple[int, ...], alpha: float, **operands: Any) -> Step:
-    """The bound function `name` for each point of a shape; functions that copy get no alpha."""
+    """A callable that runs CUDA function `name` at each point of a shape; `alpha` if it has one."""
     if "alpha" in _functions[name].numbers:
         operands["alpha"] = alpha
     return _functions[name].on_grid(shape, **operands)
 
 
 def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.0) -> Step:
-    """The bound operator `name`, such as copy_rows, with a thread for each element of out."""
+    """A callable that runs the operator `name`, such as copy_rows: a thread per element of out."""
     axis = 1 if name == "copy_cols" else 0
     check_rows(indexes, src.shape[axis], out.shape[axis])
     return _on_grid(name, out.shape, alpha, out=out, src=src, at=uploaded(indexes))
@@ -35,7 +35,7 @@ def _bind_one(name: str, out: Array, src: Array, indexes: Any, alpha: float = 1.
 def _bind_multi(
     name: str, matrix: Array, others: Sequence[Array], which: Any, at: Any, alpha: float = 1.0
 ) -> Step:
-    """The bound operator `name`, such as copy_rows_multi, or copy_to_rows_multi (out of `matrix`).
+    """A callable that runs operator `name`, copy_rows_multi, add_rows_multi or copy_to_rows_multi.
 
     It moves rows between row i of `matrix` and row at[i] of others[which[i]].
     """

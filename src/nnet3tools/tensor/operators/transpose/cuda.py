@@ -24,7 +24,7 @@ def _fastest(array: Array) -> int:
 
 
 def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | None:
-    """A kernel that transposes by tiles, bound; `assign` is = or +=.
+    """A callable that transposes by a kernel, in tiles; `assign` is = or +=.
 
     None if the same axis has the smallest stride in both arrays, or an axis is short.
     """
@@ -47,7 +47,7 @@ def _bind(assign: str, out: Array, src: Array, axes: Sequence[int]) -> Step | No
 
 
 def _bind_or_plainly(assign: str, plain: Any, out: Array, src: Array, axes: Sequence[int]) -> Step:
-    """A bound kernel that transposes by tiles (`assign`: = or +=), where this pays.
+    """A callable that transposes by a kernel, in tiles, where this pays (`assign`: = or +=).
 
     Otherwise the operator `plain` (copy or add) is bound: it has coalesced accesses.
     """
