@@ -46,7 +46,7 @@ class NodeFacts:
 
 
 class FactsOfNodes(dict[int, NodeFacts]):
-    """The NodeFacts of each node, computed when first used."""
+    """By node, its NodeFacts (dimension, component, parts), computed when first used."""
 
     def __init__(self, nnet: Nnet) -> None:
         super().__init__()

@@ -98,7 +98,7 @@ def create_step_infos(
     facts: FactsOfNodes,
     computation: Computation,
 ) -> list[StepInfo]:
-    """The StepInfo of each step; declares the matrices of all steps in `computation`."""
+    """The StepInfo (submatrices, terms) of each step; declares the matrices in `computation`."""
     infos = [StepInfo(step, facts[step.node]) for step in steps.steps]
     _find_locations(graph, steps, infos)
     any_derivs = False

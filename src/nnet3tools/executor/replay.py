@@ -62,8 +62,8 @@ class Replayer:
     ) -> None:
         """Prepare to run, record and replay work; `workspace` has the scratch memory of recordings.
 
-        `capture` makes a graph of work on a GPU; it is None on a CPU. With `repeats`, keys will
-        probably run again, so a CPU may record their first runs.
+        `capture` makes a graph of work on a GPU; it is None on a CPU. With `repeats`, the work will
+        probably run again, so a CPU may record the first run.
         """
         self._workspace, self._capture = workspace, capture
         may_record_first = repeats and capture is None and workspace.grows_in_place

@@ -47,7 +47,7 @@ _SPARE_ROUNDS = 500
 
 
 class GraphBuilder:
-    """Builds one ComputationGraph. For each segment in turn, call compute() and prune()."""
+    """Builds a ComputationGraph. For each request (segment) in turn, call compute() and prune()."""
 
     def __init__(
         self, plan: NetworkPlan, *, foresee: bool = True, expect_all: bool = False

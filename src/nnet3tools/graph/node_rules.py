@@ -79,7 +79,7 @@ class NodeRule:
 
 
 class SameIndexRule(NodeRule):
-    """The rule of a simple component or dim-range: a row needs the same Index of its source."""
+    """How a simple component or dim-range depends on its source: a row needs the same Index."""
 
     def __init__(self, source: int) -> None:
         self.sources = (source,)
@@ -92,7 +92,7 @@ class SameIndexRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """The rule of a component that is not simple: the component lists the inputs of each row."""
+    """How a component that is not simple depends on its input: it lists the inputs of each row."""
 
     needs_all = False
 
@@ -145,7 +145,7 @@ class ComponentRule(NodeRule):
 
 
 class DescriptorRule(NodeRule):
-    """The rule of a node with a descriptor. A row needs all of the descriptor's parts."""
+    """How a descriptor node depends on other nodes: a row needs all of the descriptor's parts."""
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._parts = descriptor.parts
@@ -278,7 +278,7 @@ def make_rule(nnet: Nnet, node: int) -> NodeRule:
 
 
 class NetworkPlan:
-    """Facts about one network that graph building needs: rules, order and epochs of its nodes.
+    """Facts about a network for building graphs: by node, dependencies and place in the order.
 
     The network must not change afterwards.
     """

@@ -33,7 +33,7 @@ def prune_segment(
     dependency_rows: list[DependencyRows],
     start: int,
 ) -> None:
-    """Add one segment to the graph: of the ids from `start` on, the inputs and all used cindexes.
+    """Add one request's cindexes to the graph: the inputs, and all used ones from id `start` on.
 
     `store` has the builder's data about cindexes, `dependency_rows[node]` their dependencies.
     Afterwards `store` holds only the added cindexes, under new ids. All outputs must be computable.

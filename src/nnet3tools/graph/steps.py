@@ -183,7 +183,7 @@ class _Builder:
         self.steps[-1].source = source
 
     def _keys(self, step: Step) -> KeyArray:
-        """Packed keys of a step's rows."""
+        """The Indexes of a step's rows, packed into one integer each."""
         if len(step.ids) and step.ids.min() >= 0:
             return self.graph.keys[step.ids]
         return pack(step.indexes)

@@ -150,7 +150,7 @@ def is_assignment(analysis: Analysis) -> BoolArray:
 def legal_merges(
     times: AccessTimes, merges: Merges, options: OptimizeOptions
 ) -> tuple[BoolArray, BoolArray]:
-    """(left, right): whether s2's matrix may become part of s1, and s1's matrix part of s2."""
+    """(left, right), (merges,): whether s2's matrix may become a part of s1, s1's a part of s2."""
     matrix_of = times.analysis.variables.matrix_of_submatrix
     conditions = merge_conditions(times, merges)
     allowed = (matrix_of[merges.s1] != matrix_of[merges.s2]) & order_allows(times, merges)

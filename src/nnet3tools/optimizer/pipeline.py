@@ -138,7 +138,7 @@ def optimize(
     """The optimized program. With `check` (and at verbose 3) it is checked between all passes.
 
     At verbose 2, time, commands and peak bytes before and after each pass are logged. `rewrites`
-    has earlier results of the passes that do not depend on numbers of rows. `after_pass` is called
+    caches what passes did to programs that differ in numbers of rows only. `after_pass` is called
     after each pass that the options want.
     """
     check = check or log.get_verbose() >= 3

@@ -40,7 +40,7 @@ class _Rewrite:
 
     @cached_property
     def layout(self) -> tuple[bytes, ...] | None:
-        """The order in which rows of the original program begin and end; None if it is unknown."""
+        """The order in which submatrices of the old program begin and end; None if unknown."""
         assert self._before is not None
         layout, self._before = _layout(self._before, self.origins), None
         return layout
@@ -95,7 +95,7 @@ def _passed(
 
 
 def _key(computation: Computation, context: PassContext) -> bytes:
-    """A digest that is equal for programs that differ only in rows, with the same options."""
+    """A digest, equal for programs with the same options that differ only in numbers of rows."""
     digest = hashlib.sha256(repr(context.options).encode())
     analysis = context.analyst.analyze(computation)
     for cls, group in analysis.groups.items():
@@ -111,7 +111,7 @@ def _key(computation: Computation, context: PassContext) -> bytes:
 
 
 def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | None:
-    """The order in which rows begin and end in the matrices that contain them after the passes.
+    """The order in which submatrices' rows begin and end, within the matrices after the passes.
 
     Programs with equal `_key` and equal layouts are rewritten in the same way. None if it is
     unknown which index lists the passes join.

@@ -21,7 +21,7 @@ _EXCHANGE = (AcceptInput, ProvideOutput)
 
 
 class OrderChecker(OperandChecker):
-    """Checks a program's purpose and the order of its commands; ProgramError at a fault."""
+    """Checks debug information, request, and order of commands; ProgramError at the first fault."""
 
     def check_debug_info(self) -> None:
         """Raise ProgramError unless debug information, if any, covers each matrix and row."""

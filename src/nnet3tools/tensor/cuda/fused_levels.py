@@ -107,7 +107,7 @@ def _next_level(
 
     It has ready launches, and launches that can follow them in the same kernel. By node:
     `waits_for` are earlier nodes, `followers` later ones, `num_missing` counts earlier nodes that
-    have not run, `fusible` says whether a level may contain it.
+    have not run, `fusible` says whether such a kernel may contain it.
     """
     level, done = FusedLevel(), dict[int, None]()
     num_done = dict[int, int]()
