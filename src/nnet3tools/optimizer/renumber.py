@@ -64,7 +64,7 @@ def renumber(computation: Computation, origins: Origins | None = None) -> Comput
 
 
 def _operands(groups: _Groups, kind: str) -> Ints:
-    """The operands of a kind such as "Indexes" in all commands (`groups`, by class), unsorted."""
+    """The operands of a kind such as "Indexes" in all commands, by `groups`; repeated, unsorted."""
     columns = [
         group.column(name) for cls, group in groups.items() for name in operand_names(cls, kind)
     ]

@@ -51,7 +51,7 @@ def fused(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _join_with_earlier(done: list[Job], job: Job) -> bool:
-    """Join `job` with an earlier job (kernel with arguments) in `done`; returns if that worked."""
+    """Join `job` with an earlier job (kernel with arguments) of `done`; returns whether it did."""
     if job.formula is None:
         return False
     between: list[Formula] = []

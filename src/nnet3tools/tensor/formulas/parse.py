@@ -49,7 +49,7 @@ def parse(text: str, names: Names | None = None) -> Expr:
 
 
 def parse_statements(text: str, names: Names | None = None) -> Assignments:
-    """The assignments in text like "_1 = 2 * x"; `names` maps names such as x to expressions."""
+    """The assignments in text like "_1 = 2 * x" (`names`: x -> Expr); FormulaError if none."""
     known = dict(names or {})
     done = Assignments(())
     for statement in _body(text):
