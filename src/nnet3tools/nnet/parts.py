@@ -15,7 +15,7 @@ Array = Any
 
 
 class JoinedParts(list[Array]):
-    """Parts that are ranges of N rows of one matrix `rows` on the host, from each row of `starts`.
+    """Parts that are ranges of N rows of one matrix `rows`, from each row of `starts`.
 
     A product with all K parts is one product with `rows`, which reads them once. The other matrix
     (M, K * D), with columns for each part, is reshaped to (M * K, D): row m * K + k is for part k.
@@ -34,9 +34,11 @@ class JoinedParts(list[Array]):
     def spread(self, left: Array) -> Iterator[Array]:
         """Context manager: scratch memory, in which `shifted` views equal `left`, the rest 0."""
         with tensor.scratch((len(self.rows), len(self) * left.shape[1]), like=left) as wide:
-            tensor.fill(wide, 0.0)
-            for columns in self.shifted(wide):
-                tensor.copy(columns, left)
+            for k, start in enumerate(self._starts):  # no element twice: one kernel on a GPU
+                columns, end = wide[:, k :: len(self)], start + self._num_rows
+                tensor.fill(columns[:start], 0.0)
+                tensor.copy(columns[start:end], left)
+                tensor.fill(columns[end:], 0.0)
             yield wide
 
 

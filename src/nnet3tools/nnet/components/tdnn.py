@@ -5,14 +5,15 @@ frames at one time offset are a strided view of the input:
 
     out = bias + sum over offsets o of  in[at t + o] * linear_params[:, block of o]^T
 
-On a CPU this is one product, which reads the wide side (inputs or outputs) once: with a spliced
-copy of the inputs if they are narrower than the outputs, else with the rows of all offsets joined.
+This is one product, which reads the wide side (inputs or outputs) once: with a spliced copy of the
+inputs if they are narrower than the outputs, else with the rows of all offsets joined.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -44,7 +45,6 @@ from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.indexes import IndexArray, IntArray, sorted_unique
 from nnet3tools.nnet.parts import JoinedParts, in_columns, product_with
-from nnet3tools.tensor.registry import on_host
 
 _set_rows = tensor.element("_1 = _2")
 
@@ -96,6 +96,17 @@ class TdnnIndexes(PrecomputedIndexes):
         if end > rows.shape[0]:
             raise ProgramError(f"TDNN needs input row {end - 1}, there are {rows.shape[0]}")
         return rows[start : end : self.row_stride]
+
+    def runs(self, i: int, num_rows: int) -> Iterator[slice]:
+        """Cut the rows of the i-th `part` where other parts begin or end.
+
+        A run is then all of a run of another part or shares no row with it. On a GPU, what is
+        done to the runs of all parts is one kernel.
+        """
+        ahead, rest = np.divmod(self.row_offsets - self.row_offsets[i], self.row_stride)
+        others = ahead[(rest == 0) & (abs(ahead) < num_rows)] % num_rows
+        for begin, end in itertools.pairwise([*sorted(set(others.tolist())), num_rows]):
+            yield slice(begin, end)
 
 
 class _Alphas(Float):
@@ -210,20 +221,21 @@ class TdnnComponent(TwoSidedNaturalGradient):
         """Views of `in_matrix`, one for each time offset, with as many rows as `out_matrix`."""
         assert isinstance(indexes, TdnnIndexes)
         num_rows, count = out_matrix.shape[0], len(self.time_offsets)
-        if on_host(in_matrix) and self.input_dim > self.output_dim:
+        if self.input_dim > self.output_dim:
             joined = indexes.joined(in_matrix, num_rows)
             if joined is not None and len(joined) == count:
                 return joined
         return [indexes.part(in_matrix, i, num_rows) for i in range(count)]
 
-    def _splices(self, matrix: Array) -> bool:
-        """Whether a product with copies of all parts side by side is faster, where `matrix` is."""
-        return on_host(matrix) and 1 < len(self.time_offsets) and self.input_dim <= self.output_dim
+    @property
+    def _splices(self) -> bool:
+        """Whether a product with copies of all parts side by side is faster than joined rows."""
+        return 1 < len(self.time_offsets) and self.input_dim <= self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Add the products for all time offsets to the bias, or to `out_value` without bias."""
         parts = self._parts(indexes, in_value, out_value)
-        if self._splices(in_value):
+        if self._splices:
             self._propagate_spliced(parts, out_value)
             return
         if self.has_bias:
@@ -235,8 +247,8 @@ class TdnnComponent(TwoSidedNaturalGradient):
         (rows, dim), num_in = out_value.shape, self.linear_params.shape[1]
         has_one = self.has_bias and rows > num_in  # the bias is the weight of an input that is 1
         with (
-            tensor.scratch((rows, num_in + has_one), like=out_value) as inputs,
-            tensor.scratch((dim, num_in + has_one), like=out_value) as params,
+            tensor.padded_scratch((rows, num_in + has_one), like=out_value) as inputs,
+            tensor.padded_scratch((dim, num_in + has_one), like=out_value) as params,
         ):
             set_columns(inputs, parts)
             if has_one:
@@ -247,13 +259,15 @@ class TdnnComponent(TwoSidedNaturalGradient):
             tensor.prod(out_value, inputs, weights, trans_b=True, beta=float(not has_one))
 
     def backprop_input(self, args: BackpropArgs) -> None:
-        derivs, linear = args.out_deriv, self.linear_params
-        parts = self._parts(args.indexes, args.in_deriv, derivs)
-        if self._splices(derivs):
-            with tensor.scratch((derivs.shape[0], linear.shape[1]), like=derivs) as spliced:
+        derivs, linear, indexes = args.out_deriv, self.linear_params, args.indexes
+        assert isinstance(indexes, TdnnIndexes)
+        parts = self._parts(indexes, args.in_deriv, derivs)
+        if self._splices:
+            with tensor.padded_scratch((len(derivs), linear.shape[1]), like=derivs) as spliced:
                 tensor.prod(spliced, derivs, linear)
-                for part, columns in in_columns(parts, spliced):
-                    tensor.add(part, columns)
+                for i, (part, columns) in enumerate(in_columns(parts, spliced)):
+                    for rows in indexes.runs(i, len(part)):
+                        tensor.add(part[rows], columns[rows])
         elif isinstance(parts, JoinedParts):
             with parts.spread(derivs) as wide:
                 tensor.prod(parts.rows, wide, linear.reshape(-1, self.input_dim), beta=1.0)

@@ -26,7 +26,8 @@ def span(array: Any) -> tuple[int, int, int, int]:
     """(address of the first byte, address past the last byte, pitch, width in bytes) of an array.
 
     For a matrix with gaps between its rows, pitch is the distance of rows, width the length of
-    a row. Both are 0 for other arrays.
+    a row; for one with gaps between its columns the distance and the length of elements. Both are
+    0 for other arrays.
     """
     low = high = pointer(array)
     if 0 in array.shape:
@@ -38,6 +39,8 @@ def span(array: Any) -> tuple[int, int, int, int]:
             high += (size - 1) * stride
     high += array.dtype.itemsize
     if array.ndim == 2 and array.strides[1] >= 0:
+        if array.dtype.itemsize < array.strides[1] and array.strides[0] % array.strides[1] == 0:
+            return low, high, array.strides[1], array.dtype.itemsize
         width = (array.shape[1] - 1) * array.strides[1] + array.dtype.itemsize
         if width <= array.strides[0]:
             return low, high, array.strides[0], width
