@@ -19,7 +19,7 @@ _times = tensor.element("_1 *= _2")
 
 
 def derivative_scale() -> Any:
-    """The factor (a Number) of all derivatives in a block of `scaled_derivatives`; else None."""
+    """The factor of all derivatives in a block of `scaled_derivatives` (a Number), else None."""
     return _scales[-1]
 
 

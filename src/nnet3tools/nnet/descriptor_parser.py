@@ -54,7 +54,7 @@ class _Level:
 
 @dataclass
 class _Nested:
-    """A finished operator that may still be merged into the same operator around it.
+    """A finished Append, Sum or Failover that may become part of the same operator around it.
 
     `backwards` are its arguments in reverse order, so that outer arguments are appended.
     """

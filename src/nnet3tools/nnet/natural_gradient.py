@@ -262,8 +262,8 @@ class OnlineNaturalGradient(HasSettings):
     ) -> Iterator[Array]:
         """Context manager that yields H = X W^T, in scratch memory; X has the columns of `parts`.
 
-        If `updating`, the estimate is updated after the block, or if a run on a GPU is recorded,
-        later with all others, unless `at_once`. `trace` is tr(X X^T).
+        If `updating`, the estimate is updated after the block, or with `defer` when a GPU's
+        operations are recorded for replay, unless `at_once`. `trace` is tr(X X^T).
         """
         w, first = self.w, parts[0]
         assert w is not None

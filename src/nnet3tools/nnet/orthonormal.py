@@ -31,7 +31,7 @@ _factor = tensor.element(
 
 
 def run_now(key: Hashable, work: Callable[[], None]) -> None:
-    """Call `work` at once, without recording; `key` is ignored."""
+    """Call `work` at once, in place of recording and replaying its operations by `key`."""
     work()
 
 

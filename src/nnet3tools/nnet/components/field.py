@@ -74,7 +74,7 @@ class Field(Generic[T]):
         self.name = name
 
     def begin(self, owner: Any) -> None:
-        """Store the default in a new component, if another object (`of=`) holds the value."""
+        """Store the default of a field with `of=`, whose value another object of `owner` holds."""
         if self.paths and self.default is not REQUIRED:
             setattr(owner, self.name, self.default)
 
@@ -98,7 +98,7 @@ class Field(Generic[T]):
             return self.default_of(owner)
 
     def __set__(self, owner: Any, value: T) -> None:
-        """Set the value in the component `owner`; recorded runs that used another are invalid."""
+        """Set the value in the component `owner`; a change makes recorded computations invalid."""
         if not self.paths:
             before = owner.__dict__.get(self.name, REQUIRED)
             owner.__dict__[self.name] = value

@@ -112,7 +112,7 @@ class UpdatableComponent(Component):
 
     @property
     def rate(self) -> Any:
-        """The learning rate for operators: a float, or on a GPU a Number whose memory they read."""
+        """The learning rate for operators: a float, or on a GPU its copy in memory (a Number)."""
         number = UpdatableComponent.learning_rate.number(self)
         return self.learning_rate if number is None else number
 
