@@ -109,7 +109,7 @@ class Execution:
             self._gradients[owner].touch(len(self._steps))
 
     def _allocate(self) -> tuple[dict[Buffer, Array], int]:
-        """Allocate memory for all values and gradients: (array of each buffer, arena's bytes)."""
+        """Allocate memory for all values and gradients: (array of each buffer, number of bytes)."""
         buffers = [*self._values.values(), *self._gradients.values()]
         if not self._reuse:
             for buffer in buffers:

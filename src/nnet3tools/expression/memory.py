@@ -15,7 +15,7 @@ from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up
 
 @dataclass(eq=False)
 class Buffer:
-    """A value or gradient at `offset` bytes of an arena, in use from step `first` to `last`."""
+    """A value or gradient `offset` bytes into common memory, in use from step `first` to `last`."""
 
     shape: Shape
     type: Type
@@ -37,7 +37,7 @@ class Buffer:
 def place(buffers: Sequence[Buffer]) -> int:
     """Set the offset of each buffer, so that buffers in use together do not overlap.
 
-    Returns the number of bytes of the arena.
+    Returns the number of bytes of the memory that has all buffers.
     """
     offsets, total = assign_offsets(
         [b.num_bytes for b in buffers], [b.first for b in buffers], [b.last for b in buffers]
@@ -73,7 +73,7 @@ SCRATCH = Scratch()
 def allocate(
     buffers: Sequence[Buffer], like: Array | None, scratch: Scratch | None = None
 ) -> tuple[dict[Buffer, Array], int]:
-    """Allocate an arena, from `scratch` if given: (array of each buffer, bytes in total)."""
+    """Allocate common memory, from `scratch` if given: (array of each buffer, number of bytes)."""
     size = place(buffers)
     if scratch is None:
         arena = tensor.empty((size,), like=like, dtype="uint8")
