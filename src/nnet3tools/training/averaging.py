@@ -187,7 +187,7 @@ class SharedRows:
         """The values of this rank, which `average` replaces by the average."""
 
     def average(self, weights: Sequence[float]) -> None:
-        """Replace each rank's `mine` by the average, weighted by rank; all ranks must call this."""
+        """Replace each rank's `mine` by the average with these weights; all ranks must call it."""
         ranks, count = self._ranks, len(self.mine)
         columns = self._rows[
             :, count * ranks.rank // ranks.size : count * (ranks.rank + 1) // ranks.size
@@ -209,6 +209,6 @@ class SummedByNccl:
         """The values of this rank, which `average` replaces by the average."""
 
     def average(self, weights: Sequence[float]) -> None:
-        """Replace each rank's `mine` by the average, weighted by rank; all ranks must call this."""
+        """Replace each rank's `mine` by the average with these weights; all ranks must call it."""
         tensor.scale(self.mine, weights[self._rank])
         self._nccl.sum(self.mine)

@@ -37,7 +37,7 @@ class Selection(Protocol[E]):
         """The selected part of an example; None if the example has no such part."""
 
     def bounds(self, example: E, key: str) -> tuple[int, ...]:
-        """The first and last choice that the example's layout allows, such as first and last t."""
+        """The first and last choice that the example's indexes allow, such as first and last t."""
 
     def choose(self, bounds: tuple[int, ...]) -> tuple[int, ...] | None:
         """Choose the part to keep within `bounds`, possibly at random; None drops the example."""
@@ -74,10 +74,10 @@ FRAME_CHANGES: ChangesOfKind[NnetExample] = ChangesOfKind(
 
 @dataclass(frozen=True, eq=False)
 class RowMap(Generic[E]):
-    """The source row of every row of a changed example, for all encoded examples of one layout.
+    """The source row of every row of a changed example, for encoded examples of one `layout`.
 
-    `rows` has the source rows of each input or output. `dummy` is a changed example whose features
-    are these row numbers. `new_layout` is the layout of the changed examples.
+    These differ only in matrices and numbers. `rows` has the source rows of each input or output.
+    `dummy` is a changed example whose features are these row numbers, `new_layout` its layout.
     """
 
     layout: Layout
@@ -98,8 +98,8 @@ class BatchedChanges(Generic[E]):
     """Scales, renames and selects parts of examples for the programs that copy examples.
 
     An example that was read in full is changed at once. Encoded examples are changed by `finish`,
-    all of one layout together. All errors are raised, and all random numbers drawn, before
-    `finish`.
+    together if they differ only in matrices and numbers. All errors are raised, and all random
+    numbers drawn, before `finish`.
     """
 
     def __init__(self, kind: ChangesOfKind[E], selection: Selection[E]) -> None:
@@ -165,7 +165,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """Add `change`, which the key `what` identifies, to an example's pending changes."""
+        """Add `change`, which `what` identifies, to pending changes; make them if not encodable."""
         place = pending.row_map, what
         if place not in self._row_maps:
             dummy = change(pending.row_map.dummy)
@@ -176,7 +176,7 @@ class BatchedChanges(Generic[E]):
         return change(example.whole())
 
     def _mapped(self, layout: Layout, dummy: E) -> RowMap[E] | None:
-        """Row map from `layout` to `dummy`, a changed example; None if it cannot be encoded."""
+        """The row map of a change from `layout` to `dummy`; None if `dummy` cannot be encoded."""
         if (encoded := self._kind.layouts.encode(dummy)) is None:
             return None
         rows = self._rows(dummy)

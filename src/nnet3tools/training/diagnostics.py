@@ -88,8 +88,8 @@ class NnetComputeProb:
     ) -> None:
         """Prepare to compute the network on the device of the array `like` (default: the host).
 
-        `compiler` may contain programs of a network of the same structure. The default of
-        `objective` is FrameObjective.
+        With `compute_deriv` derivatives are summed, with `store_stats_in_nnet` statistics.
+        `compiler` may have programs of an equal network. `objective` None: FrameObjective.
         """
         self.options = options
         self.nnet = nnet

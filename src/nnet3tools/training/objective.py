@@ -52,8 +52,8 @@ class Evaluation:
 
     `run` returns the objective of each of the outputs `names` and writes `derivs`. `weight` is the
     weight of the outputs, None if only a device knows it. If `is_alike`, `run` does the same work
-    for all examples with equal `facts` in the same memory, and may be recorded once. With
-    `has_auxiliary`, `run` also measures a regularization term on a device.
+    for all examples with equal `facts` in the same memory: it can be recorded once and replayed.
+    With `has_auxiliary`, `run` also measures a regularization term on a device.
     """
 
     names: tuple[str, ...]

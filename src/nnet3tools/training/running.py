@@ -118,7 +118,7 @@ class ReadyExample(NnetExample):
 
 
 class ExampleRunner:
-    """Runs a network on examples; each structure of examples is compiled and lowered once.
+    """Runs a network on examples; a program is made once for each structure of examples.
 
     `nnet_to_update`, unless None, receives the model derivative; component statistics go into
     `nnet`. The network runs on the device of the array `like` (default: the host).

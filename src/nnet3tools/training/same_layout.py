@@ -139,7 +139,7 @@ class SameLayoutBatch:
 
     @classmethod
     def of(cls, layout: Layout, records: Iterable[EncodedRecord[Any]]) -> SameLayoutBatch:
-        """Join the bytes of `records`, each up to the end of what `layout` describes."""
+        """Join the encoded `records` of one layout, each up to its last matrix or number."""
         covered = [record.covered for record in records]
         sizes = np.fromiter(map(len, covered), np.int64, len(covered))
         data = b"".join(covered)
@@ -165,7 +165,7 @@ class SameLayoutBatch:
         return self.layout.prototype(self.data[slice(*self.spans[0, 0].tolist())])
 
     def matrices(self) -> list[SameLayoutMatrices]:
-        """For each matrix or number that the layout has, an object with those of all records."""
+        """For each matrix or number in a record, an object with those of all records, encoded."""
         places = zip(self.layout.forms, self.spans[:, 1:].transpose(1, 2, 0), strict=True)
         return [SameLayoutMatrices(form, self.data, *span) for form, span in places]
 
@@ -195,7 +195,7 @@ def prototype(example: DecodableExample) -> NnetExample:
 
 
 def _decodable(example: NnetExample | EncodedExample) -> NnetExample | EncodedExample:
-    """The example, decoded if it is encoded in a layout that only few examples have."""
+    """The example, decoded if few examples have its structure (layout)."""
     is_rare = isinstance(example, EncodedRecord) and not example.layout.is_common
     return example.whole() if is_rare else example  # type: ignore[union-attr]
 
@@ -240,7 +240,7 @@ E = TypeVar("E")
 def merged_by_layout(
     examples: Sequence[Any], ios_of: Callable[[Any], list[NnetIo]]
 ) -> Iterator[tuple[int, list[NnetIo]]]:
-    """For each run of successive examples of one layout: their number, and inputs and outputs.
+    """For each run of successive examples of equal structure: number, joined inputs and outputs.
 
     An input or output has the rows of one example after another; the sequence numbers n are those
     of each example. `ios_of` returns the inputs and outputs of an object that was read in full.

@@ -198,7 +198,7 @@ class NnetTrainer:
 
     @property
     def run_recorded(self) -> Callable[[Hashable, Callable[[], None]], None]:
-        """Function (key, work) that calls `work()` or, later, replays what a call has recorded."""
+        """Function (key, work) that calls `work()` or, in later calls, replays its operations."""
         return self._run
 
     def print_total_stats(self) -> bool:

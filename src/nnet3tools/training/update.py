@@ -238,8 +238,8 @@ def scale_change(delta: Nnet, scale: float) -> None:
 class L2Regularization:
     """Adds the gradient of -scale * l2_regularize * |parameters|^2, times the learning rate.
 
-    The scale is the number of sequences in a minibatch. Factors are in arrays on the device: the
-    recorded operations can be replayed with others.
+    The scale is the number of sequences in a minibatch. Factors are read from memory on the device,
+    so recorded operations stay valid when the scale changes.
     """
 
     def __init__(self, num_components: int, like: Array | None = None) -> None:
