@@ -193,7 +193,7 @@ def _is_dense(matrix: GeneralMatrix) -> bool:
 
 
 class Assembler:
-    """Builds encoded chain examples from plans; with `compress`, inputs are compressed."""
+    """Builds encoded chain examples of inputs and acceptors; `compress`: inputs are compressed."""
 
     def __init__(self, compress: bool, is_e2e: bool) -> None:
         self._compress, self._is_e2e = compress, is_e2e

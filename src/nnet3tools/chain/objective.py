@@ -91,7 +91,7 @@ def compute_chain_objective(
 
 @dataclass(frozen=True)
 class Facts:
-    """The sizes and flags of an output's supervision on which recorded steps of GPU work depend.
+    """The sizes and flags of an output's supervision that select a recorded GPU computation.
 
     `num_rows` are its frames of all sequences. `num_parts`, `num_states` and `num_frames` are the
     sizes of PackedPaths. `has_weights`: there are row weights.
