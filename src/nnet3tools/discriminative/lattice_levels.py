@@ -88,7 +88,7 @@ class LevelledLattice:
         self._by_source = _Groups.of(self.sources, levels, count)
 
     def _levels(self) -> _Ints:
-        """Numbers (states,), such that an arc's target has a higher number than its source."""
+        """A level (number) for each state; an arc's target has a higher level than its source."""
         if (self.labels != 0).all():
             return self._times - self._times[self._starts][self._pieces]
         levels = [0] * len(self._times)  # the states are in topological order
