@@ -78,7 +78,7 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _count_dims(self, to_update: NonlinearComponent) -> None:
-        """Add `dim` to `to_update.num_dims_processed`; here nothing, as ReLU does it elsewhere."""
+        """Count `dim` units in `to_update.num_dims_processed` in sigmoid and tanh; here a no-op."""
 
     def _can_repair(self) -> bool:
         """Whether self-repair is enabled and there are statistics."""

@@ -74,7 +74,7 @@ class Field(Generic[T]):
         self.name = name
 
     def begin(self, owner: Any) -> None:
-        """Store the default of a field with `of=`, whose value another object of `owner` holds."""
+        """Set the default in a new component, for a field that another object stores (`of=`)."""
         if self.paths and self.default is not REQUIRED:
             setattr(owner, self.name, self.default)
 

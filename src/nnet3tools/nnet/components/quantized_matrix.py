@@ -51,7 +51,7 @@ class QuantizedMatrix:
     def of(cls, matrix: NDArray[np.float32], bits: int, limits: NDArray[np.float32]) -> Self:
         """Quantize a float matrix, with the least row scales that integer_affine's bounds allow.
 
-        With 32 bits the values are the matrix itself.
+        With 32 bits the values are the matrix itself. `limits` are stored.
         """
         dtype = DTYPES[bits]
         if not np.isfinite(matrix).all():
