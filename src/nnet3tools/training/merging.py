@@ -103,7 +103,7 @@ class Mergeable(Generic[E]):
 def structure_by_layout(of_prototype: Callable[[Any], Hashable]) -> Callable[[Any], Hashable]:
     """Make a function that applies `of_prototype` to an example or, if encoded, to its prototype.
 
-    The prototype is a decoded example of equal structure. Results are cached by layout.
+    The prototype is a decoded example of equal structure. Results are cached by structure.
     """
     of_layout = functools.lru_cache(maxsize=64)(lambda layout: of_prototype(layout.prototype()))
 

@@ -74,7 +74,7 @@ class ObjectiveTotals:
 
     @classmethod
     def on(cls, device: Any, dense: bool, auxiliary: bool = False) -> ObjectiveTotals:
-        """Totals of zero as arrays on the device of `device`, which work can change in place.
+        """Totals of zero, as arrays on the device of `device` that are updated in place.
 
         With `dense` targets the weights are on the device, too. With `auxiliary` there is also a
         regularization term.

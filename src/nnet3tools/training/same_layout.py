@@ -109,7 +109,7 @@ _WORTH_COMPILING = 1_500_000
 
 
 def _pays_to_compile(num_elements: int) -> bool:
-    """Count `num_elements` to decompress; whether the count since the start pays for a kernel."""
+    """Count elements to decompress; returns whether all so far justify loading a kernel."""
     global _num_decompressed
     _num_decompressed += num_elements
     return _num_decompressed > _WORTH_COMPILING
