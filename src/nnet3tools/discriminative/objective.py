@@ -138,7 +138,7 @@ class DiscriminativeObjective:
         return found * np.float32(self._options.acoustic_scale)
 
     def _boosted(self, supervision: DiscriminativeSupervision, levels: LevelledLattice) -> Lattice:
-        """The lattice; for mmi, --boost is taken off arcs whose phone is wrong and not silence."""
+        """The lattice; for mmi, arcs whose phone is wrong and not silence cost --boost less."""
         lattice, boost = supervision.den_lat, np.float32(self._options.boost)
         if self._options.criterion != "mmi" or boost == 0.0:
             return lattice
