@@ -49,7 +49,7 @@ def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
 
 
 def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
-    """Lines of all layers by config; an init without output is left out, else ConfigError."""
+    """Lines of all layers by config; without an output, init is left out, ref is an error."""
     configs: dict[str, list[str]] = {config: [] for config in CONFIGS}
     for layer in layers:
         for config, lines in layer.configs().items():
@@ -121,7 +121,7 @@ def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list
 
 
 def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
-    """The text of the file `vars`, left and right context; "", after a warning, without a context.
+    """The text of the file `vars`, the context; "", after a warning, if it cannot be computed.
 
     `trials` has the network of each config. As in Kaldi, the configs are written in any case.
     """

@@ -80,7 +80,7 @@ class ResBlock(_Block):
         self.values["num-filters"] = filters
 
     def outputs(self) -> dict[str, Output]:
-        """Main output, input plus last convolution: the node `noop`, or the text of a Sum."""
+        """Input plus last convolution: the node `noop` or, for other bypass-sources, a Sum(...)."""
         last = f"{self.name}.conv{self._num_convolutions}"
         sources = {
             "input": self.input.node,
@@ -92,7 +92,7 @@ class ResBlock(_Block):
         return {"": Output(node, self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Add lines for relu1, batchnorm1, conv1, ...; of three convolutions only conv2 is wide."""
+        """Add lines relu1, batchnorm1, conv1, ...; of three convolutions only conv2 has offsets."""
         node, height = self.input.node, self["height"]
         widths = [self["num-filters"]] * 3
         if self._num_convolutions == 3:

@@ -165,7 +165,7 @@ class Delta(Layer):
         return {"": Output(self.name, 3 * self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Add differences of renamed copies (a descriptor scales a node once), and batch norm."""
+        """Add lines for the differences over time, from copies of the input, and for batch norm."""
         node, dim = self.input.node, self.input.dim
         for copy in (f"{node}_copy1", f"{node}_copy2"):
             out.add(f"dim-range-node name={copy} input-node={node} dim={dim} dim-offset=0")
