@@ -154,7 +154,7 @@ class DeviceInputs:
         return found
 
     def release(self, packed: Packed) -> None:
-        """Free the buffers of `packed` for reuse once the GPU has done all work submitted so far."""
+        """Free the buffers of `packed` for reuse once the GPU has done all work submitted yet."""
         packed.buffers.used = self._device.record()
         self._free.append(packed.buffers)
 

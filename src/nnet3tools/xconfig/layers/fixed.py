@@ -27,7 +27,7 @@ class FixedAffineLayer(Layer):
     )
 
     def configs(self) -> dict[str, list[str]]:
-        """Lines by config: ref, random transform; final, the file's; init, the input as output."""
+        """Lines by config: ref has a random transform, final the file's; init outputs the input."""
         source = self.input.node
         init, ref, final = (ConfigLines(self.name) for _ in range(3))
         if self["write-init-config"]:
