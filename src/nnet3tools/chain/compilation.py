@@ -18,7 +18,7 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 
 
 class SupervisionCompiler:
-    """Compiles allowed phones by frame (ProtoSupervision) to acceptors of pdfs plus one or ids."""
+    """Compiles allowed phones by frame to acceptors of pdfs plus one, or of transition ids."""
 
     def __init__(
         self, tree: ContextDependency, model: TransitionModel, convert_to_pdfs: bool = True
