@@ -140,7 +140,7 @@ class Number:
 
 
 class Measured:
-    """A bound operator whose result, a number, is written into the same Number at each call."""
+    """Callable that runs an operator and writes its result, a number, into the same Number."""
 
     __slots__ = ("number", "run")
 

@@ -174,7 +174,7 @@ class Recorder:
         return call.result
 
     def run(self, name: str, work: Callable[[], Any]) -> None:
-        """Run and record `work`, a bound operator; printed recordings show it as `name`."""
+        """Run and record `work`, which runs an operator; printed recordings show it as `name`."""
         if self._flag is not None:
             work = self._flag.guard(work)
         before = recording.set_recorders(self, None)
@@ -204,7 +204,7 @@ class Recorder:
 
 
 def _not_computed(work: Any) -> Number | None:
-    """The Number that bound operator `work` writes when it runs, without running it; else None."""
+    """The Number that `work` would set if it ran (it is not run); None if it sets none."""
     return work.number if isinstance(work, Measured) else None
 
 

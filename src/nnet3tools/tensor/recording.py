@@ -145,7 +145,7 @@ def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None
 
 
 def run(name: str, work: Callable[[], Any]) -> None:
-    """Call `work`, a bound operator; if calls are being recorded, record it as `name`."""
+    """Call `work`, which runs an operator; if calls are being recorded, record it as `name`."""
     if state.call_recorder is None:
         work()
     else:

@@ -157,7 +157,7 @@ class Operator(Generic[P, R]):
 
 
 def do_nothing() -> None:
-    """Do nothing: the bound call of an operator with nothing to compute, such as empty arrays."""
+    """Do nothing: the callable for an operator with nothing to compute, such as empty arrays."""
 
 
 def _first_array(first: Any) -> Any:

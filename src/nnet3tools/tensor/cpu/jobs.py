@@ -23,7 +23,7 @@ class CompiledJobs:
     """
 
     def __init__(self, jobs: Sequence[Job], bind_fallback: Callable[[], Work]) -> None:
-        """Ask for the jobs' kernels; if compiling fails, `bind_fallback()` replaces all jobs."""
+        """Ask for the kernels; if compiling fails, the callable `bind_fallback()` replaces jobs."""
         self._jobs, self._bind_fallback = fused(jobs), bind_fallback
         self._work: Work | None = None
         library.want(job.kernel for job in self._jobs)

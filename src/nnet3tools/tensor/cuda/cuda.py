@@ -239,7 +239,7 @@ class CudaDevice:
             self._cublas.use(self.stream.ptr)
 
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
-        """Do independent steps; in a capture they become concurrent branches of the graph."""
+        """Do independent steps; while a CUDA graph is captured, as concurrent branches of it."""
         if not self._capturing or len(steps) == 1:
             for step in steps:
                 step()

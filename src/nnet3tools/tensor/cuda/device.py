@@ -31,7 +31,7 @@ def get_device() -> CudaDevice:
 
 @contextlib.contextmanager
 def use_device(device: CudaDevice) -> Iterator[CudaDevice]:
-    """Let operators that are bound in the `with` block use `device`."""
+    """Let operators that are called or bound to operands in the `with` block use `device`."""
     _current.append(device)
     try:
         yield device

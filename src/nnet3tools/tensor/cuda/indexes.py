@@ -75,7 +75,7 @@ def _found_or_made(host: Any, dtype: Any) -> Array:
 
 
 def forget() -> None:
-    """Empty the cache of device copies; bound operators and captured graphs keep theirs."""
+    """Empty the cache of device copies; callables of operators and captured graphs keep theirs."""
     _by_content.clear()
     _by_object.clear()
 

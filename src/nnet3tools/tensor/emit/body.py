@@ -80,10 +80,10 @@ class Dialect:
 
 
 class Body:
-    """Writes the lines of C or CUDA C++ that compute lowered formulas, in a dialect.
+    """Writes the lines of C or CUDA C++ (the dialect) that compute the Instructions of formulas.
 
-    Names in the text: operand i (from 0) is the variable `x{i + 1}`; if it is an array, its
-    first element is at `p{i}`, the current row of the innermost axis at `q{i}`; its strides are
+    Names in the text: operand i (from 0) is the variable `x{i + 1}`; if it is an array, its first
+    element is at `p{i}`, the current row of the innermost axis at `q{i}`; its strides are
     `s{i}_{axis}`.
     """
 

@@ -107,13 +107,13 @@ def passes(
     varies_within_row: Callable[[int], bool],
     varies_along_rows: Callable[[int], bool],
 ) -> list[Pass]:
-    """The passes over rows that compute the values `roots` of lowered `instructions`.
+    """The passes over rows that compute the values `roots` of a formula's `instructions`.
 
     `varies_within_row(number)` says whether the array operand with this number (from 0) differs
-    within a row, `varies_along_rows(number)` whether it differs from row to row. Roots that
-    differ from row to row are stored by the last pass, the others before it begins.
-    ProgramError if a formula reduces columns of a value that is the same for all rows, or rows
-    of a value that follows from column reductions alone.
+    within a row, `varies_along_rows(number)` whether it differs from row to row. Roots that differ
+    from row to row are stored by the last pass, the others before it begins. ProgramError if a
+    formula reduces columns of a value that is the same for all rows, or rows of a value that
+    follows from column reductions alone.
     """
     needed = used(instructions, roots)
     within = varying(needed, varies_within_row)

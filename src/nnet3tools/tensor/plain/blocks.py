@@ -67,8 +67,8 @@ class _Pass(NamedTuple):
     """The values that one pass over all blocks of rows computes, and the arrays it reads.
 
     `columns` are computed before the blocks, `steps` for each block, in order. `operands` are the
-    arrays that each block reads. `registers` has the scratch register of each step's value, unless
-    an operand takes it. `totals` are the column reductions to which the blocks are added.
+    arrays that each block reads. `registers` has the number of the scratch buffer of each step's
+    value, unless an operand takes it. `totals` are column reductions, to which blocks are added.
     """
 
     columns: Sequence[Instruction]
