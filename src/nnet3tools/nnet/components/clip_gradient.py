@@ -173,8 +173,8 @@ class ClipGradientComponent(Component):
         """If too many rows are clipped, change `in_deriv` to pull inputs to `self_repair_target`.
 
         The norm of the derivatives stays the same. On a GPU, where the host does not know the
-        counts, the change is always computed, and is 0 if few rows are clipped. `debug_info` is
-        the node's name for a log line.
+        counts, the change is always computed, and is 0 if few rows are clipped. `debug_info` is the
+        node's name for a log line.
         """
         with recording.optional(self._repairs_now, in_deriv) as is_now:
             if is_now:

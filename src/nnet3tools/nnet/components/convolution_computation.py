@@ -98,7 +98,7 @@ class _Steps(Field[list[ConvolutionStep]]):
 
 
 class ConvolutionComputation(Declared):
-    """A compiled convolution: its sizes and steps.
+    """A compiled convolution: its sizes and the steps (ConvolutionStep) that compute it.
 
     With subsampling by r, `height_in` and `num_t_in` count frames that join r input frames.
     """

@@ -15,7 +15,7 @@ from nnet3tools.nnet.components.registry import component_class, component_types
 
 
 class _KeyNames:
-    """Stands for a component in functions that compute a default: attribute a_b is text "a-b"."""
+    """Stand-in for a component in functions that compute a default: attribute a_b is "a-b"."""
 
     def __getattr__(self, name: str) -> str:
         return name.replace("_", "-")
