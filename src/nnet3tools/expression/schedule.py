@@ -114,7 +114,7 @@ class Schedule:
         return found
 
     def _recomputed(self, segments: dict[Node, int]) -> dict[int, list[Node]]:
-        """For each segment but the last, the nodes to recompute before the segment's gradients.
+        """For segments (up to a checkpoint) but the last: nodes to recompute before gradients.
 
         Leaves, checkpoints, roots, nodes that must not be recomputed, and values used in other
         segments are stored. Of the rest, the nodes whose values the gradients need are recomputed.
@@ -139,7 +139,7 @@ class Schedule:
         return {s: nodes[::-1] for s, nodes in again.items()}
 
     def _lost(self, segments: dict[Node, int], last: int) -> set[Node]:
-        """Nodes, before segment `last`, whose values are not kept for the backward pass."""
+        """Nodes, before the last checkpoint, whose values are not kept for the backward pass."""
         kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
         kept.update(value_owner(node) for node in (*self.roots, *self._kept))
         for node in self.order:
