@@ -165,7 +165,7 @@ class BatchedChanges(Generic[E]):
     def _changed(
         self, pending: PendingChange, what: Hashable, change: Callable[[E], E]
     ) -> E | PendingChange:
-        """Add `change`, which `what` identifies, to pending changes; make them if not encodable."""
+        """The pending changes plus `change` (key `what`); the changed example if not encodable."""
         place = pending.row_map, what
         if place not in self._row_maps:
             dummy = change(pending.row_map.dummy)

@@ -96,7 +96,7 @@ EXAMPLE: Holder[NnetExample] = Holder(
 
 
 class Ahead(Protocol[E]):
-    """Interface of an object that prepares examples before `work` gets them (ExampleRunner)."""
+    """Interface of ExampleRunner: prepares examples, in the reading thread, before their use."""
 
     def prepare(self, example: E) -> E:
         """Prepare an example, in the reading thread; must not draw random numbers."""

@@ -314,7 +314,7 @@ class ExampleRunner:
         return computer
 
     def _will_repeat(self) -> bool:
-        """Whether a new program's first run is recorded for replay, as it is likely to run again.
+        """Whether to record a new program's first run, to replay it: will it probably run again?
 
         Recording takes a quarter longer. It pays in training unless most programs run only once,
         but not in diagnostics, whose second run would wait for the compiler of kernels.
