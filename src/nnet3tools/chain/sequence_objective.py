@@ -34,7 +34,7 @@ class SequenceObjective(Objective):
 
     @staticmethod
     def sequences_of(supervision: Any) -> SequenceOutput[Any]:
-        """The output's name, indexes and supervision in one entry of `example.supervisions`."""
+        """The output's name, indexes and supervision in `supervision`, an entry of an example."""
         return supervision
 
     @abstractmethod
