@@ -25,6 +25,13 @@ POSTERIOR = Posterior.from_counts(
 )
 
 
+def examples_of(*words, **options):
+    """(key, example) of each chunk of an utterance."""
+    keys, groups = examples_of_utterance(*words, **options)
+    found = {place: group.example(i) for group in groups for i, place in enumerate(group.places)}
+    return [(key, found[i]) for i, key in enumerate(keys)]
+
+
 def plain_labels(t: int) -> np.ndarray:
     row = np.zeros(6)
     if t < 31:
@@ -39,7 +46,7 @@ def test_chunks_of_an_utterance(num_frames, compress):
     options = ExampleGenerationOptions(num_frames=num_frames, left_context=3, right_context=2)
     splitter = UtteranceSplitter(options)
     targets = PosteriorTargets("utt", POSTERIOR, 6)
-    examples = list(examples_of_utterance("utt", FEATURES, targets, splitter, compress))
+    examples = list(examples_of("utt", FEATURES, targets, splitter, compress))
     assert examples
     seen = np.zeros((31, 6))
     for key, eg in examples:
@@ -62,7 +69,7 @@ def test_compressed_features_are_cut_without_loss():
     coded = CompressedMatrix.from_dense(FEATURES)
     splitter = UtteranceSplitter(ExampleGenerationOptions(num_frames="12"))
     targets = PosteriorTargets("utt", POSTERIOR, 6)
-    for key, eg in examples_of_utterance("utt", coded, targets, splitter, compress=True):
+    for key, eg in examples_of("utt", coded, targets, splitter, compress=True):
         first = int(key.removeprefix("utt-"))
         np.testing.assert_array_equal(
             to_dense(eg.io[0].features), coded.to_dense()[first : first + 12]
@@ -72,7 +79,7 @@ def test_compressed_features_are_cut_without_loss():
 def test_subsampled_targets():
     options = ExampleGenerationOptions(num_frames="9", frame_subsampling_factor=3)
     targets = MatrixTargets("utt", np.arange(11, dtype=np.float32)[:, None], 1)
-    for key, eg in examples_of_utterance(
+    for key, eg in examples_of(
         "utt", FEATURES, targets, UtteranceSplitter(options), compress=False
     ):
         first = int(key.removeprefix("utt-"))
@@ -83,7 +90,7 @@ def test_subsampled_targets():
 def test_too_short_an_utterance_warns(capsys):
     splitter = UtteranceSplitter(ExampleGenerationOptions(num_frames="40"))
     targets = PosteriorTargets("utt", POSTERIOR, 6)
-    assert not list(examples_of_utterance("utt", FEATURES, targets, splitter, compress=True))
+    assert not list(examples_of("utt", FEATURES, targets, splitter, compress=True))
     assert "utterance utt because it is too short: 31 frames" in capsys.readouterr().err
 
 
@@ -129,5 +136,5 @@ def test_targets_that_do_not_fit():
 def test_empty_posterior_gives_empty_labels():
     splitter = UtteranceSplitter(ExampleGenerationOptions(num_frames="2"))
     targets = PosteriorTargets("utt", Posterior.from_counts([], [], []), 3)
-    for _, eg in examples_of_utterance("utt", FEATURES[:2], targets, splitter, compress=False):
+    for _, eg in examples_of("utt", FEATURES[:2], targets, splitter, compress=False):
         assert to_dense(eg.io[1].features).sum() == 0

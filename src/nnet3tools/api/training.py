@@ -62,7 +62,9 @@ def make_examples(
     if not splitter.lengths_match("", len(matrix), len(found), 0):
         raise DataError(f"{len(matrix)} frames of features have {len(found)} targets")
     with RandomNumbers(0):
-        return [e for _, e in examples_of_utterance("", matrix, found, splitter, compress)]
+        _, groups = examples_of_utterance("", matrix, found, splitter, compress)
+    examples = {place: group.example(i) for group in groups for i, place in enumerate(group.places)}
+    return [examples[i] for i in range(len(examples))]
 
 
 def merge_examples(

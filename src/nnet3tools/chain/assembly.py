@@ -24,7 +24,7 @@ from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.compressed import compressed_bytes
-from nnet3tools.io.general_matrix import GeneralMatrix, row_range
+from nnet3tools.io.general_matrix import GeneralMatrix, encoded_parts, row_range
 from nnet3tools.training.example import NnetIo, frames_io
 
 _BLOCK = 512
@@ -245,12 +245,9 @@ class Assembler:
         columns = [self._matrices(_rows(plans))]
         if plans[0].ivector is not None:
             columns.append(self._matrices(_ivectors(plans)))
-        *fixed, last = template.layout.fixed
-        for planned, *matrices in zip(group, *columns, strict=True):
+        columns.append([struct.pack("<f", planned.item.weight) for planned in group])
+        for planned, covered in zip(group, template.layout.filled(columns), strict=True):
             assert planned.acceptor is not None
-            holes = [*matrices, struct.pack("<f", planned.item.weight)]
-            parts = itertools.chain.from_iterable(zip(fixed, holes, strict=True))
-            covered = b"".join([*parts, last])
             weights = planned.plan.deriv_weights.astype("<f4").tobytes()
             yield template.changed(covered, template.layout, planned.acceptor, weights)
 
@@ -258,8 +255,7 @@ class Assembler:
         """The encoded bytes of each of N matrices (N, rows, columns)."""
         if self._compress:
             return compressed_bytes(matrices)
-        head = b"FM " + struct.pack("<cici", b"\4", matrices.shape[1], b"\4", matrices.shape[2])
-        return [head + matrix.tobytes() for matrix in matrices]
+        return encoded_parts(matrices.reshape(-1, matrices.shape[2]), len(matrices))
 
 
 def _are_sound(plans: Sequence[ExamplePlan]) -> NDArray[np.bool_]:

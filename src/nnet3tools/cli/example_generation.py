@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
 from nnet3tools.errors import OptionError
-from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.training.generation import GetEgsOptions, InputOptions
@@ -44,15 +43,14 @@ def write_examples(
     """
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
-    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.example_format import ENCODED_EXAMPLES
     from nnet3tools.training.example_writer import ExampleWriter
     from nnet3tools.training.generation import make_examples
     from nnet3tools.training.splitting import UtteranceSplitter
 
     splitter = UtteranceSplitter(options.chunks)
     with ExitStack() as stack:
-        writes = replace(EXAMPLE, write=ExampleWriter().write)
-        writer = stack.enter_context(TableWriter(args[2], writes))
+        writer = stack.enter_context(TableWriter(args[2], ENCODED_EXAMPLES))
         features = stack.enter_context(SequentialTableReader(args[0], GENERAL_MATRIX))
         table = stack.enter_context(RandomAccessTableReader(args[1], holder))
         ivectors = open_ivectors(options.common, stack)
@@ -63,7 +61,8 @@ def write_examples(
                 return None
             return make_targets(utterance, targets)
 
-        make_examples(features, find, splitter, options.common, ivectors, writer.write)
+        write = ExampleWriter(writer).write
+        make_examples(features, find, splitter, options.common, ivectors, write)
         splitter.print_stats()
         splitter.check_any(args[0])
 

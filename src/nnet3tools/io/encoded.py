@@ -12,7 +12,7 @@ import io
 import itertools
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -67,6 +67,13 @@ class Layout:
     def entry(self) -> re.Pattern[bytes]:
         """Regular expression for an archive's entry, with groups (key, record), or for b""."""
         return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
+
+    def filled(self, columns: Sequence[Iterable[bytes]]) -> Iterator[bytes]:
+        """The part of each record that the layout covers; `columns` has the bytes by hole."""
+        parts: list[Iterable[bytes]] = [itertools.repeat(self.fixed[0])]
+        for column, fixed in zip(columns, self.fixed[1:], strict=True):
+            parts += [column, itertools.repeat(fixed)]
+        return map(b"".join, zip(*parts, strict=False))
 
     def count(self, num_more: int) -> None:
         """Count `num_more` records; set `is_common` if compiling `pattern` pays for so many."""

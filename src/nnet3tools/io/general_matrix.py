@@ -3,6 +3,10 @@
 Examples keep each matrix in its stored form, so that files are copied byte for byte.
 """
 
+import io
+import itertools
+import struct
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +18,7 @@ from nnet3tools.io.compressed import (
     write_compressed,
 )
 from nnet3tools.io.reader import Reader
-from nnet3tools.io.sparse import SparseMatrix, read_sparse, write_sparse
+from nnet3tools.io.sparse import SparseMatrix, read_sparse, rows_of_sparse, write_sparse
 from nnet3tools.io.writer import Writer
 
 GeneralMatrix = np.ndarray | CompressedMatrix | SparseMatrix
@@ -44,6 +48,26 @@ def write_general_matrix(writer: Writer, matrix: GeneralMatrix) -> None:
         write_sparse(writer, matrix)
     else:
         writer.write_matrix(np.asarray(matrix, np.float32))
+
+
+def encode(matrix: GeneralMatrix) -> bytes:
+    """The binary form of a matrix in a file."""
+    file = io.BytesIO()
+    write_general_matrix(Writer(file), matrix)
+    return file.getvalue()
+
+
+def encoded_parts(joined: np.ndarray | SparseMatrix, num: int) -> list[bytes]:
+    """The binary form of `num` full or sparse matrices with as many rows each, joined by rows."""
+    num_rows, num_cols = joined.shape[0] // num, joined.shape[1]
+    size = struct.pack("<ci", b"\4", num_rows)
+    if isinstance(joined, SparseMatrix):
+        head, data = b"SM " + size, rows_of_sparse(joined)
+        ends = 13 * num_rows * np.arange(num + 1) + np.int64(10) * joined.row_offsets[::num_rows]
+    else:
+        head, data = b"FM " + size + struct.pack("<ci", b"\4", num_cols), joined.tobytes()
+        ends = 4 * num_rows * num_cols * np.arange(num + 1)
+    return [head + data[a:b] for a, b in itertools.pairwise(ends.tolist())]
 
 
 def to_dense(matrix: GeneralMatrix) -> NDArray[np.float32]:

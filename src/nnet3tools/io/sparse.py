@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import struct
 
@@ -78,22 +77,6 @@ class SparseMatrix:
         """Copy `num_rows` rows from `row_offset` on; rows out of range repeat the edge rows."""
         rows = np.arange(row_offset, row_offset + num_rows).clip(0, self.num_rows - 1)
         return self.select_rows(rows)
-
-    def split(self, count: int) -> list[SparseMatrix]:
-        """Split into `count` matrices with equal numbers of rows, in order."""
-        if self.num_rows == 0:
-            return [self] * count
-        ends = self.row_offsets[:: self.num_rows // count].tolist()
-        offsets = self.row_offsets[:-1].reshape(count, -1)
-        return [
-            SparseMatrix(
-                np.append(rows, self.row_offsets.dtype.type(end)) - start,
-                self.indices[start:end],
-                self.values[start:end],
-                self.num_cols,
-            )
-            for rows, (start, end) in zip(offsets, itertools.pairwise(ends), strict=True)
-        ]
 
     def scaled(self, alpha: float) -> SparseMatrix:
         """The matrix multiplied by alpha."""

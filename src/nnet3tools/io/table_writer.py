@@ -1,7 +1,9 @@
 """Writing tables: an archive, the files that a script names, or an archive and its script."""
 
 import contextlib
+import itertools
 import os
+from collections.abc import Sequence
 from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, OptionError
@@ -91,6 +93,19 @@ class TableWriter(Generic[T]):
         self._holder.write_object(self._archive, value)
         if self._specifier.flush:
             self._archive.file.flush()
+
+    def write_encoded(self, keys: Sequence[str], objects: Sequence[bytes]) -> bool:
+        """Write objects, in binary form without header, under valid keys as `write` does.
+
+        Returns False, writing nothing, unless the table is one binary archive.
+        """
+        is_plain = self._script is None and not self._specifier.flush
+        if self._archive is None or not self._archive.binary or not is_plain:
+            return False
+        heads = [key.encode("utf-8", "surrogateescape") + b" \0B" for key in keys]
+        parts = itertools.chain.from_iterable(zip(heads, objects, strict=True))
+        self._archive.write_bytes(b"".join(parts))
+        return True
 
     def _write_file(self, key: str, value: T) -> None:
         name = self._files.get(key)

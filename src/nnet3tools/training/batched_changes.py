@@ -4,9 +4,7 @@ The source row of each row of a changed example depends only on the example's la
 change. So each change is made once, to a dummy example whose features are its row numbers.
 """
 
-import itertools
-import struct
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -14,9 +12,9 @@ from numpy.typing import NDArray
 
 from nnet3tools.fast_dataclasses import dataclass, replace
 from nnet3tools.io.encoded import EncodedRecord, Layout, LayoutTable
-from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.io.general_matrix import encoded_parts, to_dense
 from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
-from nnet3tools.io.sparse import SparseMatrix, rows_of_sparse
+from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.example_format import EXAMPLE_LAYOUTS
 from nnet3tools.training.same_layout import SameLayoutBatch, SameLayoutMatrices
@@ -230,10 +228,7 @@ class BatchedChanges(Generic[E]):
             io, rows = next(ios)
             is_scaled = not has_weight and io.name == "output" and (weights != 1.0).any()
             columns.append(_changed_matrices(matrices, rows, weights if is_scaled else None))
-        parts: list[Iterable[bytes]] = []
-        for fixed, column in zip(new_layout.fixed, [*columns, None], strict=True):
-            parts += [itertools.repeat(fixed, len(given)), *([] if column is None else [column])]
-        for example, covered in zip(given, map(b"".join, zip(*parts, strict=True)), strict=True):
+        for example, covered in zip(given, new_layout.filled(columns), strict=True):
             holes = [example.hole(place) for place in range(len(example.holes))]
             yield example.changed(covered, new_layout, *holes)
 
@@ -258,19 +253,9 @@ def _changed_matrices(
     sources = (form.num_rows * np.arange(num)[:, None] + rows).ravel()
     features = matrices.features(weights)
     if isinstance(features, SparseMatrix):
-        picked = features.select_rows(sources)
-        ends = 13 * np.arange(num + 1) * len(rows) + np.int64(10) * picked.row_offsets[:: len(rows)]
-        head = b"SM \4" + struct.pack("<i", len(rows))
-        return _sliced(head, rows_of_sparse(picked), ends.tolist())
+        return encoded_parts(features.select_rows(sources), num)
     assert isinstance(features, np.ndarray)
-    head = b"FM " + struct.pack("<cici", b"\4", len(rows), b"\4", form.num_cols)
-    size = 4 * len(rows) * form.num_cols
-    return _sliced(head, features[sources].tobytes(), range(0, size * num + 1, size))
-
-
-def _sliced(head: bytes, data: bytes, ends: Sequence[int]) -> list[bytes]:
-    """The slices of `data` that end at `ends[1]`, `ends[2]`, ..., each with `head` in front."""
-    return [head + data[a:b] for a, b in itertools.pairwise(ends)]
+    return encoded_parts(features[sources], num)
 
 
 def _with_ranges(matrices: SameLayoutMatrices, weights: NDArray[np.float32]) -> list[bytes]:

@@ -195,9 +195,14 @@ class ExampleTally:
 
 def frames_io(name: str, t_begin: int, features: GeneralMatrix, t_stride: int = 1) -> NnetIo:
     """An input or output of one sequence (n = x = 0); row i has t = t_begin + i * t_stride."""
-    indexes = np.zeros((features.shape[0], 3), np.int32)
-    indexes[:, 1] = np.arange(t_begin, t_begin + t_stride * len(indexes), t_stride)
-    return NnetIo(name, indexes, features)
+    return NnetIo(name, frame_indexes(t_begin, features.shape[0], t_stride), features)
+
+
+def frame_indexes(t_begin: int, num_rows: int, t_stride: int) -> IndexArray:
+    """The indexes of `num_rows` rows of one sequence; row i has t = t_begin + i * t_stride."""
+    indexes = np.zeros((num_rows, 3), np.int32)
+    indexes[:, 1] = np.arange(t_begin, t_begin + t_stride * num_rows, t_stride)
+    return indexes
 
 
 # -- structure: names, dimensions and indexes, which agree within a minibatch

@@ -1,54 +1,109 @@
-"""Writing many examples that have the same indexes."""
+"""Writing the frame-level examples of an utterance together."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from nnet3tools.io.compressed import CompressedMatrix, bytes_of
-from nnet3tools.io.general_matrix import GeneralMatrix, write_general_matrix
-from nnet3tools.io.writer import Writer
+import numpy as np
+
+from nnet3tools.io.compressed import compressed_bytes
+from nnet3tools.io.encoded import Layout
+from nnet3tools.io.general_matrix import (
+    GeneralMatrix,
+    SparseMatrix,
+    encode,
+    encoded_parts,
+    read_general_matrix,
+)
+from nnet3tools.io.general_matrix import compress as compress_one
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.indexes import IndexArray
-from nnet3tools.training.example import NnetExample
-from nnet3tools.training.example_format import EXAMPLE_LAYOUTS
+from nnet3tools.training.example import NnetExample, NnetIo, frame_indexes
+from nnet3tools.training.example_format import ENCODED_EXAMPLES, EXAMPLE_LAYOUTS
 
 _MOST = 64
+Matrices = Sequence[GeneralMatrix] | SparseMatrix | np.ndarray
+"""A matrix per example: a list, sparse matrices joined by rows, or an array (N, rows, columns)."""
+
+
+class EncodedIos(NamedTuple):
+    """An input or output of several examples: name, indexes, and the encoded matrix of each."""
+
+    name: str
+    indexes: IndexArray
+    matrices: Sequence[bytes]
+
+
+def encoded_ios(
+    name: str, t_begin: int, t_stride: int, matrices: Matrices, num: int, compress: bool
+) -> EncodedIos:
+    """An input or output `name` of `num` examples of one sequence, whose rows have the same t.
+
+    Row i has t = t_begin + i * t_stride. With `compress`, full matrices are compressed.
+    """
+    if isinstance(matrices, SparseMatrix):
+        num_rows, encoded = matrices.num_rows // num, encoded_parts(matrices, num)
+    elif isinstance(matrices, np.ndarray) and matrices.size:
+        dense = matrices.astype(np.float32, copy=False)
+        num_rows, joined = dense.shape[1], dense.reshape(-1, dense.shape[2])
+        encoded = compressed_bytes(dense) if compress else encoded_parts(joined, num)
+    else:
+        num_rows = matrices[0].shape[0]
+        encoded = [encode(compress_one(one) if compress else one) for one in matrices]
+    return EncodedIos(name, frame_indexes(t_begin, num_rows, t_stride), encoded)
+
+
+class ExampleGroup(NamedTuple):
+    """Examples with the same inputs, outputs and indexes, and their places among all examples."""
+
+    places: Sequence[int]
+    ios: Sequence[EncodedIos]
+
+    def example(self, number: int) -> NnetExample:
+        """Decode an example of the group."""
+        found = []
+        for name, indexes, matrices in self.ios:
+            reader = Reader(io.BytesIO(matrices[number]), binary=True)
+            found.append(NnetIo(name, indexes, read_general_matrix(reader)))
+        return NnetExample(found)
 
 
 class ExampleWriter:
-    """Writes examples fast: bytes between the matrices are encoded once per names and index arrays.
+    """Writes examples to a table whose holder is ENCODED_EXAMPLES."""
 
-    Examples of one utterance share index arrays, which must not be changed.
-    """
+    def __init__(self, table: TableWriter[Any]) -> None:
+        self._table = table
+        self._layouts: dict[tuple[object, ...], Layout | None] = {}
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], tuple[list[IndexArray], tuple[bytes, ...]]] = {}
-
-    def write(self, writer: Writer, example: NnetExample) -> None:
-        """Write an example in Kaldi's format, as EXAMPLE, the holder of tables, does."""
-        if not writer.binary:
-            example.write(writer)
+    def write(self, keys: Sequence[str], groups: Sequence[ExampleGroup]) -> None:
+        """Write examples under valid keys, in the order of the keys."""
+        found: list[Any] = [None] * len(keys)
+        for group in groups:
+            layout = self._layout(group)
+            objects: Iterable[bytes | NnetExample] = (
+                map(group.example, range(len(group.places)))
+                if layout is None
+                else layout.filled([matrices for _, _, matrices in group.ios])
+            )
+            for place, one in zip(group.places, objects, strict=True):
+                found[place] = one
+        encoded = [one for one in found if isinstance(one, bytes)]
+        if len(encoded) == len(keys) and self._table.write_encoded(keys, encoded):
             return
-        key = tuple([part for one in example.io for part in (one.name, id(one.indexes))])
-        if (known := self._known.get(key)) is None:
-            encoded = EXAMPLE_LAYOUTS.encode(example)
-            if encoded is None or encoded.holes:
-                example.write(writer)
-                return
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            # The arrays are kept, so that no other array gets their id.
-            known = [one.indexes for one in example.io], encoded.layout.fixed
-            self._known[key] = known
-        first, *others = known[1]
-        parts = [first]
-        for one, fixed in zip(example.io, others, strict=True):
-            parts += [_matrix_bytes(one.features), fixed]
-        writer.write_bytes(b"".join(parts))
+        for key, one in zip(keys, found, strict=True):
+            if isinstance(one, bytes):
+                one = ENCODED_EXAMPLES.read(Reader(io.BytesIO(one), binary=True))
+            self._table.write(key, one)
 
-
-def _matrix_bytes(matrix: GeneralMatrix) -> bytes:
-    if isinstance(matrix, CompressedMatrix):
-        return bytes_of(matrix)
-    file = io.BytesIO()
-    write_general_matrix(Writer(file), matrix)
-    return file.getvalue()
+    def _layout(self, group: ExampleGroup) -> Layout | None:
+        """The layout of the group's examples; None if they cannot be encoded."""
+        key = tuple([part for name, indexes, _ in group.ios for part in (name, indexes.tobytes())])
+        if key not in self._layouts:
+            if len(self._layouts) >= _MOST:
+                self._layouts.clear()
+            encoded = EXAMPLE_LAYOUTS.encode(group.example(0))
+            self._layouts[key] = None if encoded is None else encoded.layout
+        return self._layouts[key]

@@ -1,6 +1,6 @@
 """Makes examples of features and targets (nnet3-get-egs, nnet3-get-egs-dense-targets)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +9,6 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, NotFiniteError
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
-from nnet3tools.io.compressed import compress_all
 from nnet3tools.io.general_matrix import (
     GeneralMatrix,
     SparseMatrix,
@@ -17,10 +16,10 @@ from nnet3tools.io.general_matrix import (
     row_range,
     to_dense,
 )
-from nnet3tools.io.general_matrix import compress as compress_one
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.options import OptionGroup, option
-from nnet3tools.training.example import NnetExample, NnetIo, frames_io
+from nnet3tools.training.example import NnetIo, frames_io
+from nnet3tools.training.example_writer import ExampleGroup, Matrices, encoded_ios
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
 
@@ -51,10 +50,6 @@ class GetEgsOptions(InputOptions):
     targets_length_tolerance: int = option(
         2, "Tolerance for the difference in frames (after subsampling) of features and targets"
     )
-
-
-Matrices = Sequence[GeneralMatrix] | np.ndarray
-"""One matrix per chunk; the matrices of one array are compressed together."""
 
 
 class Targets(Protocol):
@@ -92,12 +87,12 @@ class PosteriorTargets:
         """Number of frames."""
         return self._num_frames
 
-    def labels(self, chunks: Sequence[Chunk], factor: int) -> list[SparseMatrix]:
+    def labels(self, chunks: Sequence[Chunk], factor: int) -> SparseMatrix:
         """Sparse rows of every `factor`-th frame of each chunk; empty beyond the last frame."""
         frames = _output_frames(chunks, factor).ravel()
         rows = self._rows.select_rows(np.minimum(frames * factor, self._num_frames))
         weights = np.concatenate([chunk.output_weights for chunk in chunks])[rows.row_numbers]
-        return replace(rows, values=rows.values * weights).split(len(chunks))
+        return replace(rows, values=rows.values * weights)
 
 
 class MatrixTargets:
@@ -174,8 +169,8 @@ def examples_of_utterance(
     splitter: UtteranceSplitter,
     compress: bool,
     ivectors: Callable[[int], NnetIo] | None = None,
-) -> Iterator[tuple[str, NnetExample]]:
-    """The key and example of each chunk of one utterance.
+) -> tuple[list[str], list[ExampleGroup]]:
+    """The keys of the chunks of one utterance, and their examples.
 
     `ivectors(frame)`, if given, returns the iVector of a chunk whose input starts at that frame.
     The first and the last frame of the utterance are repeated beyond its ends.
@@ -183,18 +178,18 @@ def examples_of_utterance(
     factor = splitter.options.frame_subsampling_factor
     chunks = splitter.chunks(utterance, features.shape[0])
     drawn = [ivectors(chunk.first_frame - chunk.left_context) for chunk in chunks if ivectors]
-    examples: dict[int, NnetExample] = {}
+    groups = []
     for places in _by_shape(chunks):
         some = [chunks[i] for i in places]
-        ios = [_inputs(features, some, compress)]
+        left = some[0].left_context
+        ios = [encoded_ios("input", -left, 1, _inputs(features, some), len(some), compress)]
         if drawn:
             vectors = np.stack([to_dense(drawn[i].features) for i in places])
-            ios.append(_ios("ivector", 0, 1, vectors, compress))
-        ios.append(_ios("output", 0, factor, targets.labels(some, factor), compress))
-        for i, *example in zip(places, *ios, strict=True):
-            examples[i] = NnetExample(example)
-    for i, chunk in enumerate(chunks):
-        yield f"{utterance}-{chunk.first_frame}", examples[i]
+            ios.append(encoded_ios("ivector", 0, 1, vectors, len(some), compress))
+        labels = targets.labels(some, factor)
+        ios.append(encoded_ios("output", 0, factor, labels, len(some), compress))
+        groups.append(ExampleGroup(places, ios))
+    return [f"{utterance}-{chunk.first_frame}" for chunk in chunks], groups
 
 
 def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
@@ -206,31 +201,15 @@ def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
     return groups.values()
 
 
-def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk], compress: bool) -> list[NnetIo]:
-    """The input 'input' of each chunk; all chunks have one size and context."""
+def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk]) -> Matrices:
+    """The input rows of each chunk; all chunks have one size and context."""
     left = chunks[0].left_context
     num_rows = left + chunks[0].num_frames + chunks[0].right_context
     starts = [chunk.first_frame - left for chunk in chunks]
-    matrices: Matrices
     if isinstance(features, np.ndarray) and len(features) and num_rows:
         rows = np.array(starts)[:, None] + np.arange(num_rows)
-        matrices = features[rows.clip(0, len(features) - 1)]
-    else:
-        matrices = [row_range(features, start, num_rows) for start in starts]
-    return _ios("input", -left, 1, matrices, compress)
-
-
-def _ios(
-    name: str, t_begin: int, t_stride: int, matrices: Matrices, compress: bool
-) -> list[NnetIo]:
-    """An input or output `name` for each matrix; row i of each has t = t_begin + i * t_stride."""
-    if compress:
-        if isinstance(matrices, np.ndarray) and matrices.size:
-            matrices = compress_all(matrices.astype(np.float32, copy=False))
-        else:
-            matrices = list(map(compress_one, matrices))
-    indexes = frames_io(name, t_begin, matrices[0], t_stride).indexes
-    return [NnetIo(name, indexes, matrix) for matrix in matrices]
+        return features[rows.clip(0, len(features) - 1)]
+    return [row_range(features, start, num_rows) for start in starts]
 
 
 def make_examples(
@@ -239,7 +218,7 @@ def make_examples(
     splitter: UtteranceSplitter,
     options: GetEgsOptions,
     ivectors: IvectorSource | None,
-    write: Callable[[str, NnetExample], None],
+    write: Callable[[Sequence[str], Sequence[ExampleGroup]], None],
 ) -> int:
     """Write the examples of all utterances; returns the number of skipped utterances.
 
@@ -270,10 +249,7 @@ def make_examples(
             num_errors += 1
             continue
         draw = ivector_drawer(ivectors, utterance_ivectors, num_frames)
-        for key, example in examples_of_utterance(
-            utterance, matrix, targets, splitter, options.compress, draw
-        ):
-            write(key, example)
+        write(*examples_of_utterance(utterance, matrix, targets, splitter, options.compress, draw))
     if num_errors:
         log.warning(f"{num_errors} utterances had errors and could not be processed.")
     return num_errors

@@ -6,12 +6,13 @@ nearest to its length, and gaps or overlaps make up the difference.
 """
 
 import itertools
+from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import EmptyError, OptionError, check_num_frames
-from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
 from nnet3tools.number_text import parse_counts
 from nnet3tools.options import OptionGroup, option
@@ -98,8 +99,7 @@ class ExampleGenerationOptions(OptionGroup):
         return sizes
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """The position of one example in its utterance, in input frames.
 
     `output_weights` has for each output frame 1 / (number of chunks with the frame).
@@ -128,7 +128,7 @@ class UtteranceSplitter:
         self._splits_for_length: dict[int, list[Split]] = {}
         self._gap_generator = MersenneTwister(0)
         self._num_utterances = self._input_frames = self._overlap_frames = 0
-        self._count_of_size: dict[int, int] = {}
+        self._count_of_size = Counter[int]()
 
     @property
     def total_frames(self) -> int:
@@ -263,14 +263,12 @@ class UtteranceSplitter:
     def _output_weights(
         length: int, firsts: list[int], sizes: list[int], factor: int
     ) -> list[np.ndarray]:
-        counts = np.zeros(-(-length // factor), np.int32)
-        spans = [
-            slice(first // factor, (first + size) // factor)
-            for first, size in zip(firsts, sizes, strict=True)
-        ]
-        for span in spans:
-            counts[span] += 1
-        return [(1.0 / counts[span]).astype(np.float32) for span in spans]
+        begins, ends = np.array(firsts, int) // factor, np.add(firsts, sizes).astype(int) // factor
+        steps = np.zeros(-(-length // factor) + 1, np.int32)
+        np.add.at(steps, begins, 1)
+        np.add.at(steps, ends, -1)
+        weights = (1.0 / np.maximum(steps.cumsum(), 1)).astype(np.float32)
+        return [weights[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
 
     # -- checks and statistics
 
@@ -296,11 +294,10 @@ class UtteranceSplitter:
     def _count(self, length: int, chunks: list[Chunk]) -> None:
         self._num_utterances += 1
         self._input_frames += length
-        for chunk in chunks:
-            self._count_of_size[chunk.num_frames] = self._count_of_size.get(chunk.num_frames, 0) + 1
-        for before, after in itertools.pairwise(chunks):
-            end = before.first_frame + before.num_frames
-            self._overlap_frames += max(0, end - after.first_frame)
+        self._count_of_size.update([chunk.num_frames for chunk in chunks])
+        firsts = np.array([chunk.first_frame for chunk in chunks], int)
+        ends = firsts + [chunk.num_frames for chunk in chunks]
+        self._overlap_frames += int(np.maximum(0, ends[:-1] - firsts[1:]).sum())
 
     def print_stats(self) -> None:
         """Log the numbers of utterances and chunks, and the lengths of chunks."""
