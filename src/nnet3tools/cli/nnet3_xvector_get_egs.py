@@ -36,8 +36,12 @@ class Options(OptionGroup):
 def main(options: Options, args: list[str]) -> int:
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
-    from nnet3tools.training.example import EXAMPLE
-    from nnet3tools.training.xvector_egs import examples_of_utterance, read_ranges
+    from nnet3tools.training.example_format import ENCODED_EXAMPLES
+    from nnet3tools.training.xvector_egs import (
+        SpeakerExampleWriter,
+        examples_of_utterance,
+        read_ranges,
+    )
 
     ranges_rxfilename, features_rspecifier, *wspecifiers = args
     if options.num_pdfs <= 0:
@@ -45,8 +49,11 @@ def main(options: Options, args: list[str]) -> int:
     ranges = read_ranges(ranges_rxfilename, len(wspecifiers), options.num_pdfs)
     num_done = num_failed = num_examples = 0
     with contextlib.suppress(NothingDoneError), contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(TableWriter(w, EXAMPLE)) for w in wspecifiers]
+        tables = [stack.enter_context(TableWriter(w, ENCODED_EXAMPLES)) for w in wspecifiers]
         reader = stack.enter_context(SequentialTableReader(features_rspecifier, MATRIX))
+        writer = SpeakerExampleWriter(tables, options.num_pdfs, options.compress)
+        # Examples before an utterance that cannot be read are written, if to a pipe.
+        stack.callback(writer.flush)
         for key, features in reader:
             if key not in ranges:
                 log.warning(
@@ -55,11 +62,9 @@ def main(options: Options, args: list[str]) -> int:
                 )
                 num_failed += 1
                 continue
-            examples = examples_of_utterance(key, features, ranges[key], options.num_pdfs)
             try:
-                for chunk, example in examples:
-                    output = example.compressed() if options.compress else example
-                    writers[chunk.archive].write(chunk.key, output)
+                for chunk, rows in examples_of_utterance(key, features, ranges[key]):
+                    writer.write(chunk, rows)
                     num_examples += 1
             except NotFiniteError as error:
                 log.skipped(error)

@@ -4,7 +4,8 @@ This is Kaldi's nnet3-xvector-get-egs. A ranges file lists the chunks, one per l
 `<utterance> <archive> <absolute-archive> <first-frame> <num-frames> <label>`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.io.table import TableWriter
 from nnet3tools.number_text import parse_counts
-from nnet3tools.training.example import NnetExample, frames_io
+from nnet3tools.training.example_writer import ExampleGroup, ExampleWriter, encoded_ios
 
 _NUM_FIELDS = 6
+_TOGETHER = 64
+"""The number of examples that are compressed and written together."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,9 @@ def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str
 
 
 def examples_of_utterance(
-    utterance: str, features: np.ndarray, chunks: list[ChunkInfo], num_labels: int
-) -> Iterator[tuple[ChunkInfo, NnetExample]]:
-    """Yield each of an utterance's chunks with its example.
+    utterance: str, features: np.ndarray, chunks: list[ChunkInfo]
+) -> Iterator[tuple[ChunkInfo, np.ndarray]]:
+    """Yield each of an utterance's chunks with its rows of features.
 
     A chunk that ends beyond the utterance is shifted back. A chunk longer than the utterance is
     skipped with a warning. NotFiniteError if the features have NaN or infinity.
@@ -73,8 +77,36 @@ def examples_of_utterance(
             )
             continue
         first = min(chunk.first_frame, len(features) - chunk.num_frames)
-        label = SparseMatrix.from_counts(
-            np.array([1]), np.array([chunk.label]), np.ones(1, np.float32), num_labels
-        )
-        part = features[first : first + chunk.num_frames]
-        yield chunk, NnetExample([frames_io("input", 0, part), frames_io("output", 0, label)])
+        yield chunk, features[first : first + chunk.num_frames]
+
+
+class SpeakerExampleWriter:
+    """Writes chunks, as examples with `num_labels` speakers, to tables; some examples together."""
+
+    def __init__(self, tables: Sequence[TableWriter[Any]], num_labels: int, compress: bool) -> None:
+        self._writers = list(map(ExampleWriter, tables))
+        self._num_labels, self._compress = num_labels, compress
+        self._waiting: list[tuple[ChunkInfo, np.ndarray]] = []
+
+    def write(self, chunk: ChunkInfo, rows: np.ndarray) -> None:
+        """Write a chunk to its table, now or before `flush` returns."""
+        self._waiting.append((chunk, rows))
+        if len(self._waiting) >= _TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write all waiting examples."""
+        waiting, self._waiting = self._waiting, []
+        for archive, writer in enumerate(self._writers):
+            some = [one for one in waiting if one[0].archive == archive]
+            lengths = np.array([len(rows) for _, rows in some])
+            groups = []
+            for length in np.unique(lengths):
+                places = np.flatnonzero(lengths == length).tolist()
+                num, rows = len(places), np.stack([some[i][1] for i in places])
+                labels = [some[i][0].label for i in places]
+                sparse = SparseMatrix.from_counts([1] * num, labels, [1] * num, self._num_labels)
+                inputs = encoded_ios("input", 0, 1, rows, num, self._compress)
+                outputs = encoded_ios("output", 0, 1, sparse, num, self._compress)
+                groups.append(ExampleGroup(places, [inputs, outputs]))
+            writer.write([chunk.key for chunk, _ in some], groups)
