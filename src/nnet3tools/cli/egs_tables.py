@@ -10,6 +10,7 @@ from nnet3tools.cli.options import OptionGroup, option
 from nnet3tools.errors import EmptyError
 from nnet3tools.fast_dataclasses import dataclass
 from nnet3tools.io import log
+from nnet3tools.io.encoded import EncodedRecord
 
 if TYPE_CHECKING:
     from nnet3tools.io.holder import Holder
@@ -156,7 +157,12 @@ class _TablesInTurn(Generic[E]):
         waiting, self._waiting, self._bytes_waiting = self._waiting, [], 0
         examples: Iterable[E] = [example for _, _, example in waiting]
         if self._finish is not None:
-            examples = self._finish(list(examples))
+            examples = list(self._finish(list(examples)))
+            encoded = [one.data for one in examples if isinstance(one, EncodedRecord)]
+            keys = [key for _, key, _ in waiting]
+            is_whole = len(self._writers) == 1 and len(encoded) == len(waiting)
+            if is_whole and self._writers[0].write_encoded(keys, encoded):
+                return
         for (writer, key, _), example in zip(waiting, examples, strict=True):
             writer.write(key, example)
 
