@@ -195,9 +195,8 @@ def examples_of_utterance(
 def _by_shape(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
     """Lists of positions in `chunks`; each list has chunks with one size and context."""
     groups: dict[tuple[int, int, int], list[int]] = {}
-    for i, chunk in enumerate(chunks):
-        size = chunk.left_context, chunk.num_frames, chunk.right_context
-        groups.setdefault(size, []).append(i)
+    for i, (_, num_frames, left, right, _) in enumerate(chunks):
+        groups.setdefault((left, num_frames, right), []).append(i)
     return groups.values()
 
 

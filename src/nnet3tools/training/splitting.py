@@ -243,19 +243,11 @@ class UtteranceSplitter:
             firsts = (np.cumsum(gaps) + np.cumsum([0, *sizes[:-1]])).tolist()
         else:
             firsts = [0]
-        factor, last = o.frame_subsampling_factor, len(sizes) - 1
-        weights = self._output_weights(length, firsts, sizes, factor)
+        weights = self._output_weights(length, firsts, sizes, o.frame_subsampling_factor)
         initial, final = o.contexts_at_ends
-        chunks = [
-            Chunk(
-                first,
-                size,
-                initial if i == 0 else o.left_context,
-                final if i == last else o.right_context,
-                weights[i],
-            )
-            for i, (first, size) in enumerate(zip(firsts, sizes, strict=True))
-        ]
+        lefts = [initial, *[o.left_context] * len(sizes)]
+        rights = [*[o.right_context] * (len(sizes) - 1), final]
+        chunks = list(map(Chunk, firsts, sizes, lefts, rights, weights))
         self._count(length, chunks)
         return chunks
 
