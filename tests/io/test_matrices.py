@@ -242,6 +242,8 @@ def test_sparse_of_doubles_is_read() -> None:
         (b"rows=1 dim=3 [ 7 1 ] ", False),
         (b"rows=1 dim=3 [ a 1 ] ", False),
         (b"rows=1 foo=3 [ 1 1 ] ", False),
+        (b"rows=1 dim=2147483648 [ ] ", False),
+        (b"rows=1 dim=" + b"8" * 400 + b" [ ] ", False),
         (b"rows=2 dim=3 [ ] dim=4 [ ] ", False),
     ],
 )

@@ -319,6 +319,8 @@ def _read_text(reader: Reader) -> SparseMatrix:
         return _empty()
     first = np.cumsum(counts) - counts
     dims, pairs = numbers[first], np.delete(numbers, first).reshape(-1, 2)
+    if dims[0] >= 1 << 31:
+        raise reader.error(f"expected a sparse matrix of fewer than 2^31 columns, found {dims[0]}")
     if (dims != dims[0]).any() or (pairs[:, 0] != pairs[:, 0].astype(np.int32)).any():
         raise reader.error("the rows of a sparse matrix differ in dimension, or a column is odd")
     return _checked(
