@@ -1,7 +1,4 @@
-"""Matrix products by cuBLAS on CuPy's arrays.
-
-cuBLAS is called directly, because CuPy's wrappers refuse to be captured.
-"""
+"""Matrix products of CuPy's arrays by cuBLAS itself, as CuPy's wrappers refuse to be captured."""
 
 from __future__ import annotations
 

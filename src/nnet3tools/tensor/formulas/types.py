@@ -2,9 +2,8 @@
 
 Arrays have strong types. Plain numbers (constants, Python scalars, column reductions) have weak
 types: in a function of a number and an array, the number takes the array's type. The order of
-promotion is bool, int32 / uint32, float16, float32, float64; int32
-with uint32 gives float64, the smallest type here that holds both; an integer with a float gives
-that float.
+promotion is bool, int32 / uint32, float16, float32, float64; int32 with uint32 gives float64, the
+smallest type here that holds both; an integer with a float gives that float.
 """
 
 from __future__ import annotations
