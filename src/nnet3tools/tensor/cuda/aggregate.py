@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import get_device
-from nnet3tools.tensor.cuda.element import signature, with_device_numbers
+from nnet3tools.tensor.cuda.element import fits_vector, signature, with_device_numbers
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
 from nnet3tools.tensor.cuda.operands import arguments
 from nnet3tools.tensor.element import FORMULA_BACKENDS, element
@@ -34,6 +34,8 @@ _OF_NONE = {"prod": 1.0, "logsumexp": -math.inf, "max": None, "min": None}
 """The values of reductions of nothing, where these are not 0; None: an error."""
 _LONG_ROW = 1024
 """Reductions longer than this have a block of threads each instead of a warp."""
+_LONG = 64
+"""Rows at least as long are loaded by fours of elements, if they are aligned."""
 _BLOCKS_A_PROCESSOR = 4
 _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 """The fewest elements of a chunk: of a row, of a column."""
@@ -68,8 +70,16 @@ class _Plan:
         accumulator = f"{_ACCUMULATORS[reduce]}<{'double' if wide else 'float'}>"
         self._by_columns = self.kept > 1 and along < step
         self._state_bytes = 2 * (8 if wide else 4)
+        by_fours = sizes[-1] >= _LONG and fits_vector(self._walk, [out, *operands], self._strides)
+        row = sizes[-1] // 4 if by_fours else sizes[-1]
+        self._items = math.prod(sizes[:-1]) * row
         self._choose_grid()
-        found = emitted.Reduction(self._walk, len(kept_sizes), accumulator, held, self._by_columns)
+        threads = self.block[1 if self._by_columns else 0]
+        wanted = -(-row // 4) if len(sizes) > 1 else threads
+        width = min(threads, 1 << (wanted - 1).bit_length())
+        found = emitted.Reduction(
+            self._walk, len(kept_sizes), accumulator, held, self._by_columns, by_fours, width
+        )
         self._found = emitted.reduce_kernel(expr, found)
         self._kernel = device.kernel(*self._found)
 
@@ -84,8 +94,8 @@ class _Plan:
         blocks = math.ceil(self.kept / outputs)
         wanted = math.ceil(_BLOCKS_A_PROCESSOR * self._device.num_processors / blocks)
         chunks = max(1, min(wanted, math.ceil(self.reduced / least), 65535))
-        self.chunk = math.ceil(self.reduced / chunks)
-        self.chunks = math.ceil(self.reduced / self.chunk)
+        self.chunk = math.ceil(self._items / chunks)
+        self.chunks = math.ceil(self._items / self.chunk)
         self.grid = (blocks, self.chunks, 1)
 
     def bind(
@@ -97,7 +107,7 @@ class _Plan:
         partial = self._device.empty((size,), np.uint8)
         tickets = zero_tickets(self.grid[0]) if chunked else None
         walked = self._walk.arguments([out, *operands], self._strides)
-        values = [self.kept, self.reduced, self.chunk, *self._sizes, *walked]
+        values = [self.kept, self._items, self.chunk, *self._sizes, *walked]
         values += [float(factor), float(beta), partial, 0 if tickets is None else tickets]
         args = arguments(values)
         if tickets is None:

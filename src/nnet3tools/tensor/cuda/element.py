@@ -87,7 +87,7 @@ class ElementKernel:
         device = get_device()
         sizes, strides = merged_strides(arrays, full)
         walk = walk_of(operand_types(operands), operands, strides, exact=len(sizes))
-        is_vector = sizes[-1] % 4 == 0 and _fits_vector(walk, operands, strides)
+        is_vector = sizes[-1] % 4 == 0 and fits_vector(walk, operands, strides)
         found = element_kernel(self._assignments, walk, is_vector)
         rows = math.prod(sizes[:-1])
         items = sizes[-1] // 4 if is_vector else sizes[-1]
@@ -97,7 +97,7 @@ class ElementKernel:
         return device.kernel(*found), found, grid, block, walk, numbers, strides, space
 
 
-def _fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> bool:
+def fits_vector(walk: Walk, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> bool:
     """Whether each array can be accessed by 4 elements at a time along the last axis.
 
     By `walk`, it is constant, or contiguous and aligned, along this axis. `strides` has one

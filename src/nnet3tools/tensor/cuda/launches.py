@@ -187,7 +187,8 @@ def block_of(length: int, most_threads: int = THREADS) -> int:
 
 COLUMNS, LANES = 32, 8
 """Columns and rows of the threads of a block that sums columns."""
-_SUMMING_BLOCKS_A_PROCESSOR = 2
+_FEWEST_BLOCKS, _MOST_BLOCKS, _SLICES = 2, 8, 32
+"""Blocks of a sum of columns for each processor; more than the fewest up to so many slices."""
 
 
 def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
@@ -198,5 +199,6 @@ def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
     H100, for the sums of 960 x 256 LSTM cells.
     """
     tiles = max(1, -(-columns // COLUMNS))
-    wanted = -(-_SUMMING_BLOCKS_A_PROCESSOR * processors // tiles)
+    few, many = (-(-blocks * processors // tiles) for blocks in (_FEWEST_BLOCKS, _MOST_BLOCKS))
+    wanted = max(few, min(many, _SLICES))
     return max(1, min(wanted, -(-rows // LANES))), tiles

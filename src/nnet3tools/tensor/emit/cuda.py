@@ -94,7 +94,7 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     computed += [body.store(*pair) for pair in pairs]
     inner, size = computed, f"n{last}"
     if vector:
-        inner, size = _by_fours(walk, computed, vectors, read, list(targets)), f"n{last} / 4"
+        inner, size = by_fours(walk, computed, vectors, read, list(targets)), f"n{last} / 4"
     lines = [body.row(i, outer) for i in arrays]
     lines += loop(f"for ({first}; i < {size}; {step})", inner)
     sizes = [f"n{axis}" for axis in range(walk.axes)]
@@ -108,7 +108,7 @@ def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source
     return kernel_source("element", body.declare(sizes), lines, assignments.text())
 
 
-def _by_fours(
+def by_fours(
     walk: Walk, lines: Sequence[str], vectors: Sequence[int], read: Sequence[int],
     targets: Sequence[int],
 ) -> list[str]:  # fmt: skip

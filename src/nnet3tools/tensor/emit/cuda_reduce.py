@@ -8,10 +8,11 @@ of an output merges them, in an order that does not depend on which block is las
 from __future__ import annotations
 
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.tensor.emit.body import Body, indented, loop
-from nnet3tools.tensor.emit.cuda import CUDA, Source, coordinates, kernel_source
-from nnet3tools.tensor.emit.walk import Access, Walk
+from nnet3tools.tensor.emit.body import Body, loop
+from nnet3tools.tensor.emit.cuda import CUDA, Source, by_fours, coordinates, kernel_source
+from nnet3tools.tensor.emit.walk import Walk
 from nnet3tools.tensor.formulas import Expr, Placeholder, Type
+from nnet3tools.tensor.formulas.lowered import Instruction
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Reduction:
     `walk` says how operands are found in memory; its first `num_kept` axes are not reduced.
     `accumulator` is the C++ class in which elements are accumulated, such as nn_Sum<float>,
     `value_type` the type of elements in it: float32 or float64. `by_columns`: neighbouring outputs
-    are neighbours in memory, and reduced elements are not.
+    are neighbours in memory, and reduced elements are not. `by_fours`: elements are loaded by four
+    along the last axis. `width` threads (a power of two) divide a row along the last axis.
     """
 
     walk: Walk
@@ -29,28 +31,24 @@ class Reduction:
     accumulator: str
     value_type: Type
     by_columns: bool
+    by_fours: bool
+    width: int
 
 
 def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
     """A kernel for out = beta * out + factor * the reduction of `expr`, laid out as `plan` says.
 
-    Parameters: numbers of outputs, of elements reduced for each and of a chunk of these; the
-    sizes of axes and the operands; factor and beta; memory for the results of chunks, and
+    Parameters: numbers of outputs, of elements (or fours) reduced for each and of a chunk of these;
+    the sizes of axes and the operands; factor and beta; memory for the results of chunks, and
     counters of finished chunks.
     """
     walk, state = plan.walk, plan.accumulator
     body = Body(walk, CUDA)
     moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in expr.placeholders()}
     root = body.lower(expr.substitute(moved))
-    values = body.needed([root])
-    read = body.arrays_of(values)
-    for i in read:
-        body.places[i] = _place(walk, i, plan.num_kept)
     kept = [f"k{axis}" for axis in range(plan.num_kept)]
     outputs = coordinates("output", [f"n{axis}" for axis in range(plan.num_kept)], kept)
     held = CUDA.types[plan.value_type]
-    work = [*body.lines([root]), f"acc.add(({held})({body.name(root)}));"]
-    setup = [*outputs, *[body.row(i, kept) for i in read]]
     old, new = body.load(0, "q0[0]"), CUDA.stored("result", held, walk.types[0])
     store = [
         *outputs,
@@ -65,7 +63,7 @@ def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
         f"const long long output = {_OUTPUT[plan.by_columns]};",
         "const int thread = threadIdx.y * blockDim.x + threadIdx.x;",
         f"const bool leads = threadIdx.{axis} == 0;",
-        *_reduced(plan, setup, work, axis),
+        *_reduced(plan, body, root, axis),
         *_merged(plan, axis),
         *loop("if (leads && output < kept)", store),
     ]
@@ -83,59 +81,47 @@ _OUTPUT = {
 }
 
 
-def _place(walk: Walk, i: int, num_kept: int) -> str:
-    """C++ text of operand i's element at the coordinates r{axis} of the reduced axes.
+def _reduced(plan: Reduction, body: Body, root: Instruction, axis: str) -> list[str]:
+    """CUDA lines that reduce `root` over a chunk to `acc`: by thread, then over all threads.
 
-    The operand's pointer is set from the first `num_kept` axes, which are not reduced.
+    A row is along the last reduced axis; `width` threads along `axis` (x or y) divide one, and
+    others of the block take the next rows.
     """
-    accesses = list(enumerate(walk.accesses[i]))[num_kept:]
-    terms = [
-        f"r{axis}" if access is Access.CONTIGUOUS else f"r{axis} * s{i}_{axis}"
-        for axis, access in accesses
-        if access is not Access.REPEATED
-    ]
-    return f"q{i}[{' + '.join(terms) or '0'}]"
-
-
-def _share(axis: str) -> list[str]:
-    """The head of a CUDA loop over `index` in [begin, end), which threads along `axis` divide."""
-    own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
-    return [
+    last, lane = plan.walk.axes - 1, f"threadIdx.{axis} % {plan.width}"
+    kept = [f"k{a}" for a in range(plan.num_kept)]
+    outer = range(plan.num_kept, last)
+    names = [f"r{a}" for a in outer]
+    read = body.arrays_of(body.needed([root]))
+    add = f"acc.add(({CUDA.types[plan.value_type]})({body.name(root)}));"
+    work, rest = [*body.lines([root]), add], list[str]()
+    if plan.by_fours:
+        rest = loop(
+            f"if (past == items && {lane} < n{last} % 4)",
+            [f"const long long i = items * 4 + {lane};", *work],
+        )
+        vectors = [i for i in read if plan.walk.is_contiguous(i)]
+        body.places.update({i: f"w{i}.part[k]" for i in vectors})
+        work = by_fours(plan.walk, [*body.lines([root]), add], vectors, vectors, [])
+    line = [
+        *[body.row(i, [*kept, *names]) for i in read],
+        "const long long first = nn_max(begin - row * items, 0LL);",
+        "const long long past = nn_min(end - row * items, items);",
         "#pragma unroll 4",  # loads that do not wait for each other
-        f"for (long long index = begin + {own}; index < end; index += {threads}) {{",
+        *loop(f"for (long long i = first + {lane}; i < past; i += {plan.width})", work),
+        *rest,
     ]
-
-
-def _carried(axes: range, step: str) -> list[str]:
-    """CUDA lines that move r{axis}, coordinates along the reduced `axes`, on by `step` elements."""
-    lines = [f"r{axes[-1]} += {step};"]
-    for axis in reversed(axes[1:]):
-        r, n, outer = f"r{axis}", f"n{axis}", f"r{axis - 1}"
-        lines += [
-            f"if ({r} >= {n}) {{ {r} -= {n}; ++{outer}; }}",
-            f"if ({r} >= {n}) {{ {outer} += {r} / {n}; {r} %= {n}; }}",
-        ]
-    return lines
-
-
-def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
-    """CUDA lines that reduce a chunk to the variable `acc`: by thread, then over all threads.
-
-    `setup` are lines before the loop. `work` are lines that add the element at the coordinates
-    r{axis} of the reduced axes to `acc`. Threads along `axis` (x or y) divide the elements.
-    """
-    axes = range(plan.num_kept, plan.walk.axes)
-    begins = coordinates(
-        f"begin + threadIdx.{axis}", [f"n{a}" for a in axes], [f"r{a}" for a in axes]
-    )
+    if outer:
+        rows = f"row * items < end; row += blockDim.{axis} / {plan.width}"
+        line = loop(
+            f"for (long long row = begin / items + threadIdx.{axis} / {plan.width}; {rows})",
+            [*coordinates("row", [f"n{a}" for a in outer], names), *line],
+        )
     lines = [
-        *setup,
-        "const long long begin = blockIdx.y * chunk;",
-        "const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
-        *[line.replace("const ", "") for line in begins],
-        *_share(axis),
-        *indented([*work, *_carried(axes, f"blockDim.{axis}")]),
-        "}",
+        *coordinates("output", [f"n{a}" for a in range(plan.num_kept)], kept),
+        f"const long long items = n{last}{' / 4' if plan.by_fours else ''};",
+        f"const long long begin = blockIdx.y * chunk{'' if outer else ', row = 0'};",
+        "const long long end = nn_min(begin + chunk, reduced);",
+        *line,
     ]
     init = f"{plan.accumulator} acc; acc.init();"
     return [init, *loop("if (output < kept)", lines), _together(plan)]
@@ -154,8 +140,9 @@ def _merged(plan: Reduction, axis: str) -> list[str]:
     Threads along `axis` (x or y) divide the chunks.
     """
     chunks = [
-        "const long long begin = 0, end = gridDim.y;",
-        *_share(axis),
+        "const long long end = gridDim.y;",
+        "#pragma unroll 4",
+        f"for (long long index = threadIdx.{axis}; index < end; index += blockDim.{axis}) {{",
         "  acc.merge(partial[index * kept + output]);",
         "}",
     ]
