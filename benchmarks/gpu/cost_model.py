@@ -128,8 +128,8 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
             mark(self)
         launch(self)
 
-    def marked_level(self: Any, *args: Any) -> Any:
-        run = bound(self, *args)
+    def marked_level(self: Any) -> Any:
+        run = bound(self)
 
         def marked() -> None:
             mark(self)
@@ -138,7 +138,7 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
         return marked
 
     Launch_.__call__ = marked_launch  # type: ignore[method-assign]
-    FusedLevel.bound = marked_level  # type: ignore[assignment]
+    FusedLevel.bound = marked_level  # type: ignore[method-assign]
     try:
         yield
     finally:

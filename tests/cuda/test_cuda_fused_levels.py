@@ -106,6 +106,14 @@ def test_columns_side_by_side_do_not_wait_for_each_other(device):
     assert sizes_of(schedule(launches_of(work))) == [2, 1]
 
 
+@pytest.mark.parametrize(("count", "kernels"), [(1, 1), (9, 1), (31, 1), (32, 2), (90, 3)])
+def test_a_level_has_no_more_launches_than_its_parameters_hold(device, count, kernels):
+    """They may have 4096 bytes, which the model of CuPy checks."""
+    arrays = matrices(*[(5, 3 + i) for i in range(count)])
+    work = in_turn([tensor.scale.bind(a, 2.0) for a in arrays])
+    assert run_both_ways(device, work, arrays) == kernels
+
+
 @pytest.mark.parametrize("with_others", [False, True], ids=["alone", "with others"])
 def test_optional_work_of_a_graph_is_done_while_its_flag_is_set(device, with_others):
     a, b, other = matrices((300, 40), (300, 40), (30, 40))

@@ -269,7 +269,7 @@ def test_training_with_graphs_is_that_without_bit_for_bit(machines, schedule):
     device = machines(schedule)
     with_graphs = train(True)
     assert device.captures > 5
-    assert device.uploads_for_graphs > 0
+    assert device.uploads_for_graphs == 0  # tables are parameters
     np.testing.assert_array_equal(with_graphs, plain)
 
 

@@ -1,5 +1,6 @@
 // What a kernel source may use of CUDA, on the host. No standard header: they take long to compile.
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static __attribute__((section("nnshared")))

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from nnet3tools.tensor.cuda.device import get_device, pointer
-from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
+from nnet3tools.tensor.cuda.launches import Launch, LibraryCall, zero_tickets
 from nnet3tools.tensor.cuda.level_source import (
     GROUP,
+    MOST_WORDS,
     PART,
     STEP,
     THREADS,
@@ -24,8 +25,9 @@ from nnet3tools.tensor.cuda.level_source import (
     as_function,
     as_word,
     level_source,
+    size_of_table,
 )
-from nnet3tools.tensor.cuda.level_table import Table, closing_turns, is_for_a_warp, smaller_grids
+from nnet3tools.tensor.cuda.level_table import closing_turns, is_for_a_warp, smaller_grids
 from nnet3tools.tensor.cuda.operands import overlap
 from nnet3tools.tensor.recording import NotCapturable
 
@@ -100,7 +102,7 @@ class FusedLevel:
         self._part_of: dict[int, _Part] = {}
         self._group_of: dict[int, int] = {}
         self._functions: dict[str, Function] = {}
-        self._shared = 0
+        self._step_words = self._shared = 0
         self._loops: bool | None = None
         """`loops` of the level's large launches; None: it has none."""
 
@@ -111,7 +113,8 @@ class FusedLevel:
         """
         needed = list(waits_for)
         function = as_function(launch.source)
-        if function is None or not self._has_room(function):
+        words = STEP + len(launch.args)
+        if function is None or not self._has_room(function, words):
             return False
         if needed:
             if not (self._continues(i, launch, needed) or self._closes(i, launch, needed)):
@@ -123,6 +126,7 @@ class FusedLevel:
             self._part_of[i], self._group_of[i] = part, part.group
         else:
             return False
+        self._step_words += words
         if function.name not in self._functions:
             self._functions[function.name] = function
             self._shared += function.shared_bytes
@@ -141,7 +145,15 @@ class FusedLevel:
             self._loops = launch.loops
         return self._loops == launch.loops
 
-    def _has_room(self, function: Function) -> bool:
+    @property
+    def _num_words(self) -> int:
+        """The number of words of the table."""
+        return PART * len(self._parts) + GROUP * len(self._closing) + self._step_words
+
+    def _has_room(self, function: Function, words: int) -> bool:
+        """Whether a step with a kernel's `function` and `words` of the table may be added."""
+        if self._num_words + words + PART + GROUP > MOST_WORDS:
+            return False
         if function.name in self._functions:
             return True
         few = len(self._functions) < _MOST_FUNCTIONS
@@ -199,10 +211,11 @@ class FusedLevel:
         if self.num_launches == 1 and self._parts[0].steps[0].flag is None:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]
-        return level_source(functions, any(self._closing.values()))
+        size = size_of_table(self._num_words)
+        return level_source(functions, any(self._closing.values()), size)
 
-    def bound(self, table: Table) -> Callable[[], None]:
-        """A callable that launches the level's kernel; `table` receives the words that it reads."""
+    def bound(self) -> Callable[[], None]:
+        """A callable that launches the level's kernel."""
         if (source := self.source) is None:
             return self._parts[0].steps[0]
         device = get_device()
@@ -213,13 +226,13 @@ class FusedLevel:
             device.num_processors,
         )
         words, numbers, blocks = self._table(grids)
-        begin = len(table.words)
-        table.words += words
-        tickets = len(table.words)
-        table.words += [0] * len(self._closing)
+        padded = np.zeros(size_of_table(len(words)), np.int64)
+        padded[: len(words)] = words
+        given = padded.view((np.void, padded.nbytes))  # CuPy passes an array of size 1 by value
+        tickets = zero_tickets(len(self._closing))
 
         def run() -> None:
-            args = table.address(begin), table.address(tickets), *map(np.int64, numbers)
+            args = given, np.uint64(pointer(tickets)), *map(np.int64, numbers)
             kernel((blocks, 1, 1), (THREADS, 1, 1), args)
             self  # noqa: B018 (the kernel knows arrays by address only)
 
@@ -239,7 +252,7 @@ class FusedLevel:
         of_group = dict.fromkeys(self._closing, 0)
         blocks = 0
         for part, (x, y) in zip(self._parts, grids, strict=True):
-            parts += [blocks, x, y, 0, 0, len(steps), len(part.steps), numbers[part.group]]
+            parts += [blocks, x, y, len(steps), len(part.steps), numbers[part.group]]
             steps += part.steps
             blocks += x * y
             of_group[part.group] += x * y
@@ -258,11 +271,11 @@ class FusedLevel:
             assert function is not None
             x, y, _ = step.block
             flag = 0 if step.flag is None else pointer(step.flag)
-            described += [kinds[function.name], at + len(args), x, y, side, flag]
+            kind = kinds[function.name] | side << 32
+            described += [kind, at + len(args), x | y << 32, flag]
             args += map(as_word, step.args)
-        assert len(parts) == PART * len(self._parts)
-        assert len(groups) == GROUP * len(self._closing)
         table = [*parts, *groups, *described, *args]
+        assert len(table) == self._num_words
         return table, (len(self._parts), len(parts), begin), blocks
 
 
@@ -275,7 +288,8 @@ def can_be_fused(node: Launch | LibraryCall) -> bool:
     found = function is not None and node.grid[2] == node.block[2] == 1
     if function is not None and found:
         fits = threads == THREADS if function.has_barriers else threads <= THREADS
-        found = fits and function.shared_bytes <= _MOST_SHARED
+        words = PART + GROUP + STEP + len(node.args)
+        found = fits and function.shared_bytes <= _MOST_SHARED and words <= MOST_WORDS
     if node.flag is not None and not found:
         raise NotCapturable  # only a fused level looks at flags
     return found

@@ -20,7 +20,6 @@ from nnet3tools.tensor.cuda.dependencies import dependencies
 from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.fused_level import FusedLevel, can_be_fused
 from nnet3tools.tensor.cuda.launches import Launch, LibraryCall, launches_of
-from nnet3tools.tensor.cuda.level_table import Table
 
 Node = Launch | LibraryCall
 
@@ -54,19 +53,17 @@ def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[
 
 def _steps(work: Callable[[], None], prepare: bool = False) -> list[Callable[[], Any]]:
     """Callables for the launches of `work`, many in a kernel; `prepare` only loads the kernels."""
-    device, table, steps = get_device(), Table(), list[Callable[[], Any]]()
+    device, steps = get_device(), list[Callable[[], Any]]()
     levels = schedule(launches_of(work))
     if prepare:
         sources = [level.source for level in levels if isinstance(level, FusedLevel)]
         device.load([source for source in sources if source is not None])
     for level in levels:
         if isinstance(level, FusedLevel):
-            steps.append(level.bound(table))
+            steps.append(level.bound())
         else:
             calls = [node.run if isinstance(node, LibraryCall) else node for node in level]
             steps.append(partial(device.side_by_side, calls))
-    if not prepare:
-        table.upload()
     return steps
 
 

@@ -1,13 +1,15 @@
 """The source of a fused level: one kernel that does the work of several launches.
 
-Each launch's kernel becomes a function with block and thread as parameters (nn_Place). A table in
-device memory assigns the level's blocks to its parts. Every number of the table takes 8 bytes:
+Each launch's kernel becomes a function with block and thread as parameters (nn_Place). A table
+assigns the level's blocks to its parts. It is a parameter of the kernel: its numbers are in the
+constant cache, so that no block waits for them. Every number of the table takes 8 bytes:
 
-    part:  its first block, grid (x, y), block (x, y), first step and their count, its group
+    part:  its first block, grid (x, y), first step and their count, its group
     group: how many blocks it has, first closing step and their count
-    step:  which function, where its arguments begin, block (x, y), how many steps from this on are
-           done side by side, each by a warp (0: the whole block does this one; in parts always),
-           where its flag is in memory (0: it has none), a float64: if that is 0, it is left out
+    step:  which function, and how many steps from this on are done side by side, each by a warp
+           (0: the whole block does this one; in parts always); where its arguments begin; block
+           (x, y); where its flag is in memory (0: it has none), a float64: if that is 0, it is
+           left out. Of two numbers in one word the second is in the upper half.
 
 A block does its part's steps one after the other. The last block of a group also does the group's
 closing steps, when all parts of the group are done.
@@ -27,8 +29,10 @@ import numpy as np
 THREADS, WARP = 256, 32
 """Threads of a level's block, and of a warp, which may do a closing step by itself."""
 
-PART, GROUP, STEP = 8, 3, 6
+PART, GROUP, STEP = 6, 3, 4
 """Numbers in a table's entries."""
+_FEW_WORDS, MOST_WORDS = 128, 508
+"""Sizes of tables, each a kernel of its own; with the other parameters the larger has 4 KB."""
 
 _KERNEL = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\)\s*\{(.*)\}\s*$', re.S)
 _BUILT_IN = {
@@ -112,14 +116,19 @@ def in_registers(source: str) -> str:
     return _BOUNDS.sub(r"__launch_bounds__(\1, 1)", source)
 
 
-def level_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
-    """(source, name) of a kernel that runs these functions as a table in memory says.
+def size_of_table(num_words: int) -> int:
+    """The number of words of a kernel's parameter for a table of `num_words`: one of two."""
+    return _FEW_WORDS if num_words <= _FEW_WORDS else MOST_WORDS
+
+
+def level_source(functions: Sequence[Function], closes: bool, size: int) -> tuple[str, str]:
+    """(source, name) of a kernel that runs these functions as a table of `size` words says.
 
     `closes` says that there are closing steps: launches that the last block does.
     """
     cases = "".join(f"    case {i}: {f.name}(nn, a); break;\n" for i, f in enumerate(functions))
     text = "".join(f.text for f in functions) + _DO.replace("CASES", cases)
-    body = _BODY.replace("CLOSING", _CLOSING if closes else "")
+    body = _BODY.replace("CLOSING", _CLOSING if closes else "").replace("SIZE", str(size))
     digest = hashlib.sha1((text + body).encode()).hexdigest()[:16]
     name = f"level_{digest}"
     return (text + body).replace("LEVEL", name).replace("nn_do", f"do_{digest}"), name
@@ -127,47 +136,47 @@ def level_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]
 
 _DO = """static __device__ __forceinline__
 void nn_do(const long long* table, const long long* step, nn_Place nn, unsigned thread) {
-  if (step[5] != 0 && *(const double*)step[5] == 0.0) return;
-  nn.threads.x = (unsigned)step[2]; nn.threads.y = (unsigned)step[3]; nn.threads.z = 1;
+  if (step[3] != 0 && *(const double*)step[3] == 0.0) return;
+  nn.threads.x = (unsigned)step[2]; nn.threads.y = (unsigned)(step[2] >> 32); nn.threads.z = 1;
   if (thread >= nn.threads.x * nn.threads.y) return;
   nn.thread.x = thread % nn.threads.x;
   nn.thread.y = thread / nn.threads.x;
   nn.thread.z = 0;
   const long long* const a = table + step[1];
-  switch (step[0]) {
+  switch ((unsigned)step[0]) {
 CASES  }
 }
 """
 _BODY = """extern "C" __launch_bounds__(256) __global__
-void LEVEL(const long long* table, unsigned* tickets, long long parts, long long groups,
-          long long steps) {
-  const long long *part = table, *next = table + 8 * (parts - 1);
+void LEVEL(const __grid_constant__ nn_Words<SIZE> table, unsigned* tickets, long long parts,
+          long long groups, long long steps) {
+  const long long *const words = table.at, *part = words, *next = words + 6 * (parts - 1);
   while (part < next) {  // the last part that begins at this block or before
-    const long long* const middle = part + ((next - part) / 16 + 1) * 8;
-    if (middle > next || middle[0] > blockIdx.x) next = middle - 8; else part = middle;
+    const long long* const middle = part + ((next - part) / 12 + 1) * 6;
+    if (middle > next || middle[0] > blockIdx.x) next = middle - 6; else part = middle;
   }
   nn_Place nn;
   const unsigned block = blockIdx.x - (unsigned)part[0];
   nn.of.x = (unsigned)part[1]; nn.of.y = (unsigned)part[2]; nn.of.z = 1;
   nn.at.x = block % nn.of.x; nn.at.y = block / nn.of.x; nn.at.z = 0;
-  const long long* step = table + steps + part[5] * 6;
-  for (long long i = 0; i < part[6]; ++i, step += 6) nn_do(table, step, nn, threadIdx.x);
+  const long long* step = words + steps + part[3] * 4;
+  for (long long i = 0; i < part[4]; ++i, step += 4) nn_do(words, step, nn, threadIdx.x);
 CLOSING}
 """
-_CLOSING = """  const long long* const group = table + groups + part[7] * 3;
+_CLOSING = """  const long long* const group = words + groups + part[5] * 3;
   if (group[2] == 0) return;
   __shared__ bool is_last;
   const unsigned blocks = (unsigned)group[0];
-  if (!nn_is_last(tickets + part[7], blocks, threadIdx.x == 0, &is_last)) return;
+  if (!nn_is_last(tickets + part[5], blocks, threadIdx.x == 0, &is_last)) return;
   nn.at.x = nn.at.y = 0; nn.of.x = nn.of.y = 1;
-  step = table + steps + group[1] * 6;
-  const long long* const end = step + group[2] * 6;
+  step = words + steps + group[1] * 4;
+  const long long* const end = step + group[2] * 4;
   for (bool first = true; step < end; first = false) {
     // Needed: a step may look at what other threads did in those before.
     if (!first) __syncthreads();
-    const long long side = step[4], warps = side > 0 ? side : 1;
+    const long long side = step[0] >> 32, warps = side > 0 ? side : 1;
     for (long long i = side > 0 ? threadIdx.x / 32 : 0; i < warps; i += 8)
-      nn_do(table, step + i * 6, nn, side > 0 ? threadIdx.x % 32 : threadIdx.x);
-    step += warps * 6;
+      nn_do(words, step + i * 4, nn, side > 0 ? threadIdx.x % 32 : threadIdx.x);
+    step += warps * 4;
   }
 """

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from nnet3tools.tensor.cuda.dependencies import dependencies
-from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.level_source import WARP, as_function
 
 _BLOCKS_A_PROCESSOR = 8
 """Blocks of 256 threads that a processor can hold if registers suffice."""
-
-
-class Table:
-    """The 8-byte words that the kernels of a captured graph look up, in one device array."""
-
-    def __init__(self) -> None:
-        self.words: list[int] = []
-        self._array: Array = None
-
-    def upload(self) -> None:
-        """Copy all words to a new device array."""
-        if self.words:
-            self._array = get_device().upload(np.array(self.words, np.int64))
-
-    def address(self, word: int) -> np.uint64:
-        """The device address of the word at position `word`."""
-        return np.uint64(pointer(self._array) + 8 * word)
 
 
 def smaller_grids(

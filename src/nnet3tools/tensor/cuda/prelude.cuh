@@ -168,3 +168,5 @@ static __device__ __forceinline__ void nn_philox(
 // Where a kernel's function runs when it is part of a fused level (level_source.py).
 struct nn_Three { unsigned x, y, z; };
 struct nn_Place { nn_Three at, of, thread, threads; };
+// The table of a fused level as a parameter of its kernel.
+template <int N> struct nn_Words { long long at[N]; };
