@@ -5,7 +5,7 @@
 #
 #   1  Kaldi's reference cases and tests/cuda, at the same time; what changes cost; kernels
 #   2  five networks beside PyTorch (eager, CUDA graph), in fp32 and in TF32
-#   3  memcheck; memory while three networks train for long
+#   3  memcheck; memory while three networks train for long; each improvement switched off in turn
 #
 # Each table is a file in DIR, written as soon as it exists, beside log.txt with the seconds and exit
 # status of each step. A step that takes too long is ended. --cache reads compiled kernels from FILE
@@ -94,7 +94,8 @@ if [ $failed = 0 ]; then
           --error-exitcode 1 "$python" -m pytest -q -p no:cacheprovider \
           tests/cuda/test_cuda_operators.py tests/cuda/test_cuda_formulas.py
       fi
-      step memory 240 "$python" benchmarks/gpu --memory-check 20000 --networks tdnn tdnnf lstm
+      step memory 170 "$python" benchmarks/gpu --memory-check 20000 --networks tdnn tdnnf lstm
+      step without 110 "$python" benchmarks/gpu/without.py
       ;;
   esac
 fi

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -50,6 +51,9 @@ def program(monkeypatch):
         "train",
         "kernel_times",
         "changes",
+        "cost_model",
+        "host_time",
+        "without",
     ):
         sys.modules.pop(name, None)
 
@@ -180,3 +184,17 @@ def test_a_learning_rate_costs_no_captures_and_varying_targets_few(device, progr
     assert captures["a new shape"] > 4
     assert captures["the same again"] <= 4
     assert len(digest) == 64
+
+
+@needs_compiler
+def test_training_works_with_each_improvement_switched_off(device, program, monkeypatch):
+    without = importlib.import_module("without")
+    ours = importlib.import_module("ours")
+    _, tiny = program
+    for name, changes in without.SWITCHES.items():
+        with monkeypatch.context() as patch:
+            for change in changes:
+                patch.setattr(*change)  # an error if there is no such attribute
+            variant = ours.Ours(tiny, to_device(np.zeros(0, np.float32)), True, True)
+            variant.run(6)
+            assert np.isfinite(vectorize(variant.trainer.nnet)).all(), name
