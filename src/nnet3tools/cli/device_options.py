@@ -93,7 +93,7 @@ class CudaAllocatorOptions(OptionGroup):
     )
 
     def apply(self, device: Any) -> None:
-        """Configure the memory pool of the GPU of the array `device`; do nothing for NumPy's."""
+        """Configure the GPU's memory pool if `device`, any array, is on a GPU."""
         if type(device).__module__ == "numpy":
             return
         from nnet3tools.tensor.cuda import pools

@@ -226,8 +226,9 @@ def _judged(
     deriv: Elements,
     reference: Elements,
 ) -> Judged:
-    """The results of a minibatch; objectives and derivative are scaled by `supervision.weight`.
+    """The results of a minibatch, with all objectives and `deriv` times `supervision.weight`.
 
+    `total` is the objective; `reference` (weights of the alignment's pdfs) is kept as it is.
     If the objective is NaN, the derivative becomes zero and the objective -10 per frame.
     """
     scale = supervision.weight

@@ -96,7 +96,7 @@ def _simplify_switch(expression: Expression) -> Expression:
 
     If one argument is a Sum, another argument x becomes Sum(Scale(0.5, x), Scale(0.5, x)). This has
     the same value (up to float32's precision) and the same computable rows. If one argument is a
-    Failover, x becomes Failover(x, x).
+    Failover, x becomes Failover(x, x). ConfigError for IfDefined beside arguments of other kinds.
     """
     operators = {child.operator for child in expression.children}
     for operator in ("Sum", "Failover"):

@@ -212,7 +212,7 @@ class OnlineNaturalGradient(HasSettings):
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """Do as `_plan`, but return None in place of whether the call is the first one."""
+        """Count a call as `_plan` does; return (None, does it update the estimate, num_rows)."""
         _, updating, pending_rows = self._plan()
         return None, updating, pending_rows  # the host records first calls like all others
 

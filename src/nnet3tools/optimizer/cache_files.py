@@ -143,7 +143,7 @@ def _entry_pieces(
 
 
 def is_cache(reader: Reader) -> bool:
-    """Whether a file, at its beginning, is a computation cache."""
+    """Whether the file that `reader` is about to read is a computation cache; reads nothing."""
     return reader.peek_token() == "<NnetOptimizeOptions>"
 
 

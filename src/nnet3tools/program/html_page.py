@@ -111,7 +111,7 @@ def _main_node(report: ProgramReport, matrix: int) -> str:
 
 
 def _commands(report: ProgramReport) -> list[list[Any]]:
-    """[kind, text, operations, [[matrix, submatrix text, access], ...]] for each command.
+    """[kind, text, flops, [[matrix, submatrix text, access], ...]] for each command.
 
     Access is 1 for read, 2 for write, 3 for both, 4 for allocation, 8 for deallocation.
     """

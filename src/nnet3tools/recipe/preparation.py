@@ -44,7 +44,7 @@ def stages_before_egs(e: Experiment) -> list[Stage]:
 
 
 def stages_with_egs(e: Experiment, egs: EgsDir) -> list[Stage]:
-    """The stages between the making of examples and model 0."""
+    """The stages after the making of examples, up to and with the one that makes model 0."""
     stages = [_lda_stage(e, egs)] if e.has_init_config else []
     if e.am is not None and not e.options.trainer.input_model:
         stages.append(_prior_stage(e))

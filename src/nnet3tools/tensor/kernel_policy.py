@@ -140,7 +140,7 @@ class KernelPolicy:
         self._num_first_runs += 1
 
     def begin_run(self, will_replay: bool) -> None:
-        """Count a run on a CPU; `will_replay`: it repeats recorded calls, without Python code."""
+        """Count a run on a CPU, to choose when kernels pay; `will_replay`: it is no first run."""
         is_used = will_replay or self._num_first_runs >= MANY_FIRST_RUNS
         if is_used and self.known_kernels is None and are_native():
             from nnet3tools.tensor.cpu.known_kernels import KnownKernels  # late: it takes time

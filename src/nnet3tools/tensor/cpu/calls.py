@@ -22,7 +22,7 @@ _PRODUCT = parse("_1 * _2")
 
 
 def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Work]]:
-    """Yield (command number, callable) that make the calls; neighbours with kernels are joined."""
+    """Yield (command number, callable); neighbours with kernels join under the first number."""
     for has_jobs, group in groupby(calls, lambda pair: jobs_of(pair[1]) is not None):
         if has_jobs:
             commands, members = zip(*group, strict=True)

@@ -133,7 +133,7 @@ class _Rows:
         return lines
 
     def _total(self, v: Instruction) -> str:
-        """C text for the row reduction `v`, a sum or mean, in float64."""
+        """A C expression for the value of the row reduction `v`, a sum or mean, in float64."""
         name = self.body.name(v)
         return f"all_{name} / (f64)width" if v.name == "row_mean" else f"all_{name}"
 

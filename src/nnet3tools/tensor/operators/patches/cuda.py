@@ -23,7 +23,7 @@ def bind_gather_patches(out: Array, frames: Array, pieces: Any) -> Step:
 
 @implements("add_patches", "cupy", binder=True)
 def bind_add_patches(frames: Array, patches: Array, pieces: Any) -> Step:
-    """A callable that runs `add_patches`: a thread adds up all terms of one frame element."""
+    """A callable that runs `add_patches` with these operands: a thread for each frame element."""
     return _functions["add_patches"].on_grid(
         frames.shape, frames=frames, patches=patches, pieces=uploaded(pieces),
         places=patches.shape[2],
