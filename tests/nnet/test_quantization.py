@@ -15,8 +15,8 @@ from nnet3tools.nnet.quantization import (
     dequantize,
     observe_inputs,
     quantize,
+    splice_in_components,
 )
-from nnet3tools.nnet.splicing import splice_in_components
 from nnet3tools.tensor import random
 from nnet3tools.tensor.operators.integer_affine import excess
 from support.component_zoo import QUANTIZED, ZOO, model_of, quantized_model_of

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.edits import convert_repeated_to_block_affine
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
 
 
 @pytest.mark.parametrize("kind", ["RepeatedAffine", "NaturalGradientRepeatedAffine"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import OptionError
-from nnet3tools.features.perturbation import allowed_lengths, at_size, lengths_of_copies
+from nnet3tools.features.resample import allowed_lengths, at_size, lengths_of_copies
 from nnet3tools.lang.lexicon import Pronunciation
 from nnet3tools.recipe.speech.pronunciations import pronunciations_said, weighted
 from nnet3tools.recipe.speech.scoring import Scores, aligned, best_scale

@@ -231,6 +231,6 @@ def _set_raw_nnet(model: AmNnet, rxfilename: str) -> None:
 
 
 def _convert_repeated_to_block(model: AmNnet) -> None:
-    from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
+    from nnet3tools.nnet.edits import convert_repeated_to_block_affine
 
     convert_repeated_to_block_affine(model.nnet)

@@ -107,8 +107,11 @@ def _prepare(nnet: Nnet, options: Options) -> list[str]:
     from nnet3tools.errors import DataError
     from nnet3tools.nnet.collapse import prepare_for_test
     from nnet3tools.nnet.config import name_matches_pattern
-    from nnet3tools.nnet.quantization import component_places, components_to_quantize
-    from nnet3tools.nnet.splicing import splice_in_components
+    from nnet3tools.nnet.quantization import (
+        component_places,
+        components_to_quantize,
+        splice_in_components,
+    )
 
     patterns = [pattern for pattern in options.float_components.split(",") if pattern]
     places = component_places(nnet)

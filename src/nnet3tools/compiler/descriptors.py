@@ -20,7 +20,7 @@ from nnet3tools.compiler.locations import (
     split_locations,
 )
 from nnet3tools.compiler.step_info import SEVERAL, Constants, Locations, StepInfo
-from nnet3tools.graph.tables import is_increasing
+from nnet3tools.graph.computation_graph import is_increasing
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.program.commands import (
     AddRowRanges,

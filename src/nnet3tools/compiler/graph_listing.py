@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.graph.builder import GraphBuilder
-from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.computation_graph import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN, ComputationGraph
 from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.phases import find_phases
-from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 from nnet3tools.nnet.indexes import BoolArray, IntArray, unpack
 from nnet3tools.program.listing import Entry
 from nnet3tools.program.printing import indexes_text

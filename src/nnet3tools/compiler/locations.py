@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.graph.tables import all_true, is_increasing
+from nnet3tools.graph.computation_graph import all_true, is_increasing
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from nnet3tools.compiler.node_facts import FactsOfNodes, NodeFacts, PartFacts
 from nnet3tools.fast_dataclasses import dataclass, field
-from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.computation_graph import ComputationGraph, all_true, sorted_unique
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import Step, Steps
-from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.nnet.nnet import Nnet

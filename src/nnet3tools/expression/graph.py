@@ -21,9 +21,8 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.expression.control import Named
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.execution import Execution
-from nnet3tools.expression.host_values import as_array, type_of_array
 from nnet3tools.expression.initial import glorot_uniform
-from nnet3tools.expression.leaves import Constant, Input, Parameter
+from nnet3tools.expression.leaves import Constant, Input, Parameter, as_array, type_of_array
 from nnet3tools.expression.node import Node, Operand
 from nnet3tools.expression.products import dot
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text

@@ -14,16 +14,12 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.errors import RequestError
-from nnet3tools.graph.computation_graph import ComputationGraph
-from nnet3tools.graph.node_rules import NetworkPlan
-from nnet3tools.graph.pruning import prune_segment
-from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.graph.strict_building import StrictGraph, strict_graph
-from nnet3tools.graph.tables import (
+from nnet3tools.graph.computation_graph import (
     COMPUTABLE,
     NOT_COMPUTABLE,
     UNKNOWN,
     CindexStore,
+    ComputationGraph,
     DependencyRows,
     KeyTable,
     add_counts,
@@ -33,6 +29,10 @@ from nnet3tools.graph.tables import (
     present_ids,
     sorted_unique,
 )
+from nnet3tools.graph.node_rules import NetworkPlan
+from nnet3tools.graph.pruning import prune_segment
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.strict_building import StrictGraph, strict_graph
 from nnet3tools.nnet.indexes import (
     BoolArray,
     IntArray,

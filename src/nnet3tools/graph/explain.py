@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.computation_graph import COMPUTABLE
 from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.graph.tables import COMPUTABLE
 from nnet3tools.nnet.indexes import IntArray, pack, unpack
 
 

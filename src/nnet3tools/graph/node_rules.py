@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
+from nnet3tools.graph.computation_graph import all_true, sorted_unique
 from nnet3tools.graph.epochs import consumers, node_epochs, visit_order
-from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Descriptor, Joined, Leaf, SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding, NodeTerm, Offset, ReplaceIndex

@@ -15,9 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import RequestError
-from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.computation_graph import (
+    ComputationGraph,
+    add_counts,
+    concatenated_ranges,
+    sorted_unique,
+)
 from nnet3tools.graph.node_rules import NetworkPlan
-from nnet3tools.graph.tables import add_counts, concatenated_ranges, sorted_unique
 from nnet3tools.nnet.indexes import IntArray
 
 _Ranges = list[tuple[int, int, int]]

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3tools.graph.computation_graph import ComputationGraph
-from nnet3tools.graph.node_rules import NetworkPlan
-from nnet3tools.graph.tables import (
+from nnet3tools.graph.computation_graph import (
     COMPUTABLE,
     CindexStore,
+    ComputationGraph,
     DependencyRows,
     all_true,
     as_slice,
@@ -20,6 +19,7 @@ from nnet3tools.graph.tables import (
     present_ids,
     sorted_unique,
 )
+from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 
 _UsedRows = dict[int, tuple[IntArray, IntArray]]

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.computation_graph import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 from nnet3tools.graph.node_rules import ComponentRule, DescriptorRule
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.search_facts import SearchFacts
-from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 
 
 class QueueSearch:

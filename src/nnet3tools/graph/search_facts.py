@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3tools.graph.builder import GraphBuilder
-from nnet3tools.graph.tables import KeyTable, sorted_unique
+from nnet3tools.graph.computation_graph import KeyTable, sorted_unique
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, repeated_beyond
 
 _STEPS_AHEAD = 16

@@ -13,11 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.computation_graph import (
+    ComputationGraph,
+    all_true,
+    is_increasing,
+    present_ids,
+    sorted_unique,
+)
 from nnet3tools.graph.node_rules import NetworkPlan, SameIndexRule
 from nnet3tools.graph.phases import find_phases
 from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.graph.tables import all_true, is_increasing, present_ids, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.indexes import IndexArray, IntArray, KeyArray, pack, unpack
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode

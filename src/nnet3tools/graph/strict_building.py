@@ -12,10 +12,15 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import RequestError
 from nnet3tools.fast_dataclasses import dataclass
-from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.computation_graph import (
+    CindexStore,
+    ComputationGraph,
+    DependencyRows,
+    all_true,
+    sorted_unique,
+)
 from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
-from nnet3tools.graph.tables import CindexStore, DependencyRows, all_true, sorted_unique
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack
 
 _NONE: list[KeyArray] = [np.empty(0, np.int64)]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnet3tools.graph.tables import all_true
+from nnet3tools.graph.computation_graph import all_true
 from nnet3tools.program.command import command
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation

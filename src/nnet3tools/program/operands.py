@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.graph.tables import sorted_unique
+from nnet3tools.graph.computation_graph import sorted_unique
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation

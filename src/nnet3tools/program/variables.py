@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.graph.tables import concatenated_ranges, sorted_unique
+from nnet3tools.graph.computation_graph import concatenated_ranges, sorted_unique
 from nnet3tools.program.computation import Computation, SubMatrixInfo
 
 Ints = NDArray[np.int64]

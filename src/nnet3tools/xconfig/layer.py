@@ -1,4 +1,4 @@
-"""The base of all layers (options, input, outputs, config lines), and the names in scope."""
+"""The base of all layers (options, input, outputs), their config lines, and the names in scope."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
@@ -7,8 +7,72 @@ from nnet3tools.errors import ConfigError, TextError
 from nnet3tools.fast_dataclasses import dataclass, field
 from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import is_valid_name, nearest_hint
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.options import ANY, Option, XconfigLine, check_value, options, read_values
+from nnet3tools.xconfig.options import (
+    ANY,
+    Option,
+    Value,
+    XconfigLine,
+    check_value,
+    options,
+    read_values,
+)
+
+
+def flag(value: Value) -> str:
+    """The value as "true" or "false", as config lines spell truth values."""
+    return "true" if value else "false"
+
+
+def delayed(node: str, delay: Value) -> str:
+    """The descriptor of a node `delay` frames later (earlier if < 0), zero outside the data."""
+    return f"IfDefined(Offset({node}, {delay}))"
+
+
+class ConfigLines:
+    """Collects the config lines of one layer.
+
+    Components and nodes are named by the layer and a suffix: `.affine` for `tdnn1.affine`. Keyword
+    arguments are written as `key=value` with `-` for `_`; texts are appended as they are.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix, self.lines = prefix, list[str]()
+
+    def add(self, *words: str) -> None:
+        """Add a line of `words`; empty words are left out."""
+        self.lines.append(" ".join(" ".join(words).split()))
+
+    def component(self, suffix: str, kind: str, *texts: str, **settings: Value) -> None:
+        """Add component <layer><suffix> of type `kind`: `settings` as key=value, then `texts`."""
+        pairs = [f"{key.replace('_', '-')}={value}" for key, value in settings.items()]
+        self.add("component", f"name={self.prefix}{suffix}", f"type={kind}", *pairs, *texts)
+
+    def node(self, suffix: str, source: str, component: str | None = None) -> str:
+        """Add component-node <layer><suffix> with input `source`; return its name.
+
+        Its component is <layer><component>, by default <layer><suffix>.
+        """
+        name = f"{self.prefix}{suffix}"
+        used = name if component is None else f"{self.prefix}{component}"
+        self.add("component-node", f"name={name}", f"component={used}", f"input={source}")
+        return name
+
+    def step(self, suffix: str, kind: str, source: str, *texts: str, **settings: Value) -> str:
+        """Add component <layer><suffix> and its node with input `source`; return its name."""
+        self.component(suffix, kind, *texts, **settings)
+        return self.node(suffix, source)
+
+    def dim_range(self, suffix: str, source: str, dim: Value, offset: Value = 0) -> str:
+        """Add a node for `dim` columns of <layer><source> from `offset` on; return its name."""
+        name = f"{self.prefix}{suffix}"
+        self.add(
+            "dim-range-node",
+            f"name={name}",
+            f"input-node={self.prefix}{source}",
+            f"dim-offset={offset}",
+            f"dim={dim}",
+        )
+        return name
 
 
 def descriptor_text(expression: Expression, node_of: Callable[[str], str]) -> str:
@@ -181,9 +245,9 @@ class Layer:
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
 
-    def given(self, *keys: str) -> str:
-        """The text `key=value ...` of the options `keys`, without those whose value is ""."""
-        return " ".join(f"{key}={self[key]}" for key in keys if self[key] != "")
+    def given(self, keys: str) -> str:
+        """The text `key=value ...` of the blank-separated options `keys` whose value is not ""."""
+        return " ".join(f"{key}={self[key]}" for key in keys.split() if self[key] != "")
 
     def require(self, condition: bool, message: str) -> None:
         """Raise ConfigError about this line, with `message`, unless the condition holds."""

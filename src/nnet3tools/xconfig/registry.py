@@ -14,12 +14,12 @@ _classes: dict[str, type[Layer]] = {}
 L = TypeVar("L", bound=type[Layer])
 
 
-def register(*types: str) -> Callable[[L], L]:
-    """Class decorator: register a Layer class for the layer types `types`."""
+def register(types: str) -> Callable[[L], L]:
+    """Class decorator: register a Layer class for the blank-separated layer types `types`."""
 
     def decorate(cls: L) -> L:
-        cls.TYPES = types
-        _classes.update(dict.fromkeys(types, cls))
+        cls.TYPES = tuple(types.split())
+        _classes.update(dict.fromkeys(cls.TYPES, cls))
         return cls
 
     return decorate

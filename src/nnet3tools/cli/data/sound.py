@@ -171,7 +171,7 @@ class WavPerturbSpeedOptions(OptionGroup):
 @program("wav-perturb-speed", WAV_PERTURB_SPEED_USAGE, WavPerturbSpeedOptions, num_args=3)
 def wav_perturb_speed(options: WavPerturbSpeedOptions, args: list[str]) -> int:
     from nnet3tools.errors import DataError, naming
-    from nnet3tools.features.perturbation import at_size
+    from nnet3tools.features.resample import at_size
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.io.wave import WAVE, Wave

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nnet3tools.errors import DataError
-from nnet3tools.features.perturbation import allowed_lengths, lengths_of_copies
+from nnet3tools.features.resample import allowed_lengths, lengths_of_copies
 from nnet3tools.lang.lang_dir import byte_order
 from nnet3tools.recipe.data_dir import amount_or_none, filter_lines, read_lines, read_number_map
 from nnet3tools.recipe.jobs import Job

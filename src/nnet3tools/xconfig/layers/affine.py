@@ -2,8 +2,7 @@
 
 import math
 
-from nnet3tools.xconfig.config_lines import ConfigLines, flag
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output, flag
 from nnet3tools.xconfig.options import (
     ANY,
     NON_NEGATIVE,
@@ -20,16 +19,9 @@ AFFINE = "NaturalGradientAffineComponent"
 
 
 @register(
-    "relu-layer",
-    "relu-renorm-layer",
-    "relu-batchnorm-dropout-layer",
-    "relu-dropout-layer",
-    "relu-batchnorm-layer",
-    "relu-batchnorm-so-layer",
-    "batchnorm-so-relu-layer",
-    "batchnorm-layer",
-    "sigmoid-layer",
-    "tanh-layer",
+    "relu-layer relu-renorm-layer relu-batchnorm-dropout-layer relu-dropout-layer "
+    "relu-batchnorm-layer relu-batchnorm-so-layer batchnorm-so-relu-layer batchnorm-layer "
+    "sigmoid-layer tanh-layer"
 )
 class BasicLayer(Layer):
     """An affine transform, then the operations that the type names, in its order."""
@@ -86,7 +78,7 @@ class BasicLayer(Layer):
                 "LinearComponent",
                 node,
                 self["ng-linear-options"],
-                self.given("max-change", "learning-rate-factor"),
+                self.given("max-change learning-rate-factor"),
                 input_dim=input_dim,
                 orthonormal_constraint=1.0,
                 output_dim=bottleneck,
@@ -97,7 +89,7 @@ class BasicLayer(Layer):
             AFFINE,
             node,
             self["ng-affine-options"],
-            self.given("max-change", "learning-rate-factor", "bias-stddev", "l2-regularize"),
+            self.given("max-change learning-rate-factor bias-stddev l2-regularize"),
             input_dim=input_dim,
             output_dim=dim,
         )
@@ -166,7 +158,7 @@ class AffineLayer(Layer):
             "",
             AFFINE,
             self.input.node,
-            self.given("param-stddev", "bias-stddev", "bias-mean", "max-change", "l2-regularize"),
+            self.given("param-stddev bias-stddev bias-mean max-change l2-regularize"),
             self["ng-affine-options"],
             input_dim=self.input.dim,
             output_dim=self["dim"],

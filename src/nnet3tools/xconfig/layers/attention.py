@@ -2,18 +2,15 @@
 
 import math
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, NON_NEGATIVE, POSITIVE, PROPORTION, Option, options
 from nnet3tools.xconfig.registry import register
 
 
 @register(
-    "attention-renorm-layer",
-    "attention-relu-renorm-layer",
-    "attention-relu-batchnorm-layer",
-    "relu-renorm-attention-layer",
+    "attention-renorm-layer attention-relu-renorm-layer attention-relu-batchnorm-layer "
+    "relu-renorm-attention-layer"
 )
 class AttentionLayer(Layer):
     """An affine transform to keys, values and queries, then the operations that the type names."""
@@ -92,14 +89,6 @@ class AttentionLayer(Layer):
 
     def _attention(self) -> str:
         return self.given(
-            "value-dim",
-            "key-dim",
-            "num-left-inputs",
-            "num-right-inputs",
-            "num-left-inputs-required",
-            "num-right-inputs-required",
-            "output-context",
-            "time-stride",
-            "num-heads",
-            "key-scale",
+            "value-dim key-dim num-left-inputs num-right-inputs num-left-inputs-required "
+            "num-right-inputs-required output-context time-stride num-heads key-scale"
         )

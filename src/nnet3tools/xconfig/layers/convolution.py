@@ -1,7 +1,6 @@
 """Convolutions over time and height (columns are height x filters), and averages of channels."""
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
 from nnet3tools.xconfig.options import (
     ANY,
     FLAG,
@@ -31,24 +30,15 @@ PREPARATION = options(
     alpha_out=Option("", NUMBER),
 )
 """Options that every convolution copies to its component, in this order."""
+PREPARED = " ".join(PREPARATION)
 
 
 @register(
-    "relu-conv-layer",
-    "conv-layer",
-    "conv-relu-layer",
-    "conv-renorm-layer",
-    "relu-conv-renorm-layer",
-    "batchnorm-conv-layer",
-    "conv-relu-renorm-layer",
-    "batchnorm-conv-relu-layer",
-    "relu-batchnorm-conv-layer",
-    "relu-batchnorm-noconv-layer",
-    "relu-noconv-layer",
-    "conv-relu-batchnorm-layer",
-    "conv-relu-batchnorm-so-layer",
-    "conv-relu-batchnorm-dropout-layer",
-    "conv-relu-dropout-layer",
+    "relu-conv-layer conv-layer conv-relu-layer conv-renorm-layer relu-conv-renorm-layer "
+    "batchnorm-conv-layer conv-relu-renorm-layer batchnorm-conv-relu-layer "
+    "relu-batchnorm-conv-layer relu-batchnorm-noconv-layer relu-noconv-layer "
+    "conv-relu-batchnorm-layer conv-relu-batchnorm-so-layer conv-relu-batchnorm-dropout-layer "
+    "conv-relu-dropout-layer"
 )
 class ConvLayer(Layer):
     """The operations that the type names, in its order; one is a time-height convolution."""
@@ -131,17 +121,8 @@ class ConvLayer(Layer):
 
     def _convolution(self) -> str:
         return self.given(
-            *PREPARATION,
-            "num-filters-in",
-            "num-filters-out",
-            "height-in",
-            "height-out",
-            "height-subsample-out",
-            "height-offsets",
-            "time-offsets",
-            "required-time-offsets",
-            "learning-rate-factor",
-            "l2-regularize",
+            f"{PREPARED} num-filters-in num-filters-out height-in height-out height-subsample-out "
+            "height-offsets time-offsets required-time-offsets learning-rate-factor l2-regularize"
         )
 
 

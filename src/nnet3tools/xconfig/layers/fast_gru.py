@@ -4,8 +4,7 @@ z is the update gate, r the reset gate, o the output gate, hpart the candidate's
 input, c the cell, s the recurrent value, y the output.
 """
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import Output
+from nnet3tools.xconfig.layer import ConfigLines, Output
 from nnet3tools.xconfig.layers.recurrent import (
     DROPOUT_OPTIONS,
     NONLINEARITIES,

@@ -1,7 +1,6 @@
 """LSTM layers around LstmNonlinearityComponent, which computes gates and cell together."""
 
-from nnet3tools.xconfig.config_lines import ConfigLines, flag
-from nnet3tools.xconfig.layer import Output
+from nnet3tools.xconfig.layer import ConfigLines, Output, flag
 from nnet3tools.xconfig.layers.recurrent import (
     DECAY,
     PROJECTION,
@@ -46,7 +45,7 @@ class _FastLstm(RecurrentLayer):
         out.dim_range(".m_trunc", ".cm_trunc", cell, cell)
 
 
-@register("fast-lstm-layer", "fast-lstm-batchnorm-layer")
+@register("fast-lstm-layer fast-lstm-batchnorm-layer")
 class FastLstmLayer(_FastLstm):
     """LSTM; the output of the memory is the recurrent value."""
 
@@ -111,7 +110,7 @@ class LstmbLayer(_FastLstm):
         out.component(".m_batchnorm", "BatchNormComponent", dim=cell)
 
 
-@register("fast-lstmp-layer", "fast-lstmp-batchnorm-layer")
+@register("fast-lstmp-layer fast-lstmp-batchnorm-layer")
 class FastLstmpLayer(Projected, _FastLstm):
     """LSTM with a projection, part of which is the recurrent value."""
 

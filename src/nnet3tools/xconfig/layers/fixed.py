@@ -2,8 +2,7 @@
 
 import math
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import INPUT, Layer
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer
 from nnet3tools.xconfig.options import ANY, POSITIVE, Check, Option, options
 from nnet3tools.xconfig.registry import register
 

@@ -4,8 +4,7 @@ z is the update gate, r the reset gate, o the output gate, h the candidate, y th
 recurrent value, n the rest of a projection.
 """
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import Output
+from nnet3tools.xconfig.layer import ConfigLines, Output
 from nnet3tools.xconfig.layers.recurrent import (
     DROPOUT_OPTIONS,
     NONLINEARITIES,

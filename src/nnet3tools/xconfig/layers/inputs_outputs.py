@@ -2,8 +2,7 @@
 
 import math
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import CONFIGS, INPUT, Layer, Output
+from nnet3tools.xconfig.layer import CONFIGS, INPUT, ConfigLines, Layer, Output
 from nnet3tools.xconfig.options import (
     ANY,
     NUMBER,
@@ -92,7 +91,7 @@ class OutputLayer(Layer):
     def write(self, out: ConfigLines) -> None:
         """Add lines for [linear,] affine[, log-softmax] and the output-node."""
         node, dim = self.input.node, self.input.dim
-        shared = ("learning-rate-factor", "l2-regularize", "max-change")
+        shared = "learning-rate-factor l2-regularize max-change"
         if self["bottleneck-dim"] > 0:
             constraint = self["orthonormal-constraint"]
             node = out.step(
@@ -100,7 +99,7 @@ class OutputLayer(Layer):
                 "LinearComponent",
                 node,
                 self["ng-linear-options"],
-                self.given(*shared),
+                self.given(shared),
                 orthonormal_constraint=constraint,
                 param_stddev=constraint / math.sqrt(dim),
                 input_dim=dim,
@@ -113,7 +112,7 @@ class OutputLayer(Layer):
             "NaturalGradientAffineComponent",
             node,
             self["ng-affine-options"],
-            self.given(*shared, "param-stddev", "bias-stddev"),
+            self.given(f"{shared} param-stddev bias-stddev"),
             input_dim=dim,
             output_dim=self["dim"],
         )

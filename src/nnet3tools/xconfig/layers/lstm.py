@@ -4,8 +4,7 @@ i, f, o are the gates, g the cell's input, c the cell, h its nonlinearity, m the
 memory, r the recurrent value, p the rest of a projection.
 """
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import Output
+from nnet3tools.xconfig.layer import ConfigLines, Output
 from nnet3tools.xconfig.layers.recurrent import (
     DECAY,
     NONLINEARITIES,
@@ -82,7 +81,7 @@ class LstmLayer(_PeepholeLstm):
         out.node(".r_t", self.node("m_t"), component=".r")
 
 
-@register("lstmp-layer", "lstmp-batchnorm-layer")
+@register("lstmp-layer lstmp-batchnorm-layer")
 class LstmpLayer(Projected, _PeepholeLstm):
     """LSTM with peepholes and a projection, part of which is the recurrent value."""
 

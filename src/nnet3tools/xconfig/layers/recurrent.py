@@ -1,7 +1,6 @@
 """The base of LSTM and GRU layers: options, projections, truncation of derivatives."""
 
-from nnet3tools.xconfig.config_lines import ConfigLines, delayed, flag
-from nnet3tools.xconfig.layer import INPUT, Layer
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, delayed, flag
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, DROPOUT, NON_ZERO, POSITIVE, PROPORTION, Option, options
 
@@ -71,7 +70,7 @@ class RecurrentLayer(Layer):
 
     def truncation(self) -> str:
         """Settings of BackpropTruncationComponent, with the cell's decay if the type allows one."""
-        text = self.given("clipping-threshold", "zeroing-threshold", "zeroing-interval")
+        text = self.given("clipping-threshold zeroing-threshold zeroing-interval")
         text += f" recurrence-interval={abs(self['delay'])}"
         decays = "decay-time" in self.OPTIONS
         return f"{text} scale={self._recurrence_scale()}" if decays else text

@@ -1,10 +1,10 @@
 """Residual blocks: two or three convolutions, and the sum of their output and the block's input."""
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
 from nnet3tools.xconfig.layers.convolution import (
     CONVOLUTION,
     PREPARATION,
+    PREPARED,
     num_filters,
     write_relu,
 )
@@ -49,7 +49,7 @@ class _Block(Layer):
     def _passed_on(self) -> tuple[str, str]:
         """Two texts of settings for all convolutions: required time offsets, and other options."""
         padding = "required-time-offsets=0" if self["allow-zero-padding"] else ""
-        return padding, self.given(*PREPARATION, "l2-regularize")
+        return padding, self.given(f"{PREPARED} l2-regularize")
 
     def _batchnorm(self, out: ConfigLines, n: int, node: str, dim: int, filters: int) -> str:
         part = f".batchnorm{n}"
@@ -218,7 +218,7 @@ class Res2Block(_Block):
             ".conv_bypass",
             CONVOLUTION,
             self.input.node,
-            self.given("height-in", "height-out"),
+            self.given("height-in height-out"),
             "height-offsets=0 time-offsets=0",
             f"height-subsample-out={2 if self._halves else 1}",
             f"num-filters-in={self._num_filters_in} num-filters-out={self['num-filters']}",

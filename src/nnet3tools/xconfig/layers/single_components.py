@@ -3,8 +3,7 @@
 from typing import ClassVar
 
 from nnet3tools.nnet.config import is_valid_name
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, NON_NEGATIVE, NUMBER, POSITIVE, Option, options
 from nnet3tools.xconfig.registry import register
@@ -28,7 +27,7 @@ class OneComponent(Layer):
 
     def settings(self) -> str:
         """The layer's options that go to the component, as text `key=value ...`."""
-        return self.given(*(key for key in self.OPTIONS if key not in _OWN_OPTIONS))
+        return self.given(" ".join(key for key in self.OPTIONS if key not in _OWN_OPTIONS))
 
 
 @register("renorm-component")
@@ -148,7 +147,7 @@ class DimRange(Layer):
 
     def write(self, out: ConfigLines) -> None:
         """Add the line of the dim-range-node."""
-        source, dims = f"input-node={self.input.node}", self.given("dim", "dim-offset")
+        source, dims = f"input-node={self.input.node}", self.given("dim dim-offset")
         out.add("dim-range-node", f"name={self.name}", source, dims)
 
 

@@ -2,8 +2,7 @@
 
 import re
 
-from nnet3tools.xconfig.config_lines import ConfigLines, flag
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output, flag
 from nnet3tools.xconfig.options import ANY, Check, Option, options
 from nnet3tools.xconfig.registry import register
 

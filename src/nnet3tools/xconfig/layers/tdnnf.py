@@ -1,7 +1,6 @@
 """Factorized TDNN layers, and the layer before the output of networks of them."""
 
-from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layer import INPUT, ConfigLines, Layer, Output
 from nnet3tools.xconfig.layers.affine import AFFINE
 from nnet3tools.xconfig.options import ANY, POSITIVE, Check, Option, one_of, options
 from nnet3tools.xconfig.registry import register
@@ -64,7 +63,7 @@ class TdnnfLayer(Layer):
         """Add lines: linear, affine, relu, batchnorm[, dropout][, noop that adds the input]."""
         dim, bottleneck = self["dim"], self["bottleneck-dim"]
         offsets1, offsets2 = self._time_offsets()
-        shared = self.given("l2-regularize", "max-change")
+        shared = self.given("l2-regularize max-change")
         node = out.step(
             ".linear",
             "TdnnComponent",
@@ -122,7 +121,7 @@ class PrefinalLayer(Layer):
     def write(self, out: ConfigLines) -> None:
         """Add lines for affine, relu, batchnorm1, linear and batchnorm2."""
         big, small = self["big-dim"], self["small-dim"]
-        shared = self.given("l2-regularize", "max-change")
+        shared = self.given("l2-regularize max-change")
         node = out.step(
             ".affine", AFFINE, self.input.node, shared, input_dim=self.input.dim, output_dim=big
         )
