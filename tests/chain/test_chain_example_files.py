@@ -1,4 +1,4 @@
-"""Chain examples and supervisions as Kaldi's files, and what of them is refused."""
+"""Chain examples and supervisions as Kaldi's files, what of them is refused, also when encoded."""
 
 import io
 from dataclasses import replace
@@ -11,12 +11,15 @@ from nnet3tools.chain.example import (
     NnetChainExample,
     NnetChainSupervision,
 )
+from nnet3tools.chain.example_format import ENCODED_CHAIN_EXAMPLES
 from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example import frames_io
+from support.chain_examples import LABEL_DIM, acceptor, chain_example
+from support.example_archives import archive, outcome
 
 FRAMES = 3
 PLAIN = Supervision(0.5, 1, FRAMES, 4, Fst.linear([1, 4, 2]))
@@ -123,3 +126,50 @@ def test_truncated_examples_are_refused(supervision):
     for size in range(2, len(data) - 1, 7):
         with pytest.raises(DataError):
             read(data[:size])
+
+
+def unsound(name: str) -> Supervision:
+    """A supervision that the full reader refuses."""
+    fst = acceptor(4)
+    labels, weights, targets = fst.ilabels.copy(), fst.weights.copy(), fst.nextstates.copy()
+    at = len(labels) // 2
+    match name:
+        case "a label above the dimension":
+            labels[at] = LABEL_DIM + 1
+        case "a negative label":
+            labels[at] = -2
+        case "a weight that is no number":
+            weights[at] = np.nan
+        case "a weight of minus infinity":
+            weights[at] = -np.inf
+        case "a state that is not there":
+            targets[at] = fst.num_states
+    fst = replace(fst, ilabels=labels, olabels=labels, weights=weights, nextstates=targets)
+    return Supervision(1.0, 1, 4, LABEL_DIM, replace(fst, properties=0x56A5A95A0000))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a label above the dimension",
+        "a negative label",
+        "a weight that is no number",
+        "a weight of minus infinity",
+        "a state that is not there",
+    ],
+)
+def test_unsound_acceptors_have_the_error_of_the_full_reader(name) -> None:
+    sound = chain_example(0, False)
+    output = replace(sound.outputs[0], supervision=unsound(name))
+    data = archive([sound] * 9 + [replace(sound, outputs=[output])])
+    found, error = outcome(ENCODED_CHAIN_EXAMPLES, data)
+    assert (len(found), error) == (9, outcome(CHAIN_EXAMPLE, data)[1])
+    assert error
+
+
+def test_a_negative_derivative_weight_is_refused() -> None:
+    sound = chain_example(1, False)
+    (output,) = sound.outputs
+    output = replace(output, deriv_weights=-output.deriv_weights)
+    data = archive([sound] * 9 + [replace(sound, outputs=[output])])
+    assert "negative derivative weight" in outcome(ENCODED_CHAIN_EXAMPLES, data)[1]

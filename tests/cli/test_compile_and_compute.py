@@ -14,18 +14,14 @@ from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.files import load_computation
+from support.configs import in_a_row
 from support.programs import read_table, write_table
 
-CONFIG = """
-input-node name=input dim=3
-component name=affine type=AffineComponent input-dim=9 output-dim=4
-component name=tanh type=TanhComponent dim=4
-component name=last type=AffineComponent input-dim=4 output-dim=2
-component-node name=affine component=affine input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=tanh component=tanh input=affine
-component-node name=last component=last input=tanh
-output-node name=output input=last
-"""
+CONFIG = in_a_row("""input dim=3
+affine AffineComponent input-dim=9 output-dim=4 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+tanh TanhComponent dim=4
+last AffineComponent input-dim=4 output-dim=2""")
 FRAMES = 6
 X = np.random.default_rng(5).normal(size=(FRAMES + 2, 3)).astype(np.float32)
 DERIV = np.random.default_rng(6).normal(size=(FRAMES, 2)).astype(np.float32)

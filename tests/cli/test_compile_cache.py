@@ -19,20 +19,17 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io
 from nnet3tools.training.merging import merge_examples
 from support.chain_examples import chain_example
+from support.configs import in_a_row
 from support.programs import run, write_table
 
 # No component here draws random numbers: Kaldi's compiler draws some too, so that which minibatches
 # a component stores statistics of depends on whether anything was compiled.
-CONFIG = """
-input-node name=input dim=3
-component name=a1 type=AffineComponent input-dim=9 output-dim=7
-component name=b1 type=BatchNormComponent dim=7
-component name=a2 type=AffineComponent input-dim=7 output-dim=2
-component-node name=a1 component=a1 input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=b1 component=b1 input=a1
-component-node name=a2 component=a2 input=b1
-output-node name=output input=a2 objective=quadratic
-"""
+CONFIG = in_a_row("""input dim=3
+a1 AffineComponent input-dim=9 output-dim=7 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+b1 BatchNormComponent dim=7
+a2 AffineComponent input-dim=7 output-dim=2
+output objective=quadratic""")
 
 
 def minibatch(rng: np.random.Generator, num_examples: int, frames: int) -> NnetExample:

@@ -18,15 +18,12 @@ from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.files import load_computation
 from support.chromium import CHROMIUM, browsing
+from support.configs import in_a_row
 
-CONFIG = """
-input-node name=input dim=3
-component name=affine type=AffineComponent input-dim=9 output-dim={dim}
-component name=relu type=RectifiedLinearComponent dim={dim}
-component-node name=affine component=affine input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=relu component=relu input=affine
-output-node name=output input=relu
-"""
+CONFIG = in_a_row("""input dim=3
+affine AffineComponent input-dim=9 output-dim={dim} \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+relu RectifiedLinearComponent dim={dim}""")
 
 
 @pytest.fixture(autouse=True)

@@ -5,17 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.configs import in_a_row
 from support.programs import read_table, run, write_table
 
-CONFIG = """
-input-node name=input dim=3
-component name=a type=AffineComponent input-dim=13 output-dim=4 param-stddev=0.5
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1), \
-IfDefined(Offset(tanh, -2)))
-component name=tanh type=TanhComponent dim=4
-component-node name=tanh component=tanh input=a
-output-node name=output input=tanh
-"""
+CONFIG = in_a_row("""input dim=3
+a AffineComponent input-dim=13 output-dim=4 param-stddev=0.5 \
+input=Append(Offset(input, -1), input, Offset(input, 1), IfDefined(Offset(tanh, -2)))
+tanh TanhComponent dim=4""")
 
 
 @pytest.fixture

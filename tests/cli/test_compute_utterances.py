@@ -9,6 +9,7 @@ from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.holders import TOKEN, VECTOR
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.example import EXAMPLE
+from support.configs import in_a_row
 from support.programs import read_table, run, write_table
 
 CONFIG = """
@@ -235,15 +236,10 @@ def test_programs_are_read_from_the_cache_that_was_written(capsys):
 
 # -- x-vectors
 
-MEAN = """
-input-node name=input dim=3
-component name=stats type=StatisticsExtractionComponent input-dim=3 include-variance=false
-component name=pool type=StatisticsPoolingComponent input-dim=4 left-context=100 \
-right-context=100 num-log-count-features=0 output-stddevs=false
-component-node name=stats component=stats input=input
-component-node name=pool component=pool input=stats
-output-node name=output input=pool
-"""
+MEAN = in_a_row("""input dim=3
+stats StatisticsExtractionComponent input-dim=3 include-variance=false
+pool StatisticsPoolingComponent input-dim=4 left-context=100 right-context=100 \
+num-log-count-features=0 output-stddevs=false""")
 
 
 def xvector(*words: object) -> int:
@@ -316,18 +312,12 @@ def test_no_example_at_all_is_a_failure_that_leaves_nothing():
     assert not Path("0.egs").exists()
 
 
-OVERFLOWING = """
-input-node name=input dim=3
-component name=first type=NoOpComponent dim=3
-component name=large type=FixedScaleComponent dim=3 scale=1e30
-component name=larger type=FixedScaleComponent dim=3 scale=1e30
-component name=last type=NoOpComponent dim=3
-component-node name=first component=first input=input
-component-node name=large component=large input=first
-component-node name=larger component=larger input=large
-component-node name=last component=last input=larger
-output-node name=output input=last objective=quadratic
-"""
+OVERFLOWING = in_a_row("""input dim=3
+first NoOpComponent dim=3
+large FixedScaleComponent dim=3 scale=1e30
+larger FixedScaleComponent dim=3 scale=1e30
+last NoOpComponent dim=3
+output objective=quadratic""")
 
 
 @pytest.mark.parametrize(

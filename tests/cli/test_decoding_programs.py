@@ -23,17 +23,15 @@ from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.recognizer.normalization import Normalization
+from support.configs import in_a_row
 from support.plain_sound import with_sound_features
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 from support.utterance_networks import recurrent_config
 
-CONFIG = """
-input-node name=input dim=13
-component name=a type=NaturalGradientAffineComponent input-dim=39 output-dim=4 param-stddev=0.1
-component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 2))
-output-node name=output input=a
-"""
+CONFIG = in_a_row("""input dim=13
+a NaturalGradientAffineComponent input-dim=39 output-dim=4 param-stddev=0.1 \
+input=Append(Offset(input, -2), input, Offset(input, 2))""")
 SCALES = ("--frame-subsampling-factor=3", "--acoustic-scale=1.0")
 # The graph accepts words in any order: few of them are within the narrow beam.
 BEAM = "--lattice-beam=0.3"
@@ -130,12 +128,8 @@ CO_PROCESSES = {
     ),
 }
 
-LOOKS_AHEAD = """
-input-node name=input dim=13
-component name=affine type=AffineComponent input-dim=26 output-dim=4
-component-node name=affine component=affine input=Append(input, Offset(input, 2))
-output-node name=output input=affine
-"""
+LOOKS_AHEAD = in_a_row("""input dim=13
+affine AffineComponent input-dim=26 output-dim=4 input=Append(input, Offset(input, 2))""")
 MATRIX_ENDS = r".*\]\n"
 LAST_LINES = {
     "nnet3-latgen-faster-batch": r"\n",

@@ -11,20 +11,15 @@ from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.recognizer.models import read_model
+from support.configs import in_a_row
 from support.programs import run
 
-CONFIG = """
-input-node name=input dim=3
-component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=4
-component name=bn type=BatchNormComponent dim=4
-component name=b type=AffineComponent input-dim=4 output-dim=5 learning-rate-factor=2.0
-component name=scale type=FixedScaleComponent dim=5 scale=0.5
-component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 1))
-component-node name=bn component=bn input=a
-component-node name=b component=b input=bn
-component-node name=scale component=scale input=b
-output-node name=output input=scale
-"""
+CONFIG = in_a_row("""input dim=3
+a NaturalGradientAffineComponent input-dim=9 output-dim=4 \
+input=Append(Offset(input, -2), input, Offset(input, 1))
+bn BatchNormComponent dim=4
+b AffineComponent input-dim=4 output-dim=5 learning-rate-factor=2.0
+scale FixedScaleComponent dim=5 scale=0.5""")
 
 TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
 <State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>

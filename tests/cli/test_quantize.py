@@ -8,23 +8,17 @@ import pytest
 from nnet3tools.io.holders import MATRIX
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.tensor.cpu import choice
+from support.configs import in_a_row
 from support.programs import run
 from support.shell import Shell
 
-CONFIG = """
-input-node name=input dim=4
-component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=30
-component name=relu type=RectifiedLinearComponent dim=30
-component name=b type=NaturalGradientAffineComponent input-dim=90 output-dim=20
-component name=c type=AffineComponent input-dim=20 output-dim=6
-component name=s type=LogSoftmaxComponent dim=6
-component-node name=a component=a input=input
-component-node name=relu component=relu input=a
-component-node name=b component=b input=Append(Offset(relu, -1), relu, Offset(relu, 1))
-component-node name=c component=c input=b
-component-node name=s component=s input=c
-output-node name=output input=s
-"""
+CONFIG = in_a_row("""input dim=4
+a NaturalGradientAffineComponent input-dim=4 output-dim=30
+relu RectifiedLinearComponent dim=30
+b NaturalGradientAffineComponent input-dim=90 output-dim=20 \
+input=Append(Offset(relu, -1), relu, Offset(relu, 1))
+c AffineComponent input-dim=20 output-dim=6
+s LogSoftmaxComponent dim=6""")
 
 
 @pytest.fixture

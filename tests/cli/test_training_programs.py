@@ -17,6 +17,7 @@ from nnet3tools.training.diagnostics import NnetComputeProb
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.example import EXAMPLE
 from nnet3tools.training.lda import LdaStats
+from support.configs import in_a_row
 from support.shell import Shell
 from support.training_helpers import example, minibatch, network
 
@@ -28,13 +29,9 @@ TREE = (
     "ContextDependency 1 0 ToPdf TE 0 3 ( NULL TE -1 1 ( CE 0 ) TE -1 1 ( CE 1 ) ) "
     "EndContextDependency "
 )
-CONFIG = """input-node name=input dim=3
-component name=a type=AffineComponent input-dim=3 output-dim={}
-component name=s type=LogSoftmaxComponent dim={}
-component-node name=a component=a input=input
-component-node name=s component=s input=a
-output-node name=output input=s
-"""
+CONFIG = in_a_row("""input dim=3
+a AffineComponent input-dim=3 output-dim={}
+s LogSoftmaxComponent dim={}""")
 
 
 # -- nnet3-combine

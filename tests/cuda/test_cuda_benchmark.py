@@ -15,22 +15,17 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.component_commands import Propagate
 from nnet3tools.tensor.cuda.device import use_device
 from nnet3tools.training.running import computation_request
+from support.configs import in_a_row
 from support.emulated_cuda import needs_compiler, to_device
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
-CONFIG = """
-input-node name=input dim=4
-component name=a type=NaturalGradientAffineComponent input-dim=12 output-dim=6
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component name=r type=RectifiedLinearComponent dim=6
-component-node name=r component=r input=a
-component name=t type=TdnnComponent input-dim=6 output-dim=7 time-offsets=0
-component-node name=t component=t input=r
-component name=ls type=LogSoftmaxComponent dim=7
-component-node name=ls component=ls input=t
-output-node name=output input=ls
-"""
+CONFIG = in_a_row("""input dim=4
+a NaturalGradientAffineComponent input-dim=12 output-dim=6 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+r RectifiedLinearComponent dim=6
+t TdnnComponent input-dim=6 output-dim=7 time-offsets=0
+ls LogSoftmaxComponent dim=7""")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from nnet3tools.cli import gpu, gpu_locks, nnet3_train
 from nnet3tools.errors import OptionError, UserError, install_command
+from support.configs import in_a_row
 from support.emulated_cuda import limits_memory, needs_compiler, to_device
 from support.fake_gpus import EXCLUSIVE, FakeGpus, insufficient_driver
 from support.training_helpers import minibatch, network
@@ -377,16 +378,11 @@ def test_memory_that_is_told_beforehand_is_what_training_takes():
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
-    config = """
-input-node name=input dim=3
-component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=50 rank-in=3 rank-out=7
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component name=t type=TdnnComponent input-dim=50 output-dim=5 time-offsets=0
-component-node name=t component=t input=a
-component name=ls type=LogSoftmaxComponent dim=5
-component-node name=ls component=ls input=t
-output-node name=output input=ls
-"""
+    config = in_a_row("""input dim=3
+a NaturalGradientAffineComponent input-dim=9 output-dim=50 rank-in=3 rank-out=7 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+t TdnnComponent input-dim=50 output-dim=5 time-offsets=0
+ls LogSoftmaxComponent dim=5""")
     nnet = Nnet.from_config(parse_config_lines(config))
     trainer = NnetTrainer(NnetTrainerOptions(store_component_stats=False), nnet)
     example = minibatch(size=30)

@@ -14,6 +14,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.configs import in_a_row
 from support.emulated_cuda import REAL, fetch, needs_compiler, rounds_as_the_model, to_device
 from support.training_helpers import minibatch, network
 
@@ -149,18 +150,12 @@ def fetched(nnet: Nnet) -> np.ndarray:
     return np.concatenate(parts)
 
 
-NATURAL = """
-input-node name=input dim=3
-component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=6 rank-in=2 rank-out=2
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component name=s type={kind}
-component-node name=s component=s input=a
-component name=t type=TdnnComponent input-dim=6 output-dim=5 time-offsets=0 rank-in=2 rank-out=2
-component-node name=t component=t input=s
-component name=ls type=LogSoftmaxComponent dim=5
-component-node name=ls component=ls input=t
-output-node name=output input=ls
-"""
+NATURAL = in_a_row("""input dim=3
+a NaturalGradientAffineComponent input-dim=9 output-dim=6 rank-in=2 rank-out=2 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+s {kind}
+t TdnnComponent input-dim=6 output-dim=5 time-offsets=0 rank-in=2 rank-out=2
+ls LogSoftmaxComponent dim=5""")
 
 
 @rounds_as_the_model

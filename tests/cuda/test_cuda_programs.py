@@ -11,6 +11,7 @@ from nnet3tools.io.table import SequentialTableReader, TableWriter
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.example import EXAMPLE
+from support.configs import in_a_row
 from support.emulated_cuda import needs_compiler, to_device
 from support.training_helpers import minibatch, network
 
@@ -142,17 +143,11 @@ def test_xvectors_are_those_of_the_cpu(device, folder, monkeypatch, name, option
     from nnet3tools.nnet.config import parse_config_lines
     from nnet3tools.nnet.nnet import Nnet
 
-    config = """
-input-node name=input dim=3
-component name=e type=StatisticsExtractionComponent input-dim=3 input-period=1 output-period=1
-component-node name=e component=e input=input
-component name=p type=StatisticsPoolingComponent input-dim=7 input-period=1 left-context=0 \
-right-context=10000 num-log-count-features=0 output-stddevs=true
-component-node name=p component=p input=Round(e, 1)
-component name=a type=AffineComponent input-dim=6 output-dim=4
-component-node name=a component=a input=ReplaceIndex(p, t, 0)
-output-node name=output input=a
-"""
+    config = in_a_row("""input dim=3
+e StatisticsExtractionComponent input-dim=3 input-period=1 output-period=1
+p StatisticsPoolingComponent input-dim=7 input-period=1 left-context=0 right-context=10000 \
+num-log-count-features=0 output-stddevs=true input=Round(e, 1)
+a AffineComponent input-dim=6 output-dim=4 input=ReplaceIndex(p, t, 0)""")
     write_nnet(Nnet.from_config(parse_config_lines(config.replace("\\\n", ""))), "x.raw")
     results = []
     for on_device in (False, True):

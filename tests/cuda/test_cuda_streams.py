@@ -29,6 +29,7 @@ from nnet3tools.tensor.cuda.launches import launches_of
 from nnet3tools.tensor.side_stream import wait_for_side_stream
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support import model_cupy
+from support.configs import in_a_row
 from support.emulated_cuda import REAL, EmulatedDevice, fetch, needs_compiler, to_device
 from support.model_memory import CUDARuntimeError
 from support.model_streams import Schedule, Stream
@@ -36,22 +37,14 @@ from support.training_helpers import minibatch
 
 pytestmark = [needs_compiler, pytest.mark.skipif(REAL, reason="of the model")]
 
-CONFIG = """
-input-node name=input dim=3
-component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=12 rank-in=3 rank-out=5
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component name=r type=RectifiedLinearComponent dim=12 self-repair-scale=1e-05
-component-node name=r component=r input=a
-component name=b type=BatchNormComponent dim=12
-component-node name=b component=b input=r
-component name=d type=GeneralDropoutComponent dim=12 dropout-proportion=0.2 continuous=true
-component-node name=d component=d input=b
-component name=t type=TdnnComponent input-dim=12 output-dim=5 time-offsets=0
-component-node name=t component=t input=d
-component name=ls type=LogSoftmaxComponent dim=5
-component-node name=ls component=ls input=t
-output-node name=output input=ls
-"""
+CONFIG = in_a_row("""input dim=3
+a NaturalGradientAffineComponent input-dim=9 output-dim=12 rank-in=3 rank-out=5 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+r RectifiedLinearComponent dim=12 self-repair-scale=1e-05
+b BatchNormComponent dim=12
+d GeneralDropoutComponent dim=12 dropout-proportion=0.2 continuous=true
+t TdnnComponent input-dim=12 output-dim=5 time-offsets=0
+ls LogSoftmaxComponent dim=5""")
 
 
 @pytest.fixture(params=list(Schedule), ids=lambda schedule: schedule.name.lower())

@@ -7,16 +7,13 @@ from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleCo
 from nnet3tools.executor.utterance_computer import computer_together
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
+from support.configs import in_a_row
 from support.emulated_cuda import counts_transfers, needs_compiler, to_device
 from support.training_helpers import network
 from support.utterance_networks import recurrent_config
 
-WINDOW = """
-input-node name=input dim=3
-component name=a1 type=AffineComponent input-dim=6 output-dim=4
-component-node name=a1 component=a1 input=Append(Offset(input, -1), Offset(input, 2))
-output-node name=output input=a1
-"""
+WINDOW = in_a_row("""input dim=3
+a1 AffineComponent input-dim=6 output-dim=4 input=Append(Offset(input, -1), Offset(input, 2))""")
 
 
 def features(count: int, dim: int) -> list[np.ndarray]:

@@ -12,6 +12,7 @@ from nnet3tools.fst.lattice_conversion import compacted, expanded, top_sorted
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 from nnet3tools.fst.shortest_paths import best_compact_path, best_paths, random_paths
 from nnet3tools.io.stream import Reader, Writer
+from support.lattice_paths import every_path
 
 SMALL = CompactLattice.from_lists(
     0,
@@ -49,18 +50,9 @@ def random_lattice(seed: int, size: int = 7) -> CompactLattice:
 
 
 def paths(lattice: CompactLattice) -> list[tuple[float, tuple, tuple]]:
-    """Cost, words and transition ids of every path, by enumeration."""
-    arcs, finals, found = lattice.arc_lists(), lattice.final_list(), []
-
-    def walk(state: int, cost: float, words: tuple, ids: tuple) -> None:
-        final = finals[state]
-        if final is not None:
-            found.append((cost + final[0] + final[1], words, ids + final[2]))
-        for word, graph, acoustic, more, target in arcs[state]:
-            walk(target, cost + graph + acoustic, words + ((word,) if word else ()), ids + more)
-
-    walk(lattice.fst.start, 0.0, (), ())
-    return sorted(found)
+    """Cost, words and transition ids of every path."""
+    found = every_path(lattice)
+    return sorted((g + a, tuple(filter(None, words)), ids) for words, ids, g, a in found)
 
 
 def assert_same_paths(one: CompactLattice, other: CompactLattice) -> None:

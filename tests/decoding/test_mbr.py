@@ -12,6 +12,7 @@ from nnet3tools.decoding.mbr import minimum_bayes_risk
 from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 from nnet3tools.io.holders import FLOAT_PAIR_VECTOR
+from support.lattice_paths import every_path
 from support.programs import read_table, run, write_table
 
 DELTA = 1e-5
@@ -39,15 +40,7 @@ def random_lattice(draw: random.Random, is_tree: bool) -> CompactLattice:
 
 def paths(lattice: CompactLattice) -> list[tuple[list[int], float]]:
     """(words with epsilons, probability) of each path."""
-    arcs, finals = lattice.arc_lists(), lattice.final_list()
-    found = []
-    waiting: list[tuple[int, list[int], float]] = [(lattice.fst.start, [], 0.0)]
-    while waiting:
-        state, words, score = waiting.pop()
-        if (final := finals[state]) is not None:
-            found.append((words, math.exp(score - final[0] - final[1])))
-        for word, graph, acoustic, _, target in arcs[state]:
-            waiting.append((target, [*words, word], score - graph - acoustic))
+    found = [(list(words), math.exp(-g - a)) for words, _, g, a in every_path(lattice)]
     total = sum(weight for _, weight in found)
     return [(words, weight / total) for words, weight in found]
 

@@ -8,20 +8,7 @@ import pytest
 from nnet3tools.decoding.determinization import determinized
 from nnet3tools.decoding.minimization import minimized
 from nnet3tools.fst.lattice import CompactLattice
-
-
-def paths(lattice: CompactLattice) -> list[tuple]:
-    """Words, transition ids, graph and acoustic cost of every path."""
-    arcs, finals, found = lattice.arc_lists(), lattice.final_list(), []
-
-    def walk(state: int, words: tuple, ids: tuple, graph: float, acoustic: float) -> None:
-        if (final := finals[state]) is not None:
-            found.append((words, ids + final[2], graph + final[0], acoustic + final[1]))
-        for word, more_graph, more_acoustic, more, target in arcs[state]:
-            walk(target, (*words, word), ids + more, graph + more_graph, acoustic + more_acoustic)
-
-    walk(lattice.fst.start, (), (), 0.0, 0.0)
-    return sorted(found)
+from support.lattice_paths import every_path
 
 
 def random_lattice(seed: int) -> CompactLattice:
@@ -52,7 +39,7 @@ def random_lattice(seed: int) -> CompactLattice:
 def test_paths_stay(seed):
     lattice = random_lattice(seed)
     small = minimized(lattice)
-    before, after = paths(lattice), paths(small)
+    before, after = every_path(lattice), every_path(small)
     assert [path[:2] for path in after] == [path[:2] for path in before]
     np.testing.assert_allclose(
         [path[2:] for path in after], [path[2:] for path in before], atol=1e-4
@@ -75,7 +62,7 @@ def test_states_that_differ_only_in_where_ids_and_weights_stand_become_one():
     )
     small = minimized(lattice)
     assert small.fst.num_states == 3
-    assert paths(small) == paths(lattice)
+    assert every_path(small) == every_path(lattice)
     assert small.arc_lists() == [
         [(1, 3.5, 1.0, (4, 6, 7, 8, 7), 1), (2, 1.5, 1.0, (5, 6, 7, 8, 7), 1)],
         [(3, 0.0, 0.0, (), 2)],

@@ -12,6 +12,7 @@ from nnet3tools.fst.lattice import CompactArc, CompactLattice
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE
 from nnet3tools.io.files import open_output
 from nnet3tools.nnet.hmm.alignment import phone_ends
+from support.lattice_paths import every_path
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, STATES_TOPOLOGY, model_of
 
@@ -47,15 +48,9 @@ def random_lattice(seed: int) -> CompactLattice:
     return CompactLattice.from_lists(0, finals, arcs)
 
 
-def paths(lattice: CompactLattice, state: int | None = None) -> list[Path]:
-    """Cost, words and transition ids of every path, by enumeration."""
-    state = lattice.fst.start if state is None else state
-    final = lattice.final_list()[state]
-    found: list[Path] = [] if final is None else [(final[0] + final[1], (), final[2])]
-    for word, graph, acoustic, ids, target in lattice.arc_lists()[state]:
-        for cost, words, more in paths(lattice, target):
-            label = (word,) if word else ()
-            found.append((graph + acoustic + cost, label + words, ids + more))
+def paths(lattice: CompactLattice) -> list[Path]:
+    """Cost, words and transition ids of every path, sorted by words and ids."""
+    found = [(g + a, tuple(filter(None, words)), ids) for words, ids, g, a in every_path(lattice)]
     return sorted(found, key=lambda path: path[1:])
 
 

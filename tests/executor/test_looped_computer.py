@@ -24,23 +24,20 @@ from nnet3tools.optimizer.compile_looped import (
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.commands import GotoLabel
 from nnet3tools.program.files import load_computation, save_computation
+from support.configs import in_a_row
 from support.io_specifications import io_range
 
-TDNN = """
-input-node name=input dim=3
-component name=a type=AffineComponent input-dim=9 output-dim=4 param-stddev=0.5
-component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 1))
-component name=relu type=RectifiedLinearComponent dim=4
-component-node name=relu component=relu input=a
-component name=b type=AffineComponent input-dim=8 output-dim=2 param-stddev=0.5
-component-node name=b component=b input=Append(Offset(relu, -3), Offset(relu, 3))
-output-node name=output input=b
-"""
+TDNN = in_a_row("""input dim=3
+a AffineComponent input-dim=9 output-dim=4 param-stddev=0.5 \
+input=Append(Offset(input, -2), input, Offset(input, 1))
+relu RectifiedLinearComponent dim=4
+b AffineComponent input-dim=8 output-dim=2 param-stddev=0.5 \
+input=Append(Offset(relu, -3), Offset(relu, 3))""")
 LSTM = """
 input-node name=input dim=3
 component name=w type=AffineComponent input-dim=11 output-dim=16 param-stddev=0.5
-component-node name=w component=w input=Append(Offset(input, -1), input, Offset(input, 2), \
-IfDefined(Offset(trunc_m, -1)))
+component-node name=w component=w \
+input=Append(Offset(input, -1), input, Offset(input, 2), IfDefined(Offset(trunc_m, -1)))
 component name=lstm type=LstmNonlinearityComponent cell-dim=4
 component-node name=lstm component=lstm input=Append(w, IfDefined(Offset(trunc_c, -1)))
 dim-range-node name=c input-node=lstm dim-offset=0 dim=4
@@ -53,14 +50,10 @@ component name=out type=AffineComponent input-dim=4 output-dim=3 param-stddev=0.
 component-node name=out component=out input=m
 output-node name=output input=out
 """
-RECURRENT_OUTPUT = """
-input-node name=input dim=2
-component name=a type=AffineComponent input-dim=4 output-dim=2 param-stddev=0.5
-component-node name=a component=a input=Append(input, IfDefined(Offset(b, -3)))
-component name=b type=TanhComponent dim=2
-component-node name=b component=b input=a
-output-node name=output input=b
-"""
+RECURRENT_OUTPUT = in_a_row("""input dim=2
+a AffineComponent input-dim=4 output-dim=2 param-stddev=0.5 \
+input=Append(input, IfDefined(Offset(b, -3)))
+b TanhComponent dim=2""")
 TDNN_COMPONENT = """
 input-node name=input dim=3
 component name=a type=TdnnComponent input-dim=3 output-dim=4 time-offsets=-1,0,1 param-stddev=0.5
@@ -73,8 +66,8 @@ IVECTOR = """
 input-node name=input dim=2
 input-node name=ivector dim=3
 component name=a type=AffineComponent input-dim=9 output-dim=4 param-stddev=0.5
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 2), \
-Scale(0.5, ReplaceIndex(ivector, t, 0)))
+component-node name=a component=a \
+input=Append(Offset(input, -1), input, Offset(input, 2), Scale(0.5, ReplaceIndex(ivector, t, 0)))
 output-node name=output input=a
 """
 NETWORKS = {

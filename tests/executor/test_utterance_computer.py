@@ -17,18 +17,14 @@ from nnet3tools.executor.utterance_computer import (
     xvector_computer,
 )
 from nnet3tools.executor.xvector_plans import XvectorOptions, XvectorPieces
+from support.configs import in_a_row
 from support.utterance_networks import WITH_IVECTOR, network_of, recurrent_config
 
-FEED_FORWARD = """
-input-node name=input dim=3
-component name=a type=AffineComponent input-dim=9 output-dim=5
-component name=tanh type=TanhComponent dim=5
-component name=b type=AffineComponent input-dim=10 output-dim=4
-component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 1))
-component-node name=tanh component=tanh input=a
-component-node name=b component=b input=Append(tanh, Offset(tanh, 3))
-output-node name=output input=b
-"""
+FEED_FORWARD = in_a_row("""input dim=3
+a AffineComponent input-dim=9 output-dim=5 \
+input=Append(Offset(input, -2), input, Offset(input, 1))
+tanh TanhComponent dim=5
+b AffineComponent input-dim=10 output-dim=4 input=Append(tanh, Offset(tanh, 3))""")
 
 POOLING = """
 input-node name=input dim=3
@@ -250,12 +246,10 @@ def test_short_pieces_are_left_out_without_padding():
 
 def test_batch_norm_that_is_not_in_test_mode_sees_one_chunk_of_one_utterance():
     """Minibatches of several chunks, or a longer last chunk, would change its mean."""
-    nnet = network_of("""
-input-node name=input dim=3
-component name=b type=BatchNormComponent dim=3 epsilon=1e-8
-component-node name=b component=b input=input
-output-node name=output input=b
-""")
+    nnet = network_of(
+        in_a_row("""input dim=3
+b BatchNormComponent dim=3 epsilon=1e-8""")
+    )
     computer = computer_together(nnet, SimpleComputationOptions(frames_per_chunk=5))
     utterances = {key: frames(count, seed=1) for key, count in (("a", 12), ("b", 12), ("c", 5))}
     found = {}

@@ -16,22 +16,14 @@ from nnet3tools.executor.xvector_plans import (
 )
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
+from support.configs import in_a_row
 
-CONFIG = """
-input-node name=input dim=3
-component name=a type=AffineComponent input-dim=9 output-dim=4
-component name=r type=RectifiedLinearComponent dim=4
-component name=x type=StatisticsExtractionComponent input-dim=4 include-variance=true
-component name=p type=StatisticsPoolingComponent input-dim=9 output-stddevs=true \
-left-context=0 right-context=1000
-component name=b type=AffineComponent input-dim=8 output-dim=5
-component-node name=a component=a input=Append(input, Offset(input, 1), Offset(input, 2))
-component-node name=r component=r input=a
-component-node name=x component=x input=r
-component-node name=p component=p input=x
-component-node name=b component=b input=Round(p, 1)
-output-node name=output input=b
-"""
+CONFIG = in_a_row("""input dim=3
+a AffineComponent input-dim=9 output-dim=4 input=Append(input, Offset(input, 1), Offset(input, 2))
+r RectifiedLinearComponent dim=4
+x StatisticsExtractionComponent input-dim=4 include-variance=true
+p StatisticsPoolingComponent input-dim=9 output-stddevs=true left-context=0 right-context=1000
+b AffineComponent input-dim=8 output-dim=5 input=Round(p, 1)""")
 
 
 def network() -> Nnet:

@@ -15,23 +15,19 @@ import numpy as np
 import pytest
 
 from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX
+from support.configs import in_a_row
 from support.programs import run, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = (ROOT / ".venv/.nnet3tools-env-blocks-signals").exists()
 """Whether Ctrl-C waits while Python itself starts, which else ends with status 1."""
 
-CONFIG = """input-node name=input dim=40
-component name=a type=NaturalGradientAffineComponent input-dim=40 output-dim=400
-component name=b type=RectifiedLinearComponent dim=400
-component name=c type=NaturalGradientAffineComponent input-dim=400 output-dim=400
-component name=d type=LinearComponent input-dim=400 output-dim=20
-component-node name=a component=a input=input
-component-node name=b component=b input=a
-component-node name=c component=c input=b
-component-node name=d component=d input=c
-output-node name=output input=d objective=quadratic
-"""
+CONFIG = in_a_row("""input dim=40
+a NaturalGradientAffineComponent input-dim=40 output-dim=400
+b RectifiedLinearComponent dim=400
+c NaturalGradientAffineComponent input-dim=400 output-dim=400
+d LinearComponent input-dim=400 output-dim=20
+output objective=quadratic""")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 COMMANDS = {
     "nnet3-train": (

@@ -12,15 +12,12 @@ from nnet3tools.graph.explain import explain_uncomputable
 from nnet3tools.graph.node_rules import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.nnet.indexes import make_indexes
+from support.configs import in_a_row
 from support.io_specifications import io_range
 from support.plain_graph import PlainGraph, RandomNetwork, parse, random_request
 
-SPLICED = """
-input-node name=input dim=3
-component name=a type=NoOpComponent dim=9
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 2))
-output-node name=output input=a
-"""
+SPLICED = in_a_row("""input dim=3
+a NoOpComponent dim=9 input=Append(Offset(input, -1), input, Offset(input, 2))""")
 
 RECURRENT = """
 input-node name=input dim=3

@@ -9,15 +9,12 @@ from nnet3tools.errors import DataError, RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.indexes import make_indexes
+from support.configs import in_a_row
 from support.io_specifications import io_range
 from support.plain_graph import parse
 
-NNET = """
-input-node name=input dim=1
-component name=a type=NoOpComponent dim=1
-component-node name=a component=a input=input
-output-node name=output input=a
-"""
+NNET = in_a_row("""input dim=1
+a NoOpComponent dim=1""")
 
 
 def a_request() -> ComputationRequest:

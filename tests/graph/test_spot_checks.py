@@ -14,21 +14,14 @@ from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
+from support.configs import in_a_row
 from support.random_networks import KINDS, random_case
 
-CHAIN = """
-input-node name=input dim=2
-component name=a type=NoOpComponent dim=2
-component-node name=a component=a input=input
-output-node name=output input=a
-"""
+CHAIN = in_a_row("""input dim=2
+a NoOpComponent dim=2""")
 
-RECURRENCE = """
-input-node name=input dim=2
-component name=a type=NoOpComponent dim=2
-component-node name=a component=a input=Sum(input, IfDefined(Offset(a, -1)))
-output-node name=output input=a
-"""
+RECURRENCE = in_a_row("""input dim=2
+a NoOpComponent dim=2 input=Sum(input, IfDefined(Offset(a, -1)))""")
 
 
 def drawn(config: str, num_frames: int, monkeypatch: pytest.MonkeyPatch, lowest: bool) -> list:

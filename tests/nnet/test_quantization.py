@@ -20,21 +20,16 @@ from nnet3tools.nnet.quantization import (
 from nnet3tools.tensor import random
 from nnet3tools.tensor.operators.integer_affine import excess
 from support.component_zoo import QUANTIZED, ZOO, model_of, quantized_model_of
+from support.configs import in_a_row
 
 NONE = np.empty(0, np.float32)
 
-SPLICING = """
-input-node name=input dim=4
-component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=20
-component name=relu type=RectifiedLinearComponent dim=20
-component name=b type=AffineComponent input-dim=60 output-dim=17 learning-rate-factor=2
-component name=c type=LinearComponent input-dim=34 output-dim=9
-component-node name=a component=a input=input
-component-node name=relu component=relu input=a
-component-node name=b component=b input=Append(Offset(relu, 2), relu, Offset(relu, -1))
-component-node name=c component=c input=Append(b, Offset(b, -3))
-output-node name=output input=c
-"""
+SPLICING = in_a_row("""input dim=4
+a NaturalGradientAffineComponent input-dim=4 output-dim=20
+relu RectifiedLinearComponent dim=20
+b AffineComponent input-dim=60 output-dim=17 learning-rate-factor=2 \
+input=Append(Offset(relu, 2), relu, Offset(relu, -1))
+c LinearComponent input-dim=34 output-dim=9 input=Append(b, Offset(b, -3))""")
 
 
 def outputs(nnet: Nnet, features: np.ndarray) -> np.ndarray:

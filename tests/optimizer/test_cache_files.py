@@ -17,20 +17,15 @@ from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.seal import structure_digest
+from support.configs import in_a_row
 from support.streams import bytes_reader
 
-CONFIG = """
-input-node name=input dim=3
-component name=a1 type=AffineComponent input-dim=9 output-dim=4
-component name=r1 type=RectifiedLinearComponent dim=4
-component name=t2 type=TdnnComponent input-dim=4 output-dim=4 time-offsets=-1,1
-component name=a3 type=AffineComponent input-dim=4 output-dim=2
-component-node name=a1 component=a1 input=Append(Offset(input, -1), input, Offset(input, 2))
-component-node name=r1 component=r1 input=a1
-component-node name=t2 component=t2 input=r1
-component-node name=a3 component=a3 input=Sum(Scale(0.5, t2), r1)
-output-node name=output input=a3
-"""
+CONFIG = in_a_row("""input dim=3
+a1 AffineComponent input-dim=9 output-dim=4 \
+input=Append(Offset(input, -1), input, Offset(input, 2))
+r1 RectifiedLinearComponent dim=4
+t2 TdnnComponent input-dim=4 output-dim=4 time-offsets=-1,1
+a3 AffineComponent input-dim=4 output-dim=2 input=Sum(Scale(0.5, t2), r1)""")
 
 
 def network(*changes: tuple[str, str]) -> Nnet:

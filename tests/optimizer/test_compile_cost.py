@@ -11,22 +11,15 @@ from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from support.configs import in_a_row
 from support.random_networks import parse
 
-TDNN = """
-input-node name=input dim=2
-component name=a type=TdnnComponent input-dim=2 output-dim=4 time-offsets=-1,0,1
-component-node name=a component=a input=input
-component name=relu type=RectifiedLinearComponent dim=4
-component-node name=relu component=relu input=a
-component name=norm type=BatchNormComponent dim=4
-component-node name=norm component=norm input=relu
-component name=b type=AffineComponent input-dim=8 output-dim=4
-component-node name=b component=b input=Append(Offset(norm, -3), Offset(norm, 3))
-component name=bypass type=NoOpComponent dim=4
-component-node name=bypass component=bypass input=Sum(Scale(0.66, norm), b)
-output-node name=output input=bypass
-"""
+TDNN = in_a_row("""input dim=2
+a TdnnComponent input-dim=2 output-dim=4 time-offsets=-1,0,1
+relu RectifiedLinearComponent dim=4
+norm BatchNormComponent dim=4
+b AffineComponent input-dim=8 output-dim=4 input=Append(Offset(norm, -3), Offset(norm, 3))
+bypass NoOpComponent dim=4 input=Sum(Scale(0.66, norm), b)""")
 LSTM = """
 input-node name=input dim=2
 component name=w type=AffineComponent input-dim=5 output-dim=12

@@ -15,27 +15,19 @@ from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.commands import CompressionType, CompressMatrix, DecompressMatrix
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import max_memory_use
+from support.configs import in_a_row
 from support.equivalence import Results, run
 from support.random_networks import Case, parse, random_case
 
-DEEP = """
-input-node name=input dim=4
-component name=a1 type=AffineComponent input-dim=12 output-dim=6 param-stddev=0.5
-component-node name=a1 component=a1 input=Append(Offset(input, -1), input, Offset(input, 1))
-component name=relu1 type=RectifiedLinearComponent dim=6
-component-node name=relu1 component=relu1 input=a1
-component name=norm1 type=BatchNormComponent dim=6
-component-node name=norm1 component=norm1 input=relu1
-component name=a2 type=AffineComponent input-dim=6 output-dim=6 param-stddev=0.5
-component-node name=a2 component=a2 input=norm1
-component name=relu2 type=RectifiedLinearComponent dim=6
-component-node name=relu2 component=relu2 input=a2
-component name=norm2 type=BatchNormComponent dim=6
-component-node name=norm2 component=norm2 input=relu2
-component name=a3 type=AffineComponent input-dim=6 output-dim=2 param-stddev=0.5
-component-node name=a3 component=a3 input=norm2
-output-node name=output input=a3
-"""
+DEEP = in_a_row("""input dim=4
+a1 AffineComponent input-dim=12 output-dim=6 param-stddev=0.5 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+relu1 RectifiedLinearComponent dim=6
+norm1 BatchNormComponent dim=6
+a2 AffineComponent input-dim=6 output-dim=6 param-stddev=0.5
+relu2 RectifiedLinearComponent dim=6
+norm2 BatchNormComponent dim=6
+a3 AffineComponent input-dim=6 output-dim=2 param-stddev=0.5""")
 
 
 def deep_case() -> Case:

@@ -9,18 +9,14 @@ from nnet3tools.errors import NotFiniteError
 from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.recognizer.batched_streams import BatchedNetwork, BatchedStream
+from support.configs import in_a_row
 from support.utterance_networks import network_of
 
-CONFIG = """
-input-node name=input dim=3
-component name=a type=AffineComponent input-dim=9 output-dim=5
-component-node name=a component=a input=Append(Offset(input, -4), input, Offset(input, 1))
-component name=relu type=RectifiedLinearComponent dim=5
-component-node name=relu component=relu input=a
-component name=b type=AffineComponent input-dim=10 output-dim=4
-component-node name=b component=b input=Append(Offset(relu, -3), Offset(relu, 3))
-output-node name=output input=b
-"""
+CONFIG = in_a_row("""input dim=3
+a AffineComponent input-dim=9 output-dim=5 \
+input=Append(Offset(input, -4), input, Offset(input, 1))
+relu RectifiedLinearComponent dim=5
+b AffineComponent input-dim=10 output-dim=4 input=Append(Offset(relu, -3), Offset(relu, 3))""")
 OPTIONS = SimpleComputationOptions(
     frame_subsampling_factor=3, frames_per_chunk=9, acoustic_scale=0.5
 )

@@ -7,23 +7,16 @@ import numpy as np
 
 import nnet3tools
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
+from support.configs import in_a_row
 
-CONFIG = """
-input-node name=input dim=3
-component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=6
-component name=r type=RectifiedLinearComponent dim=6
-component name=b type=BatchNormComponent dim=6
-component name=d type=DropoutComponent dim=6 dropout-proportion=0.3
-component name=o type=NaturalGradientAffineComponent input-dim=6 output-dim=4
-component name=s type=LogSoftmaxComponent dim=4
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=r component=r input=a
-component-node name=b component=b input=r
-component-node name=d component=d input=b
-component-node name=o component=o input=d
-component-node name=s component=s input=o
-output-node name=output input=s
-"""
+CONFIG = in_a_row("""input dim=3
+a NaturalGradientAffineComponent input-dim=9 output-dim=6 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+r RectifiedLinearComponent dim=6
+b BatchNormComponent dim=6
+d DropoutComponent dim=6 dropout-proportion=0.3
+o NaturalGradientAffineComponent input-dim=6 output-dim=4
+s LogSoftmaxComponent dim=4""")
 
 
 def network(config: str = CONFIG) -> nnet3tools.Nnet:

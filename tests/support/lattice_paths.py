@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
-from nnet3tools.fst.lattice import Lattice
+from nnet3tools.fst.lattice import CompactLattice, Lattice
 from support.tiny_chain import BIPHONE_TREE, CHAIN_TOPOLOGY, model_of
 
 MODEL = model_of(BIPHONE_TREE, CHAIN_TOPOLOGY)[1]
@@ -60,3 +60,17 @@ def all_paths(lattice: Lattice) -> list[Path]:
 
     go(fst.start, (), 0.0)
     return found
+
+
+def every_path(lattice: CompactLattice) -> list[tuple[tuple, tuple, float, float]]:
+    """Words (epsilons included), transition ids, graph and acoustic cost of every path, sorted."""
+    arcs, finals, found = lattice.arc_lists(), lattice.final_list(), []
+
+    def walk(state: int, words: tuple, ids: tuple, graph: float, acoustic: float) -> None:
+        if (final := finals[state]) is not None:
+            found.append((words, ids + final[2], graph + final[0], acoustic + final[1]))
+        for word, more_graph, more_acoustic, more, target in arcs[state]:
+            walk(target, (*words, word), ids + more, graph + more_graph, acoustic + more_acoustic)
+
+    walk(lattice.fst.start, (), (), 0.0, 0.0)
+    return sorted(found)

@@ -12,6 +12,7 @@ from nnet3tools.io.reader import Reader
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
+from support.configs import in_a_row
 from support.programs import read_table, write_table
 from support.tiny_training import OPTIONS
 
@@ -21,17 +22,12 @@ TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 3 </ForPhones>
 """
 LEAVES = "".join(f"TE -1 1 ( CE {i} ) " for i in range(3))
 TREE = f"ContextDependency 1 0 ToPdf TE 0 4 ( NULL {LEAVES}) EndContextDependency "
-RECURRENT = """input-node name=input dim=4
-component name=w type=NaturalGradientAffineComponent input-dim=10 output-dim=6
-component name=t type=TanhComponent dim=6
-component name=o type=NaturalGradientAffineComponent input-dim=6 output-dim=3
-component name=s type=LogSoftmaxComponent dim=3
-component-node name=w component=w input=Append(input, IfDefined(Offset(t, -1)))
-component-node name=t component=t input=w
-component-node name=o component=o input=t
-component-node name=s component=s input=o
-output-node name=output input=s
-"""
+RECURRENT = in_a_row("""input dim=4
+w NaturalGradientAffineComponent input-dim=10 output-dim=6 \
+input=Append(input, IfDefined(Offset(t, -1)))
+t TanhComponent dim=6
+o NaturalGradientAffineComponent input-dim=6 output-dim=3
+s LogSoftmaxComponent dim=3""")
 COMMON = tuple(w for w in OPTIONS if "targets" not in w and "frames-per-eg" not in w)
 CHUNKS = (
     *(w for w in COMMON if "minibatch-size" not in w),

@@ -8,21 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from nnet3tools.io.holders import INT32_VECTOR, MATRIX
+from support.configs import in_a_row
 from support.programs import write_table
 
-CONFIG = """input-node name=input dim=4
-component name=a type=NaturalGradientAffineComponent input-dim=12 output-dim=6
-component name=r type=RectifiedLinearComponent dim=6
-component name=b type=BatchNormComponent dim=6
-component name=o type=NaturalGradientAffineComponent input-dim=6 output-dim=3
-component name=s type=LogSoftmaxComponent dim=3
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=r component=r input=a
-component-node name=b component=b input=r
-component-node name=o component=o input=b
-component-node name=s component=s input=o
-output-node name=output input=s
-"""
+CONFIG = in_a_row("""input dim=4
+a NaturalGradientAffineComponent input-dim=12 output-dim=6 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+r RectifiedLinearComponent dim=6
+b BatchNormComponent dim=6
+o NaturalGradientAffineComponent input-dim=6 output-dim=3
+s LogSoftmaxComponent dim=3""")
 OPTIONS = (
     "--use-gpu=no",
     "--trainer.num-epochs=1",

@@ -8,6 +8,7 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample, frames_io
 from nnet3tools.training.merging import merge_examples
+from support.configs import in_a_row
 
 
 def one_hot(classes: list[int], num_cols: int, weight: float = 1.0) -> SparseMatrix:
@@ -36,20 +37,14 @@ def example(
     )
 
 
-CONFIG = """
-input-node name=input dim=3
-component name=a1 type=AffineComponent input-dim=9 output-dim=7 learning-rate=0.02 {affine}
-component name=r1 type=RectifiedLinearComponent dim=7
-component name=b1 type=BatchNormComponent dim=7
-component name=a2 type=AffineComponent input-dim=7 output-dim=5 learning-rate=0.03
-component name=ls type=LogSoftmaxComponent dim=5
-component-node name=a1 component=a1 input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=r1 component=r1 input=a1
-component-node name=b1 component=b1 input=r1
-component-node name=a2 component=a2 input=b1
-component-node name=ls component=ls input=a2
-output-node name=output input=ls objective={objective}
-"""
+CONFIG = in_a_row("""input dim=3
+a1 AffineComponent input-dim=9 output-dim=7 learning-rate=0.02 {affine} \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+r1 RectifiedLinearComponent dim=7
+b1 BatchNormComponent dim=7
+a2 AffineComponent input-dim=7 output-dim=5 learning-rate=0.03
+ls LogSoftmaxComponent dim=5
+output objective={objective}""")
 
 
 def network(affine: str = "", objective: str = "linear", seed: int = 0) -> Nnet:

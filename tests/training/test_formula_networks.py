@@ -23,6 +23,7 @@ from nnet3tools.training.example import NnetExample
 from nnet3tools.training.merging import merge_examples
 from nnet3tools.training.running import computation_request
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.configs import in_a_row
 from support.training_helpers import example
 
 FEED_FORWARD = """
@@ -207,16 +208,12 @@ def test_in_place_flags_are_made_use_of(kind):
     assert counts[1] >= counts[0]
 
 
-LOOP = """
-input-node name=input dim=3
-component name=w type=AffineComponent input-dim=9 output-dim=6 learning-rate=0.1
-component name=f type=ExpressionComponent dim=6 params=g:6:init=1.5 expression="{formula}"
-component name=a type=AffineComponent input-dim=6 output-dim=5 learning-rate=0.05
-component-node name=w component=w input=Append(input, IfDefined(Offset(f, -1)))
-component-node name=f component=f input=w
-component-node name=a component=a input=f
-output-node name=output input=a objective=linear
-"""
+LOOP = in_a_row("""input dim=3
+w AffineComponent input-dim=9 output-dim=6 learning-rate=0.1 \
+input=Append(input, IfDefined(Offset(f, -1)))
+f ExpressionComponent dim=6 params=g:6:init=1.5 expression="{formula}"
+a AffineComponent input-dim=6 output-dim=5 learning-rate=0.05
+output objective=linear""")
 ROW_FORMULAS = {
     "columns": "g * (x - mean(x, axis=0)) / sqrt(var(x, axis=0) + 0.001)",
     "rows": "tanh(layer_norm(x, g))",

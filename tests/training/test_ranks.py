@@ -24,25 +24,18 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.averaging import average_models, equal_weights, weighted_average
 from nnet3tools.training.example import EXAMPLE, NnetExample
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.configs import in_a_row
 from support.shell import Shell
 from support.training_helpers import minibatch, network
 
-CONFIG = """
-input-node name=input dim=3
-component name=a type={affine} input-dim=9 output-dim=7 learning-rate=0.02 max-change=0.5
-component name=r type=RectifiedLinearComponent dim=7 {relu}
-component name=b type=BatchNormComponent dim=7
-component name=d type=DropoutComponent dim=7 dropout-proportion={dropout}
-component name=o type=LinearComponent input-dim=7 output-dim=5 learning-rate=0.03
-component name=s type=LogSoftmaxComponent dim=5
-component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=r component=r input=a
-component-node name=b component=b input=r
-component-node name=d component=d input=b
-component-node name=o component=o input=d
-component-node name=s component=s input=o
-output-node name=output input=s
-"""
+CONFIG = in_a_row("""input dim=3
+a {affine} input-dim=9 output-dim=7 learning-rate=0.02 max-change=0.5 \
+input=Append(Offset(input, -1), input, Offset(input, 1))
+r RectifiedLinearComponent dim=7 {relu}
+b BatchNormComponent dim=7
+d DropoutComponent dim=7 dropout-proportion={dropout}
+o LinearComponent input-dim=7 output-dim=5 learning-rate=0.03
+s LogSoftmaxComponent dim=5""")
 COUNT = 22
 """Minibatches: four ranks get 6, 6, 5 and 5."""
 NATURAL, PLAIN = "NaturalGradientAffineComponent", "AffineComponent"

@@ -7,6 +7,7 @@ import pytest
 
 from nnet3tools.nnet.model_file import apply_config_file, read_nnet
 from nnet3tools.nnet.nnet import Nnet
+from support.configs import in_a_row
 from support.programs import run
 
 PROGRAM = "nnet3-xconfig-to-configs"
@@ -52,21 +53,15 @@ def test_a_network_without_lda(folder: Path) -> None:
         *["final.config", "ref.config", "ref.raw", "vars", "xconfig"],
         *["xconfig.expanded.1", "xconfig.expanded.2"],
     ]
-    expected = """
-input-node name=input dim=4
-component name=a.affine type=NaturalGradientAffineComponent input-dim=8 output-dim=6 max-change=0.75
-component-node name=a.affine component=a.affine input=Append(Offset(input, -2), Offset(input, 1))
-component name=a.relu type=RectifiedLinearComponent dim=6 self-repair-scale=1e-05
-component-node name=a.relu component=a.relu input=a.affine
-component name=a.batchnorm type=BatchNormComponent dim=6 target-rms=1.0
-component-node name=a.batchnorm component=a.batchnorm input=a.relu
-component name=output.affine type=NaturalGradientAffineComponent input-dim=6 output-dim=3 \
-max-change=1.5 param-stddev=0.0 bias-stddev=0.0
-component-node name=output.affine component=output.affine input=a.batchnorm
-component name=output.log-softmax type=LogSoftmaxComponent dim=3
-component-node name=output.log-softmax component=output.log-softmax input=output.affine
-output-node name=output input=output.log-softmax objective=linear
-"""
+    expected = in_a_row("""input dim=4
+a.affine NaturalGradientAffineComponent input-dim=8 output-dim=6 max-change=0.75 \
+input=Append(Offset(input, -2), Offset(input, 1))
+a.relu RectifiedLinearComponent dim=6 self-repair-scale=1e-05
+a.batchnorm BatchNormComponent dim=6 target-rms=1.0
+output.affine NaturalGradientAffineComponent input-dim=6 output-dim=3 max-change=1.5 \
+param-stddev=0.0 bias-stddev=0.0
+output.log-softmax LogSoftmaxComponent dim=3
+output objective=linear""")
     assert lines("final.config") == lines("ref.config") == expected.strip().splitlines()
     assert Path("cfg/vars").read_text() == "model_left_context=2\nmodel_right_context=1\n"
     assert lines("xconfig") == PLAIN.splitlines()
