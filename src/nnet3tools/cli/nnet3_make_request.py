@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
-from nnet3tools.errors import DataError, OptionError, check_num_frames
+from nnet3tools.errors import DataError, OptionError, check_num_frames, naming
 from nnet3tools.executor.simple_options import ChunkOptions
 from nnet3tools.fast_dataclasses import replace
 from nnet3tools.io import log
@@ -70,7 +70,6 @@ class Options(OptionGroup):
 @program("nnet3-make-request", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     from nnet3tools.compiler.compiler import Compiler
-    from nnet3tools.errors import naming
     from nnet3tools.io.files import open_output
     from nnet3tools.nnet.model_file import read_nnet
 

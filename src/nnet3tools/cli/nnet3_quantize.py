@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
-from nnet3tools.errors import OptionError, naming
+from nnet3tools.errors import DataError, EmptyError, OptionError, naming
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
 from nnet3tools.recognizer.utterances import IvectorOptions
@@ -104,7 +104,6 @@ def main(options: Options, args: list[str]) -> None:
 
 def _prepare(nnet: Nnet, options: Options) -> list[str]:
     """Prepare a network for quantization, in place; returns the components to be quantized."""
-    from nnet3tools.errors import DataError
     from nnet3tools.nnet.collapse import prepare_for_test
     from nnet3tools.nnet.config import name_matches_pattern
     from nnet3tools.nnet.quantization import (
@@ -168,7 +167,6 @@ def _run_on_features(nnet: Nnet, options: Options) -> None:
 def _run_on_examples(nnet: Nnet, rspecifier: str) -> None:
     """Run `nnet`, whose components record their inputs, on a table of examples."""
     from nnet3tools.cli.example_requests import AnyKindObjective, for_each_of_any_kind
-    from nnet3tools.errors import EmptyError
     from nnet3tools.training.running import ExampleRunner
 
     runner = ExampleRunner(nnet, objective=AnyKindObjective())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import LanguageModelOptions, SupervisionOptions
 from nnet3tools.cli.options import NoOptions, OptionGroup, option, option_group, program
+from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ class ChainEstPhoneLmOptions(OptionGroup):
 @program("chain-est-phone-lm", CHAIN_EST_PHONE_LM_USAGE, ChainEstPhoneLmOptions, num_args=2)
 def chain_est_phone_lm(options: ChainEstPhoneLmOptions, args: list[str]) -> None:
     from nnet3tools.chain.phone_lm import estimate_phone_lm
-    from nnet3tools.errors import naming
     from nnet3tools.fst.files import save_fst
     from nnet3tools.io.holders import INT32_VECTOR
     from nnet3tools.io.table import SequentialTableReader
@@ -64,7 +64,6 @@ chain-make-den-fst dir/tree dir/0.trans_mdl dir/phone_lm.fst dir/den.fst dir/nor
 @program("chain-make-den-fst", CHAIN_MAKE_DEN_FST_USAGE, NoOptions, num_args=5)
 def chain_make_den_fst(options: NoOptions, args: list[str]) -> None:
     from nnet3tools.chain.den_fst import make_denominator_fst, make_normalization_fst
-    from nnet3tools.errors import naming
     from nnet3tools.fst.files import load_fst, save_fst
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -141,7 +140,6 @@ class ChainGetSupervisionOptions(OptionGroup):
 def chain_get_supervision(options: ChainGetSupervisionOptions, args: list[str]) -> int:
     from nnet3tools.chain.compilation import SupervisionCompiler
     from nnet3tools.chain.supervision import SUPERVISION
-    from nnet3tools.errors import naming
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -182,7 +180,6 @@ def _input_kind(
     The function returns None, after a warning, for an object that it cannot convert.
     """
     from nnet3tools.chain.proto_supervision import PHONE_LATTICE, of_alignment, of_lattice
-    from nnet3tools.errors import DataError
     from nnet3tools.io.holders import INT32_PAIR_VECTOR
 
     def find_in_lattice(key: str, value: Any) -> ProtoSupervision | None:

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import OptionGroup, option, option_group, program
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.io import log
 from nnet3tools.io.numpy_later import np
@@ -170,7 +170,6 @@ class WavPerturbSpeedOptions(OptionGroup):
 
 @program("wav-perturb-speed", WAV_PERTURB_SPEED_USAGE, WavPerturbSpeedOptions, num_args=3)
 def wav_perturb_speed(options: WavPerturbSpeedOptions, args: list[str]) -> int:
-    from nnet3tools.errors import DataError, naming
     from nnet3tools.features.resample import at_size
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.io.table import SequentialTableReader, TableWriter

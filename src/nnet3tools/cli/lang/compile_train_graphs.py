@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nnet3tools.cli.options import OptionGroup, option, program
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
 
 USAGE = """Creates training graphs (without transition-probabilities, by default)
@@ -50,7 +50,6 @@ class Options(OptionGroup):
 def main(options: Options, args: list[str]) -> int:
     from functools import lru_cache
 
-    from nnet3tools.errors import naming
     from nnet3tools.fst.files import FST, load_fst
     from nnet3tools.io.table import TableWriter
     from nnet3tools.lang.graphs import GraphScales, TrainingGraphCompiler

@@ -1,6 +1,7 @@
 """nnet3-make-graph: make the decoding graph HCLG."""
 
 from nnet3tools.cli.options import OptionGroup, option, program
+from nnet3tools.errors import naming
 from nnet3tools.io import log
 
 USAGE = """Makes the decoding graph of a system, as Kaldi's utils/mkgraph.sh does: a transducer from
@@ -29,7 +30,6 @@ class Options(OptionGroup):
 
 @program("nnet3-make-graph", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    from nnet3tools.errors import naming
     from nnet3tools.fst.files import load_fst, save_const_fst
     from nnet3tools.lang import graphs
     from nnet3tools.lang.symbols import read_numbers

@@ -1,6 +1,7 @@
 """nnet3-make-lm: estimate an n-gram language model from text."""
 
 from nnet3tools.cli.options import OptionGroup, option, program
+from nnet3tools.errors import OptionError, naming
 from nnet3tools.io import log
 
 USAGE = """Estimates an n-gram language model from text, with interpolated modified Kneser-Ney
@@ -38,7 +39,6 @@ class Options(OptionGroup):
 
 @program("nnet3-make-lm", USAGE, Options, num_args=(1, None))
 def main(options: Options, args: list[str]) -> None:
-    from nnet3tools.errors import OptionError, naming
     from nnet3tools.io.files import open_output
     from nnet3tools.lang.ngram_estimation import MAX_ORDER, estimate
     from nnet3tools.lang.ngram_model import read_sentences, read_vocabulary

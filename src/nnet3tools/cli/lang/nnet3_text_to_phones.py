@@ -1,6 +1,7 @@
 """nnet3-text-to-phones: convert transcripts to phones, and count phones."""
 
 from nnet3tools.cli.options import OptionGroup, option, program
+from nnet3tools.errors import DataError
 from nnet3tools.io import log
 
 USAGE = """Writes the phones of transcripts, with silence at random at the ends and between words,
@@ -31,7 +32,6 @@ class Options(OptionGroup):
 def main(options: Options, args: list[str]) -> None:
     import random
 
-    from nnet3tools.errors import DataError
     from nnet3tools.io.files import open_output, read_text_lines
     from nnet3tools.lang.symbols import SymbolTable, read_sets
     from nnet3tools.lang.text_to_phones import (
