@@ -10,12 +10,11 @@ def in_a_row(text: str) -> str:
     """
     first, *lines = text.splitlines()
     last = lines.pop() if lines[-1].startswith("output ") else "output"
-    source, components, nodes = "input", [], []
+    source, found = "input", [f"input-node name={first}"]
     for line in lines:
         head, _, descriptor = line.partition(" input=")
         name, kind = head.split(" ", 1)
-        components.append(f"component name={name} type={kind}")
-        nodes.append(f"component-node name={name} component={name} input={descriptor or source}")
+        node = f"component-node name={name} component={name} input={descriptor or source}"
+        found += [f"component name={name} type={kind}", node]
         source = name
-    ends = f"input-node name={first}", f"output-node name=output input={source}{last[6:]}"
-    return "\n".join([ends[0], *components, *nodes, ends[1], ""])
+    return "\n".join([*found, f"output-node name=output input={source}{last[6:]}", ""])
